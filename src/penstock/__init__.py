@@ -1,0 +1,1 @@
+"""Penstock: the fastest way from Kafka into PySpark."""

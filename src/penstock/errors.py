@@ -1,0 +1,147 @@
+"""Every error Penstock raises, and how they relate.
+
+    PenstockError
+    ├── OptionError               an option is unknown, malformed or contradicts another
+    ├── BrokerError               talking to Kafka failed
+    │   ├── BrokerUnavailable     no answer within the deadline; carries the history of tries
+    │   ├── AuthenticationFailed  the broker refused who we are, or TLS failed
+    │   ├── AuthorizationFailed   the broker knows who we are and says no
+    │   ├── UnknownTopic          a topic or partition that does not exist
+    │   └── ProtocolError         the broker's answer makes no sense to us
+    ├── CorruptBatch              bytes of a partition that are not what Kafka wrote
+    ├── DataLoss                  offsets that were asked for and are gone
+    ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
+    ├── NoGroupOffset             the group has committed nothing and no reset rule is set
+    └── EmbeddedBrokerError       the embedded broker could not be fetched or started
+
+An error says what happened, where (topic, partition, offset) and the way out. All survive pickle, because they cross
+from Spark's workers to its driver. None holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class PenstockError(Exception):
+    """Base of everything Penstock raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Do not simplify: Exception's own __reduce__ calls cls(*args), and args holds the finished message, not
+        # what __init__ wants.
+        return _revive, (type(self), str(self), self.__dict__)
+
+
+def _revive(cls: type[PenstockError], message: str, state: dict[str, Any]) -> PenstockError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class OptionError(PenstockError, ValueError):
+    """An option is unknown, malformed, or contradicts another one."""
+
+    def __init__(self, name: str, value: object, reason: str, way_out: str = "") -> None:
+        self.name = name
+        self.value = value
+        self.reason = reason
+        self.way_out = way_out
+        shown = "" if value is None else f" = {value!r}"
+        super().__init__(f"option {name}{shown}: {reason}" + (f". {way_out}" if way_out else ""))
+
+
+class BrokerError(PenstockError):
+    """Talking to Kafka failed."""
+
+
+class BrokerUnavailable(BrokerError):
+    """Kafka did not do what was asked within the deadline. `history` lists the tries, oldest first."""
+
+    def __init__(self, what: str, history: Sequence[str] = (), way_out: str = "") -> None:
+        self.what = what
+        self.history = tuple(history)
+        tries = "".join(f"\n  - {line}" for line in self.history)
+        super().__init__(what + (f". {way_out}" if way_out else "") + (f"\ntried:{tries}" if tries else ""))
+
+
+class AuthenticationFailed(BrokerError):
+    """The broker refused who we are, or the TLS handshake failed."""
+
+
+class AuthorizationFailed(BrokerError):
+    """The broker knows who we are and does not allow this."""
+
+
+class UnknownTopic(BrokerError):
+    """A topic or partition that the cluster does not have."""
+
+    def __init__(self, topic: str, partition: int | None = None, detail: str = "") -> None:
+        self.topic = topic
+        self.partition = partition
+        place = f"topic {topic!r}" if partition is None else f"partition {topic}-{partition}"
+        super().__init__(f"{place} does not exist" + (f": {detail}" if detail else ""))
+
+
+class ProtocolError(BrokerError):
+    """The broker's answer makes no sense to us."""
+
+
+class CorruptBatch(PenstockError):
+    """A record batch whose bytes are not what Kafka wrote: damaged on the way, on disk, or made with intent."""
+
+    def __init__(self, topic: str, partition: int, base_offset: int, position: int, reason: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = base_offset
+        self.position = position
+        self.reason = reason
+        super().__init__(
+            f"corrupt record batch in {topic}-{partition}, base offset {base_offset}, byte {position} of the "
+            f"response: {reason}. Check the broker's log files (kafka-dump-log) and the network in between"
+        )
+
+
+class DataLoss(PenstockError):
+    """Offsets that were asked for and that the broker no longer (or not yet) has.
+
+    `ranges` lists (topic, partition, wanted, available) with `available` in words.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[str, int, str, str]]) -> None:
+        self.ranges = tuple(ranges)
+        lines = "".join(f"\n  - {t}-{p}: wanted {wanted}, the broker has {has}" for t, p, wanted, has in self.ranges)
+        super().__init__(
+            "some of the data asked for is gone (retention, a deleted or recreated topic, or truncation)."
+            f"{lines}\nTo read what is left, set option failOnDataLoss to false"
+        )
+
+
+class NoOffsetForTimestamp(PenstockError):
+    """No record at or after a timestamp, and the strategy says that is an error."""
+
+    def __init__(self, partitions: Sequence[tuple[str, int, int]]) -> None:
+        self.partitions = tuple(partitions)
+        places = ", ".join(f"{t}-{p} (timestamp {ts})" for t, p, ts in self.partitions)
+        super().__init__(
+            f"no record at or after the timestamp in {places}. To start such partitions at their end, set "
+            "option startingOffsetsByTimestampStrategy to latest"
+        )
+
+
+class NoGroupOffset(PenstockError):
+    """The group has no committed offset and `auto.offset.reset` is none."""
+
+    def __init__(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
+        self.group = group
+        self.partitions = tuple(partitions)
+        places = ", ".join(f"{t}-{p}" for t, p in self.partitions)
+        super().__init__(
+            f"group {group!r} has no committed offset for {places}. Commit one, name the offsets in "
+            "startingOffsets, or set option kafka.auto.offset.reset to earliest or latest"
+        )
+
+
+class EmbeddedBrokerError(PenstockError):
+    """The embedded broker could not be fetched or started."""
