@@ -1,6 +1,8 @@
 """The Rust kernel: bytes of a fetch response in, Arrow columns out."""
 
-from collections.abc import Buffer, Sequence
+from collections.abc import Sequence
+
+from typing_extensions import Buffer
 
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.

@@ -1,0 +1,171 @@
+//! The header of a record batch (magic 2), and what can be checked before any record is read.
+//!
+//! ```text
+//! byte  0 base offset i64          not covered by the CRC: a bit flipped here moves every record of the batch
+//!       8 length i32               not covered
+//!      12 leader epoch i32         not covered, not used
+//!      16 magic i8                 not covered
+//!      17 crc u32                  CRC32C of everything from byte 21 to the end
+//!      21 attributes i16           codec 0-2, timestamp type 3, transactional 4, control 5, delete horizon 6
+//!      23 last offset delta i32    27 base timestamp i64    35 max timestamp i64
+//!      43 producer id i64          51 producer epoch i16    53 base sequence i32    57 record count i32
+//!      61 records
+//! ```
+#![forbid(unsafe_code)]
+
+use crate::error::Reason;
+use crate::record::MIN_RECORD;
+
+/// Base offset and length: what comes before the bytes that the length counts.
+pub const LOG_OVERHEAD: usize = 12;
+/// Everything before the first record.
+pub const HEADER: usize = 61;
+/// The least length field of a magic 2 batch: a header without records.
+const MIN_LENGTH: i32 = (HEADER - LOG_OVERHEAD) as i32;
+/// The least length field of a magic 0 message: crc, magic, attributes, null key, null value.
+const MIN_LEGACY_LENGTH: i32 = 14;
+const MAGIC_AT: usize = 16;
+const CRC_AT: usize = 17;
+const CRC_FROM: usize = 21;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    pub base_offset: i64,
+    /// Bytes of the whole batch, base offset and length included.
+    pub size: usize,
+    pub attributes: i16,
+    pub last_offset_delta: i32,
+    pub last_offset: i64,
+    pub base_timestamp: i64,
+    pub max_timestamp: i64,
+    pub producer_id: i64,
+    pub record_count: i32,
+}
+
+impl Header {
+    pub fn codec(&self) -> i16 {
+        self.attributes & 0x07
+    }
+
+    pub fn is_log_append_time(&self) -> bool {
+        self.attributes & 0x08 != 0
+    }
+
+    pub fn is_transactional(&self) -> bool {
+        self.attributes & 0x10 != 0
+    }
+
+    pub fn is_control(&self) -> bool {
+        self.attributes & 0x20 != 0
+    }
+}
+
+/// What begins at the front of some bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Front {
+    /// A whole batch of magic 2 whose CRC is right.
+    Batch(Header),
+    /// A whole message (set) of magic 0 or 1, of so many bytes.
+    Legacy(usize),
+    /// The bytes end before the batch does.
+    Incomplete,
+}
+
+/// Reads what begins at the front of `bytes`. Nothing that the CRC covers is trusted before the CRC is right.
+pub fn read_front(bytes: &[u8], check_crc: bool) -> Result<Front, Reason> {
+    let Some(length) = be_i32(bytes, 8) else { return Ok(Front::Incomplete) };
+    if length < MIN_LEGACY_LENGTH {
+        return Err(format!("batch length {length} is less than any batch takes").into());
+    }
+    let Some(&magic) = bytes.get(MAGIC_AT) else { return Ok(Front::Incomplete) };
+    if magic > 2 {
+        return Err(format!("unknown magic {}", magic as i8).into());
+    }
+    if magic == 2 && length < MIN_LENGTH {
+        return Err(format!("batch length {length} is less than a batch header takes").into());
+    }
+    let size = LOG_OVERHEAD + length as usize;
+    let Some(bytes) = bytes.get(..size) else { return Ok(Front::Incomplete) };
+    if magic < 2 {
+        return Ok(Front::Legacy(size));
+    }
+    if check_crc {
+        let stored = be_i32(bytes, CRC_AT).unwrap_or_default() as u32;
+        let computed = crc32c::crc32c(bytes.get(CRC_FROM..).unwrap_or_default());
+        if stored != computed {
+            return Err(format!("CRC is {computed:08x}, the batch says {stored:08x}").into());
+        }
+    }
+    match read_header(bytes, size) {
+        Some(header) => check(header).map(Front::Batch),
+        None => Ok(Front::Incomplete),
+    }
+}
+
+/// The base offset at the front of `bytes`, if that much is there.
+pub fn peek_base_offset(bytes: &[u8]) -> Option<i64> {
+    be_i64(bytes, 0)
+}
+
+fn read_header(bytes: &[u8], size: usize) -> Option<Header> {
+    let base_offset = be_i64(bytes, 0)?;
+    let last_offset_delta = be_i32(bytes, 23)?;
+    Some(Header {
+        base_offset,
+        size,
+        attributes: be_i16(bytes, 21)?,
+        last_offset_delta,
+        // An overflow becomes negative, which `check` refuses.
+        last_offset: base_offset.wrapping_add(i64::from(last_offset_delta)),
+        base_timestamp: be_i64(bytes, 27)?,
+        max_timestamp: be_i64(bytes, 35)?,
+        producer_id: be_i64(bytes, 43)?,
+        record_count: be_i32(bytes, 57)?,
+    })
+}
+
+fn check(header: Header) -> Result<Header, Reason> {
+    let Header { base_offset, last_offset_delta, last_offset, record_count, .. } = header;
+    if base_offset < 0 {
+        return Err("base offset is negative".into());
+    }
+    if last_offset_delta < 0 {
+        return Err(format!("last offset delta {last_offset_delta} is negative").into());
+    }
+    if last_offset < base_offset {
+        return Err("last offset does not fit 64 bits".into());
+    }
+    if record_count < 0 || i64::from(record_count) > i64::from(last_offset_delta) + 1 {
+        return Err(format!(
+            "record count {record_count} does not agree with last offset delta {last_offset_delta}"
+        )
+        .into());
+    }
+    if header.codec() > 4 {
+        return Err(format!("unknown codec {}", header.codec()).into());
+    }
+    if header.codec() == 0 {
+        check_count(record_count, header.size - HEADER)?;
+    }
+    Ok(header)
+}
+
+/// Refuses a record count that `bytes` of (decompressed) records cannot hold.
+pub fn check_count(record_count: i32, bytes: usize) -> Result<(), Reason> {
+    if record_count as usize > bytes / MIN_RECORD {
+        return Err(format!("{record_count} records cannot fit in {bytes} bytes").into());
+    }
+    Ok(())
+}
+
+fn be_i16(bytes: &[u8], at: usize) -> Option<i16> {
+    Some(i16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be_i32(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be_i64(bytes: &[u8], at: usize) -> Option<i64> {
+    Some(i64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}

@@ -1,0 +1,170 @@
+//! Decompression into one buffer that is kept from batch to batch.
+//!
+//! No declared size is trusted: the buffer grows only after it was filled with bytes really produced (or, for snappy,
+//! to what the compressed bytes can hold at most), and never above the limit.
+#![forbid(unsafe_code)]
+
+use std::io::Read;
+
+use zstd::zstd_safe;
+
+use crate::error::Reason;
+
+/// A batch may unpack to no more than this by default. Kafka's brokers take batches of 1 MiB by default.
+pub const DEFAULT_LIMIT: usize = 256 << 20;
+/// The highest limit that may be asked for: Arrow's 32-bit offsets must hold one batch and what came before it.
+pub const HIGHEST_LIMIT: usize = 1 << 30;
+
+/// The buffer begins with this much, and with four times the compressed bytes if that is more: what records usually
+/// shrink by, so that most batches never see the buffer grow.
+const FIRST_SIZE: usize = 64 << 10;
+/// What is kept between chunks; one huge batch must not hold its memory for the life of a worker.
+const KEPT_SIZE: usize = 16 << 20;
+/// A snappy element of 3 bytes produces at most 64.
+const SNAPPY_GAIN: usize = 64;
+const SNAPPY_ELEMENT: usize = 3;
+const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\x00";
+/// Magic, then version and least compatible version.
+const XERIAL_HEADER: usize = 16;
+/// ZSTD_error_dstSize_tooSmall, as the library returns it.
+const ZSTD_OUTPUT_FULL: usize = 0usize.wrapping_sub(70);
+
+pub struct Codecs {
+    /// Kept at its full length, so that growing it zeroes each byte once and not once per batch.
+    buffer: Vec<u8>,
+    limit: usize,
+    snappy: snap::raw::Decoder,
+    zstd: Option<zstd_safe::DCtx<'static>>,
+}
+
+impl Codecs {
+    pub fn new(limit: usize) -> Self {
+        Codecs { buffer: Vec::new(), limit, snappy: snap::raw::Decoder::new(), zstd: None }
+    }
+
+    /// The first `length` bytes of what was decompressed last.
+    pub fn output(&self, length: usize) -> &[u8] {
+        self.buffer.get(..length).unwrap_or_default()
+    }
+
+    /// Gives back what one huge batch made the buffer grow to.
+    pub fn trim(&mut self) {
+        if self.buffer.len() > KEPT_SIZE {
+            self.buffer = Vec::new();
+        }
+    }
+
+    /// Decompresses into the buffer; returns how many bytes of it are filled.
+    pub fn decompress(&mut self, codec: i16, input: &[u8]) -> Result<usize, Reason> {
+        let first = FIRST_SIZE.max(input.len().saturating_mul(4)).min(self.limit);
+        if self.buffer.len() < first {
+            self.buffer.resize(first, 0);
+        }
+        match codec {
+            1 => self.stream("gzip", flate2::bufread::MultiGzDecoder::new(input)),
+            2 => self.snappy(input),
+            3 => self.lz4(input),
+            4 => self.zstd(input),
+            other => Err(format!("unknown codec {other}").into()),
+        }
+    }
+
+    fn over_limit(&self) -> Reason {
+        format!("unpacks to more than the decompression limit of {} bytes", self.limit).into()
+    }
+
+    /// Doubles the full buffer, up to the limit.
+    fn grow(&mut self) -> Result<(), Reason> {
+        if self.buffer.len() >= self.limit {
+            return Err(self.over_limit());
+        }
+        self.buffer.resize(self.buffer.len().saturating_mul(2).min(self.limit), 0);
+        Ok(())
+    }
+
+    fn lz4(&mut self, input: &[u8]) -> Result<usize, Reason> {
+        let mut decoder = lz4_flex::frame::FrameDecoder::new(input);
+        let filled = self.stream("lz4", &mut decoder)?;
+        if !decoder.get_ref().is_empty() {
+            return Err("lz4: bytes are left after the frame".into());
+        }
+        Ok(filled)
+    }
+
+    fn stream(&mut self, name: &str, mut decoder: impl Read) -> Result<usize, Reason> {
+        let mut filled = 0;
+        loop {
+            if filled == self.buffer.len() && filled < self.limit {
+                self.grow()?;
+            }
+            // At the limit: fine if nothing more comes.
+            let mut probe = [0u8; 1];
+            let at_limit = filled == self.limit;
+            let room = if at_limit { &mut probe } else { self.buffer.get_mut(filled..).unwrap_or_default() };
+            match decoder.read(room) {
+                Ok(0) => return Ok(filled),
+                Ok(_) if at_limit => return Err(self.over_limit()),
+                Ok(produced) => filled += produced,
+                Err(error) => return Err(format!("{name}: {error}").into()),
+            }
+        }
+    }
+
+    fn snappy(&mut self, input: &[u8]) -> Result<usize, Reason> {
+        if !input.starts_with(XERIAL_MAGIC) {
+            return self.snappy_block(input, 0);
+        }
+        let mut rest = input;
+        let mut filled = 0;
+        while !rest.is_empty() {
+            // Java's writer repeats the header where streams were joined.
+            if rest.starts_with(XERIAL_MAGIC) {
+                rest = rest.get(XERIAL_HEADER..).ok_or("snappy: the header is cut short")?;
+                continue;
+            }
+            let (length, tail) = rest.split_first_chunk().ok_or("snappy: a block length is cut short")?;
+            let length = usize::try_from(i32::from_be_bytes(*length))
+                .map_err(|_| "snappy: a block length is negative")?;
+            let (block, tail) =
+                tail.split_at_checked(length).ok_or("snappy: a block reaches past the end")?;
+            filled = self.snappy_block(block, filled)?;
+            rest = tail;
+        }
+        Ok(filled)
+    }
+
+    /// Appends one block at `filled`; returns the new fill.
+    fn snappy_block(&mut self, block: &[u8], filled: usize) -> Result<usize, Reason> {
+        let length = snap::raw::decompress_len(block).map_err(|error| format!("snappy: {error}"))?;
+        if length.saturating_mul(SNAPPY_ELEMENT) > block.len().saturating_mul(SNAPPY_GAIN) {
+            return Err(format!("snappy: {} bytes cannot unpack to {length}", block.len()).into());
+        }
+        let end = filled.saturating_add(length);
+        if end > self.limit {
+            return Err(self.over_limit());
+        }
+        while self.buffer.len() < end {
+            self.grow()?;
+        }
+        let room = self.buffer.get_mut(filled..end).unwrap_or_default();
+        let produced = self.snappy.decompress(block, room).map_err(|error| format!("snappy: {error}"))?;
+        Ok(filled + produced)
+    }
+
+    /// In one call over the whole buffer, not as a stream: a stream would allocate the window that the frame declares
+    /// and copy out of it. Java's producer leaves the size out of the frame, so a full buffer means: double, try again.
+    /// The buffer is kept, so that happens a few times in a decoder's life.
+    fn zstd(&mut self, input: &[u8]) -> Result<usize, Reason> {
+        loop {
+            let context = match &mut self.zstd {
+                Some(context) => context,
+                empty => empty.insert(zstd_safe::DCtx::try_create().ok_or("zstd: out of memory")?),
+            };
+            match context.decompress(self.buffer.as_mut_slice(), input) {
+                Ok(filled) => return Ok(filled),
+                Err(ZSTD_OUTPUT_FULL) => self.grow()?,
+                Err(code) => return Err(format!("zstd: {}", zstd_safe::get_error_name(code)).into()),
+            }
+        }
+    }
+}

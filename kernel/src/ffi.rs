@@ -1,0 +1,202 @@
+//! The Python module: buffers in, Arrow capsules out, errors as `penstock.errors.CorruptBatch`.
+//!
+//! The only module with `unsafe`, and the only unsafe thing in it is to read a Python buffer with the GIL released.
+
+use std::sync::Arc;
+
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
+use arrow_array::{Array, RecordBatch, StructArray};
+use arrow_schema::ArrowError;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use crate::codecs::{DEFAULT_LIMIT, HIGHEST_LIMIT};
+use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS};
+use crate::decoder::{Decoder as Core, Request};
+use crate::error::Corrupt;
+
+/// Rows and bytes after which an output batch ends, unless the caller says otherwise.
+const BATCH_ROWS: usize = 32 << 10;
+const BATCH_BYTES: usize = 8 << 20;
+/// Together with the highest decompression limit this stays below Arrow's 32-bit offsets.
+const MOST_BYTES: usize = 512 << 20;
+
+/// Decodes the record batches of one topic partition, chunk by chunk.
+#[pyclass(module = "penstock._kernel")]
+struct Decoder {
+    topic: String,
+    partition: i32,
+    core: Core,
+    buffer: Option<PyBuffer<u8>>,
+}
+
+#[pymethods]
+impl Decoder {
+    #[new]
+    #[pyo3(signature = (topic, partition, columns, *, decompression_limit = DEFAULT_LIMIT))]
+    fn new(
+        topic: String,
+        partition: i32,
+        columns: Vec<String>,
+        decompression_limit: usize,
+    ) -> PyResult<Self> {
+        let mut wanted = Vec::with_capacity(columns.len());
+        for name in &columns {
+            let column = Column::by_name(name)
+                .ok_or_else(|| PyValueError::new_err(format!("no column is called {name:?}")))?;
+            if wanted.contains(&column) {
+                return Err(PyValueError::new_err(format!("column {name:?} is named twice")));
+            }
+            wanted.push(column);
+        }
+        within("decompression_limit", decompression_limit, 1, HIGHEST_LIMIT)?;
+        within("length of topic", topic.len(), 0, LONGEST_TOPIC)?;
+        let core = Core::new(&topic, partition, &wanted, decompression_limit);
+        Ok(Decoder { topic, partition, core, buffer: None })
+    }
+
+    #[pyo3(signature = (data, *, start, stop, high_watermark, aligned, cut, aborted = None, position = 0,
+                        batch_rows = BATCH_ROWS, batch_bytes = BATCH_BYTES))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only in Python")]
+    fn open(
+        &mut self,
+        data: PyBuffer<u8>,
+        start: i64,
+        stop: i64,
+        high_watermark: i64,
+        aligned: bool,
+        cut: bool,
+        aborted: Option<Vec<(i64, i64)>>,
+        position: usize,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> PyResult<()> {
+        if !data.is_c_contiguous() {
+            return Err(PyValueError::new_err("data must be contiguous"));
+        }
+        within("position", position, 0, data.len_bytes())?;
+        within("batch_rows", batch_rows, 1, MOST_ROWS)?;
+        within("batch_bytes", batch_bytes, 1, MOST_BYTES)?;
+        if start < 0 || stop < start {
+            return Err(PyValueError::new_err(format!("[{start}, {stop}) is not a range of offsets")));
+        }
+        let request =
+            Request { start, stop, high_watermark, aligned, cut, aborted, position, batch_rows, batch_bytes };
+        self.core.open(request);
+        self.buffer = Some(data);
+        Ok(())
+    }
+
+    fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let Some(buffer) = &self.buffer else { return Ok(None) };
+        // SAFETY: the export pins the memory (a bytearray cannot be resized while it lives) and `buffer` outlives the
+        // slice; pointer and length come from the exporter, checked to be contiguous bytes. Nobody may write to the
+        // memory meanwhile: the contract of `open` gives it to the decoder until the chunk is used up.
+        let data = match buffer.len_bytes() {
+            0 => &[],
+            length => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>().cast_const(), length)
+            },
+        };
+        let core = &mut self.core;
+        match py.detach(|| core.next_batch(data)) {
+            Ok(Some(batch)) => Ok(Some(Batch { batch })),
+            Ok(None) => {
+                self.buffer = None;
+                Ok(None)
+            }
+            Err(corrupt) => Err(self.corrupt_batch(py, corrupt)),
+        }
+    }
+
+    fn close(&mut self) {
+        self.core.close();
+        self.buffer = None;
+    }
+
+    #[getter]
+    fn next_offset(&self) -> i64 {
+        self.core.next_offset()
+    }
+
+    #[getter]
+    fn position(&self) -> usize {
+        self.core.position()
+    }
+
+    #[getter]
+    fn legacy(&self) -> bool {
+        self.core.legacy()
+    }
+}
+
+impl Decoder {
+    fn corrupt_batch(&self, py: Python<'_>, corrupt: Corrupt) -> PyErr {
+        let Corrupt { base_offset, position, reason } = corrupt;
+        let made = py.import("penstock.errors").and_then(|errors| errors.getattr("CorruptBatch")).and_then(
+            |class| {
+                class.call1((self.topic.as_str(), self.partition, base_offset, position, reason.as_ref()))
+            },
+        );
+        made.map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+fn within(name: &str, value: usize, least: usize, most: usize) -> PyResult<()> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("{name} must be between {least} and {most}, not {value}")))
+}
+
+/// One Arrow record batch, handed over through the Arrow C data interface.
+#[pyclass(module = "penstock._kernel", frozen)]
+struct Batch {
+    batch: RecordBatch,
+}
+
+#[pymethods]
+impl Batch {
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    #[getter]
+    fn nbytes(&self) -> PyResult<usize> {
+        let sizes = self.batch.columns().iter().map(|column| column.to_data().get_slice_memory_size());
+        sizes.sum::<Result<usize, _>>().map_err(arrow_error)
+    }
+
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema; // a wish we may ignore, by the interface's own words
+        let array = StructArray::from(self.batch.clone());
+        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&array.into_data()), c"arrow_array")?;
+        PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let schema = Arc::clone(&self.batch.schema());
+        let schema = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(arrow_error)?;
+        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    }
+}
+
+fn arrow_error(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
+#[pymodule]
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Decoder>()?;
+    module.add_class::<Batch>()?;
+    module.add("COLUMNS", PyTuple::new(module.py(), Column::ALL.map(Column::name))?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,25 @@
+//! Bytes of a Kafka fetch response in, Arrow columns out, and nothing else.
+//!
+//! ```text
+//! ffi ──> decoder ──> batch    header of a record batch, and every check that needs no record
+//!            │  ├────> txn      which producers' transactions are aborted at this point
+//!            │  ├────> codecs   gzip, snappy, lz4, zstd into one reused buffer, with a limit
+//!            │  └────> record   varints, records, headers
+//!            └───────> columns  only the Arrow columns asked for
+//! ```
+//!
+//! Everything below `ffi` is safe Rust that knows no Python. The bytes are hostile: whatever they say, a decode ends in
+//! rows or in [`error::Corrupt`], and memory grows only with bytes that are really there.
+#![deny(unsafe_code)]
+
+pub mod batch;
+pub mod codecs;
+pub mod columns;
+pub mod decoder;
+pub mod error;
+pub mod record;
+pub mod txn;
+
+#[cfg(feature = "extension-module")]
+#[allow(unsafe_code)]
+mod ffi;

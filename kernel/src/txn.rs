@@ -1,0 +1,60 @@
+//! Which transactions are aborted at the current batch, by the rule of Kafka's Java consumer.
+//!
+//! The broker names the aborted transactions that reach into a fetch as (producer id, first offset). A producer is
+//! *active* from the first offset of its aborted transaction until the abort marker of that transaction; its
+//! transactional batches in between are dropped.
+#![forbid(unsafe_code)]
+
+use crate::batch::Header;
+use crate::error::Fault;
+use crate::record::Reader;
+
+/// Control record type of an abort marker (1 commits).
+const ABORT: i16 = 0;
+
+#[derive(Debug, Clone, Default)]
+pub struct Transactions {
+    /// (first offset, producer id), the one that begins first at the end.
+    waiting: Vec<(i64, i64)>,
+    /// Producers whose transaction is aborted and has not met its marker. A handful: a list beats a hash set.
+    active: Vec<i64>,
+}
+
+impl Transactions {
+    /// `aborted`: (producer id, first offset), in any order.
+    pub fn new(aborted: &[(i64, i64)]) -> Self {
+        let mut waiting: Vec<_> = aborted.iter().map(|&(producer, first)| (first, producer)).collect();
+        waiting.sort_unstable_by(|a, b| b.cmp(a));
+        Transactions { waiting, active: Vec::new() }
+    }
+
+    /// Takes a batch into account, in the order of offsets; says whether its records are to be dropped.
+    /// `payload` is the batch's decompressed records; only that of a control batch is looked at.
+    pub fn observe(&mut self, header: &Header, payload: &[u8]) -> Result<bool, Fault> {
+        if header.producer_id < 0 {
+            return Ok(false);
+        }
+        while let Some((_, producer)) = self.waiting.pop_if(|(first, _)| *first <= header.last_offset) {
+            if !self.active.contains(&producer) {
+                self.active.push(producer);
+            }
+        }
+        if header.is_control() {
+            if is_abort_marker(header, payload)? {
+                self.active.retain(|&producer| producer != header.producer_id);
+            }
+            return Ok(false);
+        }
+        Ok(header.is_transactional() && self.active.contains(&header.producer_id))
+    }
+}
+
+fn is_abort_marker(header: &Header, payload: &[u8]) -> Result<bool, Fault> {
+    if header.record_count == 0 {
+        return Ok(false); // compaction removed the marker and kept the empty batch
+    }
+    let record = Reader::new(payload).record()?;
+    // Key: version i16, type i16.
+    let kind = record.key.and_then(|key| key.get(2..)).and_then(|rest| rest.first_chunk());
+    Ok(i16::from_be_bytes(*kind.ok_or(Fault::Truncated)?) == ABORT)
+}
