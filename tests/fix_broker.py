@@ -1,0 +1,41 @@
+"""Fixtures: a real broker for the session, and topics of one's own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.embedded import EmbeddedKafka
+
+# Topics come from the `topic` fixture; a client that makes one by asking for it is a bug that must show.
+SETTINGS = {"auto.create.topics.enable": False}
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[EmbeddedKafka]:
+    """One node, PLAINTEXT, shared by all tests of a worker: use topics and groups with names of their own."""
+    with EmbeddedKafka(settings=SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[EmbeddedKafka]:
+    """Three nodes in racks r1, r2, r3. A test that takes a node down brings it back."""
+    with EmbeddedKafka(3, racks=("r1", "r2", "r3"), settings=SETTINGS, heap_mb=256) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
+    """`topic(partitions=3, **{"cleanup.policy": "compact"})` makes a new topic on `kafka` and returns its name."""
+
+    def make(partitions: int = 1, **configs: object) -> str:
+        name = f"t-{uuid.uuid4().hex[:12]}"
+        kafka.create_topic(
+            name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()}
+        )
+        return name
+
+    return make
