@@ -16,6 +16,7 @@ use crate::codecs::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS};
 use crate::decoder::{Decoder as Core, Request};
 use crate::error::Corrupt;
+use crate::scan;
 
 /// Rows and bytes after which an output batch ends, unless the caller says otherwise.
 const BATCH_ROWS: usize = 32 << 10;
@@ -91,15 +92,7 @@ impl Decoder {
 
     fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         let Some(buffer) = &self.buffer else { return Ok(None) };
-        // SAFETY: the export pins the memory (a bytearray cannot be resized while it lives) and `buffer` outlives the
-        // slice; pointer and length come from the exporter, checked to be contiguous bytes. Nobody may write to the
-        // memory meanwhile: the contract of `open` gives it to the decoder until the chunk is used up.
-        let data = match buffer.len_bytes() {
-            0 => &[],
-            length => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>().cast_const(), length)
-            },
-        };
+        let data = bytes_of(buffer);
         let core = &mut self.core;
         match py.detach(|| core.next_batch(data)) {
             Ok(Some(batch)) => Ok(Some(Batch { batch })),
@@ -142,6 +135,28 @@ impl Decoder {
         );
         made.map_or_else(|error| error, PyErr::from_value)
     }
+}
+
+/// The memory of a buffer, which must be contiguous.
+///
+/// Nobody may write to it meanwhile: the contracts of `open` and `scan` give it to us until the chunk is used up.
+fn bytes_of(buffer: &PyBuffer<u8>) -> &[u8] {
+    match buffer.len_bytes() {
+        0 => &[],
+        // SAFETY: the export pins the memory (a bytearray cannot be resized while it lives) and `buffer` outlives the
+        // slice; pointer and length come from the exporter, checked to be contiguous bytes.
+        length => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>().cast_const(), length) },
+    }
+}
+
+/// The offset after the last whole batch of `data`, by its headers alone.
+#[pyfunction]
+fn scan(py: Python<'_>, data: PyBuffer<u8>, start: i64) -> PyResult<i64> {
+    if !data.is_c_contiguous() {
+        return Err(PyValueError::new_err("data must be contiguous"));
+    }
+    let bytes = bytes_of(&data);
+    Ok(py.detach(|| scan::next_offset(bytes, start)))
 }
 
 fn within(name: &str, value: usize, least: usize, most: usize) -> PyResult<()> {
@@ -197,6 +212,7 @@ fn arrow_error(error: ArrowError) -> PyErr {
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decoder>()?;
     module.add_class::<Batch>()?;
+    module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add("COLUMNS", PyTuple::new(module.py(), Column::ALL.map(Column::name))?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -18,6 +18,7 @@ pub mod columns;
 pub mod decoder;
 pub mod error;
 pub mod record;
+pub mod scan;
 pub mod txn;
 
 #[cfg(feature = "extension-module")]

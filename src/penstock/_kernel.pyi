@@ -66,6 +66,12 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
 
+def scan(data: Buffer, start: int) -> int:
+    """The offset after the last whole batch of a chunk by its headers alone, unchecked; `start` if they do not tell.
+
+    For asking the broker for what follows before the chunk is decoded.
+    """
+
 COLUMNS: tuple[str, ...]
 """key, value, topic, partition, offset, timestamp, timestampType, headers"""
 
