@@ -16,7 +16,7 @@ use crate::codecs::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS};
 use crate::decoder::{Decoder as Core, Request};
 use crate::error::Corrupt;
-use crate::scan;
+use crate::scan::next_offset;
 
 /// Rows and bytes after which an output batch ends, unless the caller says otherwise.
 const BATCH_ROWS: usize = 32 << 10;
@@ -156,7 +156,7 @@ fn scan(py: Python<'_>, data: PyBuffer<u8>, start: i64) -> PyResult<i64> {
         return Err(PyValueError::new_err("data must be contiguous"));
     }
     let bytes = bytes_of(&data);
-    Ok(py.detach(|| scan::next_offset(bytes, start)))
+    Ok(py.detach(|| next_offset(bytes, start)))
 }
 
 fn within(name: &str, value: usize, least: usize, most: usize) -> PyResult<()> {
