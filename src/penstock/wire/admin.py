@@ -1,7 +1,8 @@
-"""Asking the cluster to change: topics made and deleted, users made. A thin cover over kafka-python's admin client.
+"""Asking the cluster to change: topics made and deleted, users made. A thin cover over kafka-python's admin
+client.
 
-Each call opens its own connection and closes it again: these calls are rare, and a client kept open would hold a
-thread and a socket over a fork or a broker's restart.
+Each call opens its own connection and closes it again: these calls are rare, and a client kept open would
+hold a thread and a socket over a fork or a broker's restart.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class Admin:
         with self._client(f"creating topic {name!r}") as client:
             client.create_topics({name: topic}, timeout_ms=int(self._seconds * 1000))
             client.wait_for_topics([name], timeout_ms=int(self._seconds * 1000))
+
+    def topics(self) -> list[str]:
+        """The names of all topics but Kafka's own."""
+        with self._client("listing topics") as client:
+            return sorted(name for name in client.list_topics() if not name.startswith("__"))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until the metadata no longer lists it."""

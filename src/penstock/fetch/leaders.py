@@ -1,0 +1,79 @@
+"""Where to fetch a partition from: its leader, or the replica that the leader recommends (KIP-392)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from penstock.errors import DataLoss, UnknownTopic
+from penstock.ranges import OffsetRange
+from penstock.wire.cluster import Broker, Cluster, Leader
+from penstock.wire.codes import NotYet
+from penstock.wire.config import ClientConfig
+
+FOLLOWER_TIME = 300.0
+"""How long a recommended replica is used before the leader is asked again: Kafka's metadata.max.age.ms."""
+
+
+class PartitionLeader:
+    """Knows the broker to fetch one range from; asks the cluster only when the plan's hint has proved wrong."""
+
+    def __init__(self, range_: OffsetRange, config: ClientConfig, wait: Callable[[float], object]) -> None:
+        self._range = range_
+        self.cluster = Cluster(config, wait)
+        self._leader: Leader | None = None
+        self._follower: Broker | None = None
+        self._follower_until = 0.0
+        if range_.host:
+            self._leader = Leader(Broker(-1, range_.host, range_.port), range_.leader_epoch)
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch to send: followers do not fence by it, but take it."""
+        return -1 if self._leader is None else self._leader.epoch
+
+    @property
+    def on_follower(self) -> bool:
+        return self._follower is not None
+
+    def broker(self) -> Broker:
+        """The broker to fetch from now. Raises NotYet while the partition has no leader."""
+        if self._follower is not None:
+            if time.monotonic() < self._follower_until:
+                return self._follower
+            self._follower = None
+        if self._leader is None:
+            self._leader = self._look_up()
+        return self._leader.broker
+
+    def _look_up(self) -> Leader:
+        wanted = self._range
+        metadata = self.cluster.metadata((wanted.topic,))
+        topic = metadata.topics[wanted.topic]
+        if wanted.topic_id is not None and topic.topic_id is not None and topic.topic_id != wanted.topic_id:
+            lost = f"offsets {wanted.start} to {wanted.stop}"
+            raise DataLoss([(wanted.topic, wanted.partition, lost, "another topic of the same name, created since")])
+        if wanted.partition not in topic.partitions:
+            raise UnknownTopic(wanted.topic, wanted.partition)
+        leader = topic.partitions[wanted.partition]
+        if leader is None:
+            raise NotYet(f"{wanted.topic_partition} has no leader")
+        return leader
+
+    def forget(self) -> None:
+        """What we knew was wrong: the next `broker` asks the cluster."""
+        self._leader = None
+        self._follower = None
+
+    def prefer(self, node_id: int) -> bool:
+        """The leader recommends a replica. True if there is such a broker to go to."""
+        metadata = self.cluster.metadata((self._range.topic,))
+        broker = metadata.brokers.get(node_id)
+        if broker is None:
+            return False
+        self._follower = broker
+        self._follower_until = time.monotonic() + FOLLOWER_TIME
+        return True
+
+    def back_to_leader(self) -> None:
+        self._follower = None

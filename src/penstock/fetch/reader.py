@@ -1,0 +1,302 @@
+"""Reads one range of offsets from Kafka as Arrow batches.
+
+A range's life: find the leader -> borrow a connection -> ask -> [receive -> ask for what follows -> decode -> emit]...
+-> give the connection back. The request for the next chunk is on its way while the last one is decoded; both happen in
+the thread that iterates, and `fetch.handover` puts that thread beside the one that emits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock._kernel import Decoder, scan
+from penstock.errors import CorruptBatch, DataLoss, ProtocolError, UnknownTopic
+from penstock.fetch.handover import run_ahead
+from penstock.fetch.leaders import PartitionLeader
+from penstock.ranges import OffsetRange
+from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
+from penstock.wire.config import ClientConfig
+from penstock.wire.connection import Connection, ConnectionLost
+from penstock.wire.deadline import Attempts
+from penstock.wire.fetch import FetchedPartition, FetchPosition, PartitionFetch
+from penstock.wire.legacy import decode_legacy
+from penstock.wire.pool import POOL
+
+log = logging.getLogger(__name__)
+
+SMALLEST_ASK = 256 << 10
+"""The end of a range is asked for by estimate; below this a second round trip costs more than the bytes saved."""
+
+CORRUPT_TRIES = 2
+"""Damage on the way heals when the bytes are fetched again; damage on disk does not."""
+
+EMPTY_TRIES = 2
+"""Answers without records, from the leader's own disk, until a gap at the end of the log is believed."""
+
+
+class Stopped(Exception):
+    """The read was closed under the thread that reads."""
+
+
+class RangeReader:
+    """Reads one range, once. The thread that iterates owns it; only `close` may come from another one."""
+
+    def __init__(
+        self,
+        range_: OffsetRange,
+        columns: Sequence[str],
+        config: ClientConfig,
+        *,
+        fail_on_data_loss: bool = True,
+        poll_timeout: float = 120.0,
+    ) -> None:
+        self.range = range_
+        self.position = range_.start
+        """The next offset to read: everything before it has been emitted."""
+        self._columns = list(columns)
+        self._config = config
+        self._fail_on_data_loss = fail_on_data_loss
+        self._stopped = threading.Event()
+        self._leader = PartitionLeader(range_, config, self._stopped.wait)
+        self._attempts = Attempts(
+            f"reading {range_}",
+            poll_timeout,
+            backoff=config.retry_backoff,
+            backoff_max=config.retry_backoff_max,
+            way_out="To wait longer, set kafkaConsumer.pollTimeoutMs",
+            wait=self._stopped.wait,
+        )
+        self._decoder = Decoder(
+            range_.topic, range_.partition, self._columns, decompression_limit=config.decompression_limit
+        )
+        self._connection: Connection | None = None
+        self._aligned = False
+        self._bytes_per_offset = 0.0
+        self._corrupt_tries = 0
+        self._empty_answers = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Emit the range, retrying what may heal. Ends when the range is read or `close` was called."""
+        limit = min(self._config.partition_max_bytes, self._config.fetch_max_bytes)
+        # Room for the response's own fields, so that a full chunk needs no growing.
+        buffer = POOL.acquire_buffer(limit + 4096)
+        try:
+            while self.position < self.range.stop and not self._stopped.is_set():
+                try:
+                    yield from self._read(buffer, limit)
+                except Stopped:
+                    return
+                except (ConnectionLost, ProtocolError, NotYet) as error:
+                    if self._stopped.is_set():
+                        return
+                    log.info("%s at offset %d: %s", self.range.topic_partition, self.position, error)
+                    self._attempts.failed(str(error), error)
+                    self._leader.forget()
+                    self._attempts.pause()
+                except UnknownTopic as error:
+                    lost = f"offsets {self.position} to {self.range.stop}"
+                    self._lose(DataLoss([(self.range.topic, self.range.partition, lost, f"nothing: {error}")]))
+                    return
+                except DataLoss as error:
+                    self._lose(error)
+                    return
+        finally:
+            self._decoder.close()
+            POOL.release_buffer(buffer)
+
+    def ahead(self) -> Iterator[pa.RecordBatch]:
+        """Emit the range with a thread fetching and decoding one batch ahead."""
+        name = f"penstock-fetch-{self.range.topic_partition}"
+        return run_ahead(self.__iter__, self.close, name)
+
+    def close(self) -> None:
+        """Wake the reading thread wherever it waits. May be called by any thread, more than once."""
+        self._stopped.set()
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
+
+    # --- reading over one connection --------------------------------------------------------------------------------
+
+    def _read(self, buffer: bytearray, limit: int) -> Iterator[pa.RecordBatch]:
+        """Read on over one connection until the range is done or another broker must be asked."""
+        broker = self._leader.broker()
+        self._connection = POOL.acquire(self._config, broker.host, broker.port, self._attempts.remaining())
+        try:
+            fetch = PartitionFetch(self._connection, self.range.topic_id)
+            asked = self._ask(fetch, self.position, limit)
+            while True:
+                if self._stopped.is_set():
+                    raise Stopped
+                response = fetch.answer(buffer)
+                if response.error_code:
+                    check(response.error_code, f"fetch from {self._connection.address}")
+                if len(response.partitions) != 1:
+                    raise ProtocolError(f"{self._connection.address} answered for {len(response.partitions)} partitions")
+                fetched = response.partitions.pop()
+                if fetched.partition != self.range.partition:
+                    raise ProtocolError(f"{self._connection.address} answered for partition {fetched.partition}")
+                if not self._usable(fetched):
+                    return
+                cut = len(fetched.records) >= asked
+                follows = scan(fetched.records, self.position)
+                if response.throttle == 0 and self.position < follows < self.range.stop:
+                    asked = self._ask(fetch, follows, limit)
+                yield from self._decode(fetched, cut)
+                if self.position >= self.range.stop:
+                    return
+                if fetch.pending and self.position != follows:
+                    # The scan trusted a header that decoding did not: what is on its way is not what comes next.
+                    return
+                if response.throttle > 0:
+                    self._stopped.wait(response.throttle)
+                if not fetch.pending:
+                    if self._connection.session_over:
+                        return
+                    asked = self._ask(fetch, self.position, limit)
+                del fetched, response  # their views pin the buffer, which the next answer may have to grow
+        finally:
+            connection, self._connection = self._connection, None
+            POOL.release(connection)
+
+    def _ask(self, fetch: PartitionFetch, offset: int, limit: int) -> int:
+        """Ask for records from `offset` on; returns the bytes asked for."""
+        size = limit
+        if self._bytes_per_offset:
+            rest = int((self.range.stop - offset) * self._bytes_per_offset * 1.1)
+            size = min(limit, max(rest, SMALLEST_ASK))
+        position = FetchPosition(
+            self.range.topic, self.range.partition, offset, self.range.topic_id, self._leader.epoch
+        )
+        fetch.ask(position, size)
+        return size
+
+    def _usable(self, fetched: FetchedPartition) -> bool:
+        """Whether there is something to decode; False sends us to another broker. Raises what an error means."""
+        if fetched.error_code == OFFSET_OUT_OF_RANGE:
+            if self._leader.on_follower:
+                self._leader.back_to_leader()  # a follower may lag; only the leader knows
+                return False
+            self._out_of_range()
+            return False
+        if fetched.error_code == CORRUPT_MESSAGE:
+            raise self._damaged(
+                CorruptBatch(self.range.topic, self.range.partition, self.position, 0, "the broker says so itself")
+            )
+        if fetched.error_code and self._leader.on_follower:
+            self._leader.back_to_leader()
+            return False
+        check(fetched.error_code, f"fetch of {self.range.topic_partition} at offset {self.position}")
+        if fetched.preferred_replica >= 0 and len(fetched.records) == 0:
+            return not self._leader.prefer(fetched.preferred_replica)
+        return True
+
+    def _decode(self, fetched: FetchedPartition, cut: bool) -> Iterator[pa.RecordBatch]:
+        before, size = self.position, len(fetched.records)
+        if size == 0:
+            self._nothing_there(fetched)
+            return
+        try:
+            yield from self._batches(fetched, cut)
+        except CorruptBatch as error:
+            raise self._damaged(error) from error
+        if self.position == before:
+            # A fetch returns its first batch whole (KIP-74), so this one's length is a lie.
+            incomplete = CorruptBatch(self.range.topic, self.range.partition, before, 0, "the first batch is incomplete")
+            raise self._damaged(incomplete)
+        self._bytes_per_offset = size / (self.position - before)
+        self._aligned = True
+        self._empty_answers = self._corrupt_tries = 0
+        self._attempts.reset()
+
+    def _batches(self, fetched: FetchedPartition, cut: bool) -> Iterator[pa.RecordBatch]:
+        """Decode one chunk: magic 2 in the kernel, what is older through kafka-python."""
+        decoder, at = self._decoder, 0
+        while True:
+            decoder.open(
+                fetched.records,
+                start=self.position,
+                stop=self.range.stop,
+                high_watermark=fetched.high_watermark,
+                aligned=self._aligned,
+                cut=cut,
+                aborted=fetched.aborted if self._config.read_committed else None,
+                position=at,
+            )
+            while (batch := decoder.next_batch()) is not None:
+                arrow = pa.record_batch(batch)
+                self.position = decoder.next_offset
+                yield arrow
+            self.position = decoder.next_offset
+            if not decoder.legacy:
+                break
+            old, self.position, at = decode_legacy(
+                fetched.records,
+                decoder.position,
+                self.range.topic,
+                self.range.partition,
+                self._columns,
+                self.position,
+                self.range.stop,
+            )
+            if old is not None:
+                yield old
+            if at >= len(fetched.records) or self.position >= self.range.stop:
+                break
+        decoder.close()
+
+    # --- what can go wrong ------------------------------------------------------------------------------------------
+
+    def _nothing_there(self, fetched: FetchedPartition) -> None:
+        """An answer without records: wait for more, or believe that the log has a gap up to the range's end."""
+        readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
+        if readable < self.range.stop:
+            if self._attempts.expired() and not self._leader.on_follower:
+                lost = f"offsets {self.position} to {self.range.stop}"
+                raise DataLoss([(self.range.topic, self.range.partition, lost, f"offsets up to {readable}")])
+            self._attempts.failed(f"the log is readable up to offset {readable} only")
+            self._attempts.pause()
+            return
+        self._empty_answers += 1
+        if self._empty_answers < EMPTY_TRIES:
+            return
+        # Compaction can leave nothing at the end of a log. A slow tiered read answers the same way, so ask where the
+        # leader's own disk begins: there, nothing means nothing.
+        if self.position >= self._leader.cluster.local_begin(self.range.topic_partition):
+            log.info("%s: no records between offset %d and %d", self.range, self.position, self.range.stop)
+            self.position = self.range.stop
+            return
+        self._attempts.failed("tiered storage has not answered")
+        self._attempts.pause()
+
+    def _out_of_range(self) -> None:
+        tp = self.range.topic_partition
+        begin = self._leader.cluster.begin([tp])[tp]
+        end = self._leader.cluster.end([tp])[tp]
+        if begin <= self.position <= end:
+            raise NotYet(f"offset {self.position} was out of range, but the log has {begin} to {end}")
+        lost = f"from offset {self.position}"
+        error = DataLoss([(self.range.topic, self.range.partition, lost, f"offsets {begin} to {end}")])
+        if self.position > end:
+            raise error
+        self._lose(error)
+        self.position, self._aligned = min(begin, self.range.stop), False
+
+    def _lose(self, error: DataLoss) -> None:
+        """Fail, or say so and go on, as the user chose."""
+        if self._fail_on_data_loss:
+            raise error
+        log.warning("%s; going on, because failOnDataLoss is false", error)
+
+    def _damaged(self, error: CorruptBatch) -> Exception:
+        """What to raise for damaged bytes: a retry first, the error itself when the same bytes come again."""
+        self._corrupt_tries += 1
+        if self._corrupt_tries < CORRUPT_TRIES:
+            log.warning("%s; fetching it again", error)
+            return NotYet(str(error))
+        return error
+

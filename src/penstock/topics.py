@@ -1,0 +1,73 @@
+"""WHICH partitions: names, a pattern, or partitions one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """`subscribe`: these topics, with whatever partitions they have."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """`subscribePattern`: every topic whose whole name matches, Kafka's internal ones left out."""
+
+    pattern: str
+
+    def matches(self, topic: str) -> bool:
+        return re.fullmatch(self.pattern, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedPartitions:
+    """`assign`: these partitions and no others."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Subscription: TypeAlias = TopicNames | TopicPattern | AssignedPartitions
+
+
+def wanted_topics(subscription: Subscription) -> tuple[str, ...] | None:
+    """The topics to ask the cluster about; None asks about all of them."""
+    match subscription:
+        case TopicNames(names):
+            return names
+        case AssignedPartitions(partitions):
+            return tuple(dict.fromkeys(tp.topic for tp in partitions))
+        case TopicPattern():
+            return None
+
+
+def select_partitions(
+    subscription: Subscription, listing: Mapping[str, Iterable[int]], internal: frozenset[str] = frozenset()
+) -> list[TopicPartition]:
+    """The partitions a subscription means, out of a listing of topics with their partition numbers, in order."""
+    match subscription:
+        case TopicNames(names):
+            chosen = [TopicPartition(name, p) for name in names for p in listing[name]]
+        case TopicPattern() as pattern:
+            chosen = [
+                TopicPartition(name, p)
+                for name, partitions in listing.items()
+                if name not in internal and pattern.matches(name)
+                for p in partitions
+            ]
+        case AssignedPartitions(partitions):
+            chosen = list(partitions)
+    return sorted(chosen)

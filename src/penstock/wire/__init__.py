@@ -1,0 +1,1 @@
+"""Talking to Kafka. The only package that imports kafka-python, and it knows nothing of Spark."""

@@ -1,0 +1,36 @@
+"""What the broker's error codes mean to us."""
+
+from __future__ import annotations
+
+import kafka.errors as kafka_errors
+
+from penstock.errors import AuthorizationFailed, BrokerError
+
+OFFSET_OUT_OF_RANGE: int = kafka_errors.OffsetOutOfRangeError.errno
+CORRUPT_MESSAGE: int = kafka_errors.CorruptRecordError.errno
+UNKNOWN_TOPIC_OR_PARTITION: int = kafka_errors.UnknownTopicOrPartitionError.errno
+INVALID_TOPIC: int = kafka_errors.InvalidTopicError.errno
+UNSUPPORTED_VERSION: int = kafka_errors.UnsupportedVersionError.errno
+
+NOT_ALLOWED = (
+    kafka_errors.TopicAuthorizationFailedError,
+    kafka_errors.GroupAuthorizationFailedError,
+    kafka_errors.ClusterAuthorizationFailedError,
+)
+
+
+class NotYet(Exception):
+    """An answer that is worth asking for again."""
+
+
+def check(error_code: int, what: str) -> None:
+    """Raise what an error code means: NotYet when asking again may help."""
+    if error_code == 0:
+        return
+    error = kafka_errors.for_code(error_code)
+    text = f"{what}: {getattr(error, 'message', error.__name__)}"
+    if issubclass(error, kafka_errors.RetriableError):
+        raise NotYet(text)
+    if issubclass(error, NOT_ALLOWED):
+        raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
+    raise BrokerError(text)

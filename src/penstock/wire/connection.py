@@ -1,0 +1,250 @@
+"""One blocking connection to one broker.
+
+Life of a connection: connect (TCP, TLS) -> ApiVersions -> SASL -> calls -> close. `call` is for the small requests of
+planning; `send` and `receive_into` are the two halves of a fetch, apart so that the next request is on its way before
+the last response is decoded. One thread uses a connection at a time; only `abort` may come from another one.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import socket
+import ssl
+import struct
+import time
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
+from penstock.wire.codes import UNSUPPORTED_VERSION
+from penstock.wire.config import ClientConfig
+
+log = logging.getLogger(__name__)
+
+FRAME_LIMIT = 1 << 30
+"""No response of Kafka comes near this; a length above it is garbage (or another protocol on that port)."""
+
+GROWTH = 4 << 20
+"""A frame larger than the buffer is believed this many bytes at a time, as they arrive."""
+
+
+class ConnectionLost(BrokerError):
+    """The connection broke or timed out. Always worth a retry on a new one."""
+
+
+class Connection:
+    def __init__(self, host: str, port: int, config: ClientConfig, timeout: float) -> None:
+        self.host = host
+        self.port = port
+        self.config = config
+        self._correlation = itertools.count(1)
+        self._unanswered = 0
+        self._versions: BrokerVersionData | None = None
+        self._session_ends = float("inf")
+        self.last_used = time.monotonic()
+        deadline = time.monotonic() + min(timeout, config.connect_timeout)
+        self._socket = self._connect(deadline)
+        try:
+            self._negotiate(deadline)
+            if config.security.uses_sasl:
+                self._authenticate(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Connection({self.host}:{self.port})"
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def session_over(self) -> bool:
+        """Whether the SASL session is about to end: log in anew before the next request."""
+        return time.monotonic() >= self._session_ends
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the next user may have it: nothing unread, and the SASL session has time left."""
+        return self._unanswered == 0 and self._socket.fileno() >= 0 and not self.session_over
+
+    def version(self, request_class: Any, at_most: int | None = None) -> int:
+        """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
+        assert self._versions is not None
+        limit = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
+        try:
+            return int(self._versions.api_version(request_class, max_version=limit))
+        except kafka_errors.IncompatibleBrokerVersion as error:
+            raise ProtocolError(
+                f"broker {self.address} and Penstock speak no common version of {request_class.name}. Penstock needs "
+                "Kafka 1.0 or newer"
+            ) from error
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def call(self, request: Any, timeout: float) -> Any:
+        """Send a request whose version is set and wait for its decoded response."""
+        expected = self.send(request, timeout)
+        frame = self.receive_into(bytearray(64 * 1024), timeout)
+        response_class = request.header.get_response_class()
+        stream = io.BytesIO(frame)
+        try:
+            header = response_class.parse_header(stream)
+            if header.correlation_id != expected:
+                raise ProtocolError(f"{self.address} answered request {header.correlation_id}, not {expected}")
+            return response_class.decode(frame[stream.tell() :])
+        except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
+            self.close()
+            raise ProtocolError(f"{self.address} sent a {response_class.name} that cannot be read: {error}") from error
+
+    def send(self, request: Any, timeout: float) -> int:
+        """Send a request without waiting; returns its correlation id."""
+        correlation_id = next(self._correlation) & 0x7FFFFFFF
+        request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.sendall(request.encode(framed=True, header=True))
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: sending failed: {error}") from error
+        self._unanswered += 1
+        self.last_used = time.monotonic()
+        return correlation_id
+
+    def receive_into(self, buffer: bytearray, timeout: float) -> memoryview:
+        """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view."""
+        deadline = time.monotonic() + timeout
+        header = bytearray(4)
+        self._fill(memoryview(header), deadline)
+        (size,) = struct.unpack(">i", header)
+        if not 4 <= size <= FRAME_LIMIT:
+            self.close()
+            raise ProtocolError(
+                f"{self.address} announced a response of {size} bytes. Is that port a Kafka listener, and does "
+                "kafka.security.protocol match it?"
+            )
+        received = 0
+        while received < size:
+            if len(buffer) < size:
+                # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
+                buffer.extend(bytes(min(size - len(buffer), GROWTH)))
+            with memoryview(buffer) as view:
+                received += self._fill(view[received : min(size, len(buffer))], deadline)
+        self._unanswered -= 1
+        self.last_used = time.monotonic()
+        return memoryview(buffer)[:size]
+
+    def _fill(self, view: memoryview, deadline: float) -> int:
+        """Fill the whole view from the socket."""
+        done, wanted = 0, len(view)
+        try:
+            while done < wanted:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise TimeoutError("timed out")
+                self._socket.settimeout(remaining)
+                count = self._socket.recv_into(view[done:])
+                if count == 0:
+                    raise ConnectionResetError("closed by the broker")
+                done += count
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(f"{self.address}: reading failed: {error}") from error
+        return done
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Wake a thread blocked in this connection; it gets ConnectionLost. May be called by any thread."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # not connected any more: nobody is blocked
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _connect(self, deadline: float) -> socket.socket:
+        try:
+            plain = socket.create_connection((self.host, self.port), max(0.001, deadline - time.monotonic()))
+        except OSError as error:
+            raise ConnectionLost(f"{self.address}: connecting failed: {error}") from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.config.receive_buffer > 0:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.config.receive_buffer)
+        if not self.config.security.uses_tls:
+            return plain
+        try:
+            plain.settimeout(max(0.001, deadline - time.monotonic()))
+            return self.config.security.tls_context().wrap_socket(plain, server_hostname=self.host)
+        except ssl.SSLError as error:
+            plain.close()
+            raise AuthenticationFailed(
+                f"{self.address}: the TLS handshake failed: {error}. Check kafka.ssl.truststore.location (the CA that "
+                "signed the broker's certificate), kafka.security.protocol and the port"
+            ) from error
+        except OSError as error:
+            plain.close()
+            raise ConnectionLost(f"{self.address}: the TLS handshake failed: {error}") from error
+        except BaseException:
+            plain.close()
+            raise
+
+    def _negotiate(self, deadline: float) -> None:
+        from penstock._kernel import __version__
+
+        version = ApiVersionsRequest.max_version
+        while True:
+            request = ApiVersionsRequest(
+                version=version, client_software_name="penstock", client_software_version=__version__
+            )
+            response = self.call(request, deadline - time.monotonic())
+            if response.error_code == 0:
+                break
+            if response.error_code != UNSUPPORTED_VERSION or version == 0:
+                raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
+            spoken = {api.api_key: api.max_version for api in response.api_keys}
+            version = min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1)
+        spoken_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+        self._versions = BrokerVersionData(api_versions=spoken_versions)
+
+    def _authenticate(self, deadline: float) -> None:
+        settings = self.config.security.sasl_settings()
+        name = settings["sasl_mechanism"]
+        answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
+        if answer.error_code != 0:
+            offered = ", ".join(answer.mechanisms) or "none"
+            raise AuthenticationFailed(
+                f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set kafka.sasl.mechanism"
+            )
+        try:
+            mechanism = get_sasl_mechanism(name)(host=self.host, **settings)
+            while not mechanism.is_done():
+                request = SaslAuthenticateRequest(
+                    auth_bytes=mechanism.auth_bytes(), version=self.version(SaslAuthenticateRequest)
+                )
+                answer = self.call(request, deadline - time.monotonic())
+                if answer.error_code != 0:
+                    raise AuthenticationFailed(
+                        f"{self.address} refused the login of {settings['sasl_plain_username'] or 'this client'} by "
+                        f"{name}: {answer.error_message}. Check kafka.sasl.jaas.config"
+                    )
+                mechanism.receive(answer.auth_bytes)
+            authenticated = mechanism.is_authenticated()
+        except (ImportError, ValueError, kafka_errors.KafkaError) as error:
+            raise AuthenticationFailed(f"{self.address}: SASL {name} failed: {error}") from error
+        if not authenticated:
+            raise AuthenticationFailed(f"{self.address} could not prove that it knows the password (SASL {name})")
+        lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
+        if lifetime > 0:
+            # The broker cuts a session at its end (KIP-368): leave it a little before and log in anew.
+            self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
