@@ -17,7 +17,7 @@ use crate::error::Reason;
 use crate::record::MIN_RECORD;
 
 /// Base offset and length: what comes before the bytes that the length counts.
-pub const LOG_OVERHEAD: usize = 12;
+const LOG_OVERHEAD: usize = 12;
 /// Everything before the first record.
 pub const HEADER: usize = 61;
 /// The least length field of a magic 2 batch: a header without records.
@@ -168,4 +168,101 @@ fn be_i32(bytes: &[u8], at: usize) -> Option<i32> {
 
 fn be_i64(bytes: &[u8], at: usize) -> Option<i64> {
     Some(i64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forge::{Batch, fix_crc};
+
+    fn reason(bytes: &[u8]) -> String {
+        read_front(bytes, true).expect_err("must be refused").into_owned()
+    }
+
+    #[test]
+    fn a_header_is_read_field_by_field() {
+        let mut batch = Batch::counted(100, 3).transactional(42);
+        batch.last_offset_delta = 9;
+        let bytes = batch.encode();
+        let Ok(Front::Batch(header)) = read_front(&bytes, true) else { panic!("not a batch") };
+        assert_eq!((header.base_offset, header.last_offset, header.record_count), (100, 109, 3));
+        assert_eq!((header.base_timestamp, header.max_timestamp, header.producer_id), (1_000, 2_000, 42));
+        assert_eq!((header.size, header.codec()), (bytes.len(), 0));
+        assert!(header.is_transactional() && !header.is_control() && !header.is_log_append_time());
+    }
+
+    #[test]
+    fn a_batch_without_its_last_bytes_is_incomplete() {
+        let bytes = Batch::counted(0, 2).encode();
+        for length in 0..bytes.len() {
+            assert_eq!(read_front(&bytes[..length], true), Ok(Front::Incomplete), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn every_bit_from_the_crc_on_is_covered_by_it() {
+        let bytes = Batch::counted(0, 2).encode();
+        for bit in 17 * 8..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(reason(&bad).starts_with("CRC"), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn magic_0_and_1_are_left_to_others_and_any_but_2_is_refused() {
+        let mut bytes = Batch::counted(0, 1).encode();
+        for magic in [0, 1] {
+            bytes[16] = magic;
+            assert_eq!(read_front(&bytes, true), Ok(Front::Legacy(bytes.len())));
+        }
+        for magic in 3..=255 {
+            bytes[16] = magic;
+            assert!(reason(&bytes).contains("magic"));
+        }
+    }
+
+    #[test]
+    fn lengths_that_no_batch_has_are_refused() {
+        let mut bytes = Batch::counted(0, 1).encode();
+        for length in [i32::MIN, -1, 0, 13, 14, 48] {
+            bytes[8..12].copy_from_slice(&length.to_be_bytes());
+            assert!(reason(&bytes).contains("length"), "{length}");
+        }
+    }
+
+    #[test]
+    fn counts_deltas_and_offsets_must_agree() {
+        let refused = |change: fn(&mut Batch), word: &str| {
+            let mut batch = Batch::counted(5, 2);
+            change(&mut batch);
+            let found = reason(&batch.encode());
+            assert!(found.contains(word), "{found} does not name {word}");
+        };
+        refused(|batch| batch.count = 3, "record count");
+        refused(|batch| batch.count = -1, "record count");
+        refused(|batch| batch.last_offset_delta = -1, "last offset delta");
+        refused(|batch| batch.last_offset_delta = 0, "record count");
+        refused(|batch| batch.base_offset = -1, "negative");
+        refused(|batch| batch.base_offset = i64::MAX, "64 bits");
+        refused(|batch| batch.attributes = 5, "codec");
+        refused(|batch| (batch.count, batch.last_offset_delta) = (i32::MAX, i32::MAX), "cannot fit");
+    }
+
+    #[test]
+    fn compaction_may_leave_a_batch_without_records() {
+        let mut batch = Batch::new(7, &[]);
+        batch.last_offset_delta = 4;
+        assert!(
+            matches!(read_front(&batch.encode(), true), Ok(Front::Batch(header)) if header.last_offset == 11)
+        );
+    }
+
+    #[test]
+    fn bytes_after_the_batch_do_not_matter_to_its_crc() {
+        let mut bytes = Batch::counted(0, 1).encode();
+        fix_crc(&mut bytes);
+        bytes.push(9);
+        assert!(read_front(&bytes, true).is_ok());
+    }
 }

@@ -168,3 +168,131 @@ impl Codecs {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io::Write;
+
+    pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn lz4(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
+        // As Java's producer does: a stream, which leaves the size out of the frame.
+        let mut encoder = ::zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    pub(crate) fn snappy(bytes: &[u8]) -> Vec<u8> {
+        snap::raw::Encoder::new().compress_vec(bytes).unwrap()
+    }
+
+    pub(crate) fn xerial(bytes: &[u8], block: usize) -> Vec<u8> {
+        let mut out = [&XERIAL_MAGIC[..], &1i32.to_be_bytes(), &1i32.to_be_bytes()].concat();
+        for block in bytes.chunks(block) {
+            let packed = snappy(block);
+            out.extend((packed.len() as i32).to_be_bytes());
+            out.extend(packed);
+        }
+        out
+    }
+
+    pub(crate) fn all(bytes: &[u8]) -> [(i16, Vec<u8>); 5] {
+        [(1, gzip(bytes)), (2, snappy(bytes)), (2, xerial(bytes, 1000)), (3, lz4(bytes)), (4, zstd(bytes))]
+    }
+
+    fn text(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * at / 7) as u8).collect()
+    }
+
+    #[test]
+    fn what_was_packed_comes_out_and_the_buffer_grows_with_it() {
+        for length in [0, 1, 5_000, 3 << 20] {
+            let bytes = text(length);
+            for (codec, packed) in all(&bytes) {
+                let mut codecs = Codecs::new(DEFAULT_LIMIT);
+                let filled = codecs.decompress(codec, &packed).unwrap();
+                assert!(codecs.output(filled) == bytes, "codec {codec}, {length} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_batch_after_a_long_one_leaves_nothing_of_the_long_one() {
+        let mut codecs = Codecs::new(DEFAULT_LIMIT);
+        for bytes in [text(200_000), text(10)] {
+            for (codec, packed) in all(&bytes) {
+                let filled = codecs.decompress(codec, &packed).unwrap();
+                assert!(codecs.output(filled) == bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn the_limit_is_the_last_size_that_passes() {
+        let bytes = vec![7; 100_000];
+        for (codec, packed) in all(&bytes) {
+            let mut codecs = Codecs::new(bytes.len());
+            assert_eq!(codecs.decompress(codec, &packed), Ok(bytes.len()));
+            let mut codecs = Codecs::new(bytes.len() - 1);
+            let reason = codecs.decompress(codec, &packed).unwrap_err();
+            assert!(reason.contains("decompression limit of 99999 bytes"), "codec {codec}: {reason}");
+            assert!(codecs.buffer.len() < bytes.len());
+        }
+    }
+
+    #[test]
+    fn a_declared_size_allocates_nothing() {
+        let huge = [0xff, 0xff, 0xff, 0xff, 0x07, 0x00, b'a'];
+        let mut codecs = Codecs::new(HIGHEST_LIMIT);
+        assert!(codecs.decompress(2, &huge).unwrap_err().contains("cannot unpack"));
+        assert!(codecs.buffer.len() <= FIRST_SIZE);
+    }
+
+    #[test]
+    fn garbage_and_cut_input_are_errors_or_shorter_but_never_more() {
+        let bytes = text(5_000);
+        for (codec, packed) in all(&bytes) {
+            let mut codecs = Codecs::new(DEFAULT_LIMIT);
+            for length in 0..packed.len() {
+                if let Ok(filled) = codecs.decompress(codec, &packed[..length]) {
+                    assert!(bytes.starts_with(codecs.output(filled)), "codec {codec} cut to {length}");
+                }
+            }
+            assert!(codecs.decompress(codec, &[0xa5; 100]).is_err(), "codec {codec}");
+        }
+    }
+
+    #[test]
+    fn gzip_may_have_members_and_snappy_joined_streams() {
+        let mut codecs = Codecs::new(DEFAULT_LIMIT);
+        let twice = [text(3_000), text(3_000)].concat();
+        for (codec, packed) in
+            [(1, gzip(&text(3_000))), (2, xerial(&text(3_000), 700)), (4, zstd(&text(3_000)))]
+        {
+            let filled = codecs.decompress(codec, &[packed.clone(), packed].concat()).unwrap();
+            assert!(codecs.output(filled) == twice, "codec {codec}");
+        }
+    }
+
+    #[test]
+    fn trimming_gives_back_only_what_is_large() {
+        let mut codecs = Codecs::new(DEFAULT_LIMIT);
+        codecs.decompress(4, &zstd(&vec![0; KEPT_SIZE + 1])).unwrap();
+        codecs.trim();
+        assert_eq!(codecs.buffer.len(), 0);
+        codecs.decompress(4, &zstd(b"small")).unwrap();
+        codecs.trim();
+        assert_eq!(codecs.buffer.len(), FIRST_SIZE);
+    }
+}

@@ -21,6 +21,9 @@ pub mod record;
 pub mod scan;
 pub mod txn;
 
+#[cfg(test)]
+mod forge;
+
 #[cfg(feature = "extension-module")]
 #[allow(unsafe_code)]
 mod ffi;

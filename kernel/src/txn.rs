@@ -58,3 +58,67 @@ fn is_abort_marker(header: &Header, payload: &[u8]) -> Result<bool, Fault> {
     let kind = record.key.and_then(|key| key.get(2..)).and_then(|rest| rest.first_chunk());
     Ok(i16::from_be_bytes(*kind.ok_or(Fault::Truncated)?) == ABORT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Front, read_front};
+    use crate::forge::Batch;
+
+    const COMMIT: i16 = 1;
+
+    fn observe(transactions: &mut Transactions, batch: &Batch) -> Result<bool, Fault> {
+        match read_front(&batch.encode(), true) {
+            Ok(Front::Batch(header)) => transactions.observe(&header, &batch.payload),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_producer_is_dropped_from_its_first_offset_to_its_abort_marker() {
+        let mut transactions = Transactions::new(&[(7, 10)]);
+        let mut dropped = |batch: Batch| observe(&mut transactions, &batch).unwrap();
+        assert!(!dropped(Batch::counted(5, 5).transactional(7)));
+        assert!(dropped(Batch::counted(10, 2).transactional(7)));
+        assert!(!dropped(Batch::counted(12, 2).transactional(8)), "another producer");
+        assert!(!dropped(Batch::counted(14, 2)), "not transactional");
+        assert!(!dropped(Batch::control(16, 8, ABORT)), "another producer's marker");
+        assert!(dropped(Batch::counted(17, 1).transactional(7)));
+        assert!(!dropped(Batch::control(18, 7, ABORT)));
+        assert!(!dropped(Batch::counted(19, 1).transactional(7)), "its next transaction");
+    }
+
+    #[test]
+    fn a_commit_marker_ends_nothing() {
+        let mut transactions = Transactions::new(&[(7, 0)]);
+        assert_eq!(observe(&mut transactions, &Batch::control(0, 7, COMMIT)), Ok(false));
+        assert_eq!(observe(&mut transactions, &Batch::counted(1, 1).transactional(7)), Ok(true));
+    }
+
+    #[test]
+    fn transactions_may_be_named_in_any_order_and_more_than_once() {
+        let mut transactions = Transactions::new(&[(7, 20), (8, 0), (7, 0), (7, 0)]);
+        let mut dropped = |batch: Batch| observe(&mut transactions, &batch).unwrap();
+        assert!(dropped(Batch::counted(0, 1).transactional(7)));
+        assert!(dropped(Batch::counted(1, 1).transactional(8)));
+        assert!(!dropped(Batch::control(2, 7, ABORT)));
+        assert!(!dropped(Batch::counted(3, 1).transactional(7)));
+        assert!(dropped(Batch::counted(20, 1).transactional(7)));
+    }
+
+    #[test]
+    fn a_control_batch_that_compaction_emptied_is_no_marker() {
+        let mut transactions = Transactions::new(&[(7, 0)]);
+        let mut marker = Batch::new(0, &[]).transactional(7);
+        marker.attributes |= 0x20;
+        assert_eq!(observe(&mut transactions, &marker), Ok(false));
+        assert_eq!(observe(&mut transactions, &Batch::counted(1, 1).transactional(7)), Ok(true));
+    }
+
+    #[test]
+    fn a_marker_without_a_type_is_refused() {
+        let mut marker = Batch::counted(0, 1).transactional(7);
+        marker.attributes |= 0x20;
+        assert_eq!(observe(&mut Transactions::new(&[]), &marker), Err(Fault::Truncated));
+    }
+}
