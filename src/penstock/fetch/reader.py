@@ -23,7 +23,6 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost
 from penstock.wire.deadline import Attempts
 from penstock.wire.fetch import FetchedPartition, FetchPosition, PartitionFetch
-from penstock.wire.legacy import decode_legacy
 from penstock.wire.pool import POOL
 
 log = logging.getLogger(__name__)
@@ -125,6 +124,7 @@ class RangeReader:
     def _read(self, buffer: bytearray, limit: int) -> Iterator[pa.RecordBatch]:
         """Read on over one connection until the range is done or another broker must be asked."""
         broker = self._leader.broker()
+        self._aligned = False  # an error may have stopped us in the middle of a batch
         self._connection = POOL.acquire(self._config, broker.host, broker.port, self._attempts.remaining())
         try:
             fetch = PartitionFetch(self._connection, self.range.topic_id)
@@ -234,6 +234,8 @@ class RangeReader:
             self.position = decoder.next_offset
             if not decoder.legacy:
                 break
+            from penstock.wire.legacy import decode_legacy  # rarely met, so rarely loaded
+
             old, self.position, at = decode_legacy(
                 fetched.records,
                 decoder.position,

@@ -1,0 +1,73 @@
+"""From a user's options to the ranges that tasks read: the planning of a batch."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from penstock.errors import BrokerUnavailable, UnknownTopic
+from penstock.options import SourceOptions, check_batch
+from penstock.ranges import EVERYTHING, Narrowing, OffsetRange, narrow, split, spread
+from penstock.startup import Earliest, Latest, resolve_end, resolve_start, within_bounds
+from penstock.topics import AssignedPartitions, TopicPartition, TopicPattern, select_partitions, wanted_topics
+from penstock.wire.cluster import Cluster, Metadata
+
+log = logging.getLogger(__name__)
+
+
+def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYTHING) -> list[OffsetRange]:
+    """The ranges of one batch read, in the order tasks should take them."""
+    check_batch(options)
+    for tries_left in range(options.offset_tries - 1, -1, -1):
+        try:
+            return _plan(options, Cluster(options.client), narrowing)
+        except BrokerUnavailable as error:
+            if not tries_left:
+                raise
+            log.warning("planning failed, %d tries left: %s", tries_left, error)
+            time.sleep(options.offset_retry_interval)
+    raise AssertionError("offset_tries is at least 1")
+
+
+def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> list[OffsetRange]:
+    metadata = cluster.metadata(wanted_topics(options.subscription))
+    partitions = _partitions(options, metadata)
+    # Filters on topic and partition come before any offset is asked for, but after the options were held against the
+    # whole subscription: a filter must not hide a mistake.
+    starting = options.starting or Earliest()
+    start = resolve_start(starting, partitions, cluster, options.rules)
+    stop = resolve_end(options.ending, partitions, cluster)
+    if not (isinstance(starting, Earliest) and isinstance(options.ending, Latest)):
+        within_bounds(start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss)
+    start, stop = narrow(start, stop, narrowing)
+    if narrowing.min_timestamp is not None:
+        found = cluster.for_times({tp: narrowing.min_timestamp for tp in start})
+        start = {tp: stop[tp] if (at := found[tp]) is None else max(start[tp], at) for tp in start}
+    ranges = [_range(tp, start[tp], stop[tp], metadata) for tp in start if start[tp] < stop[tp]]
+    return spread(split(ranges, options.min_partitions, options.max_records_per_partition))
+
+
+def _partitions(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:
+    listing: Mapping[str, list[int]] = {name: list(topic.partitions) for name, topic in metadata.topics.items()}
+    internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
+    partitions = select_partitions(options.subscription, listing, internal)
+    match options.subscription:
+        case AssignedPartitions():
+            for tp in partitions:
+                if tp.partition not in listing[tp.topic]:
+                    raise UnknownTopic(tp.topic, tp.partition, f"the topic has {len(listing[tp.topic])} partitions")
+        case TopicPattern(pattern) if not partitions:
+            log.warning("subscribePattern %r matches none of the cluster's %d topics", pattern, len(listing))
+        case _:
+            pass
+    return partitions
+
+
+def _range(tp: TopicPartition, start: int, stop: int, metadata: Metadata) -> OffsetRange:
+    topic = metadata.topics[tp.topic]
+    leader = topic.partitions[tp.partition]
+    if leader is None:
+        return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id)
+    broker = leader.broker
+    return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id, broker.host, broker.port, leader.epoch)

@@ -1,0 +1,72 @@
+"""The batch reader: plans on the driver, reads on the executors. What crosses over is pickled: options and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.options import SourceOptions
+from penstock.ranges import EVERYTHING, OffsetRange
+from penstock.spark.filters import narrowing_of
+from penstock.spark.schema import columns_of
+
+
+class RangePartition(InputPartition):
+    """A task's share: one range of offsets."""
+
+    def __init__(self, value: OffsetRange) -> None:
+        super().__init__(value)
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._columns = columns_of(schema)
+        self._narrowing = EVERYTHING
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Called once, on the driver."""
+        from penstock.plan import plan_batch
+
+        return [RangePartition(r) for r in plan_batch(self._options, self._narrowing)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Called on an executor, once per partition."""
+        if partition.value is None:  # Spark's stand-in for an empty plan
+            return iter(())
+        from penstock.fetch.reader import RangeReader
+
+        options = self._options
+        reader = RangeReader(
+            partition.value,
+            self._columns,
+            options.client,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout=options.poll_timeout,
+        )
+        return as_spark_expects(reader.ahead(), self._schema)
+
+
+class FilteringBatchReader(BatchReader):
+    """The same with filters pushed down. A class of its own, because Spark refuses a reader that has pushFilters
+    while spark.sql.python.filterPushdown.enabled is false."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._narrowing = narrowing_of(filters)
+        return filters  # Spark checks every row again: a range holds whole offsets, not conditions
+
+
+def as_spark_expects(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Batches under Spark's own Arrow schema, which differs from the kernel's where a user said NOT NULL."""
+    expected = to_arrow_schema(schema, timezone="UTC")
+    for batch in batches:
+        if batch.schema.equals(expected):
+            yield batch
+        else:
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=expected)

@@ -1,0 +1,76 @@
+"""What a query's filters leave of a read.
+
+Only what is certain narrows it. Spark applies every filter again afterwards, so too little narrowing costs time and
+never a wrong row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from penstock.ranges import EVERYTHING, Narrowing
+
+
+def narrowing_of(filters: Iterable[Filter]) -> Narrowing:
+    narrowing = EVERYTHING
+    for each in filters:
+        narrowing = _narrow_by(narrowing, each)
+    return narrowing
+
+
+def _narrow_by(narrowing: Narrowing, condition: Filter) -> Narrowing:
+    match condition:
+        case EqualTo(("topic",), str() as topic):
+            return replace(narrowing, topics=_both(narrowing.topics, {topic}))
+        case In(("topic",), topics):
+            return replace(narrowing, topics=_both(narrowing.topics, topics))
+        case EqualTo(("partition",), int() as partition):
+            return replace(narrowing, partitions=_both(narrowing.partitions, {partition}))
+        case In(("partition",), partitions):
+            return replace(narrowing, partitions=_both(narrowing.partitions, partitions))
+        case EqualTo(("offset",), int() as offset):
+            return _at_most(_at_least(narrowing, offset), offset)
+        case GreaterThan(("offset",), int() as offset):
+            return _at_least(narrowing, offset + 1)
+        case GreaterThanOrEqual(("offset",), int() as offset):
+            return _at_least(narrowing, offset)
+        case LessThan(("offset",), int() as offset):
+            return _at_most(narrowing, offset - 1)
+        case LessThanOrEqual(("offset",), int() as offset):
+            return _at_most(narrowing, offset)
+        case (
+            EqualTo(("timestamp",), datetime() as moment)
+            | GreaterThan(("timestamp",), datetime() as moment)
+            | GreaterThanOrEqual(("timestamp",), datetime() as moment)
+        ):
+            return _not_before(narrowing, moment)
+        case _:
+            return narrowing
+
+
+def _both(known: frozenset[Any] | None, wanted: Iterable[Any]) -> frozenset[Any]:
+    return frozenset(wanted) if known is None else known & frozenset(wanted)
+
+
+def _at_least(narrowing: Narrowing, offset: int) -> Narrowing:
+    return replace(narrowing, min_offset=max(narrowing.min_offset, offset))
+
+
+def _at_most(narrowing: Narrowing, offset: int) -> Narrowing:
+    known = narrowing.max_offset
+    return replace(narrowing, max_offset=offset if known is None else min(known, offset))
+
+
+def _not_before(narrowing: Narrowing, moment: datetime) -> Narrowing:
+    if moment.tzinfo is None:
+        return narrowing  # a time without a zone says nothing certain
+    milliseconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000) - 1
+    if milliseconds < 0:
+        return narrowing  # Kafka's lookup takes negative times for words
+    known = narrowing.min_timestamp
+    return replace(narrowing, min_timestamp=milliseconds if known is None else max(known, milliseconds))
