@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from penstock.topics import TopicPartition
 
@@ -33,7 +33,9 @@ class OffsetRange:
         if self.partition < 0:
             raise ValueError(f"partition {self.partition} of {self.topic!r} is below 0")
         if not 0 <= self.start <= self.stop:
-            raise ValueError(f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are no range")
+            raise ValueError(
+                f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are no range"
+            )
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -70,7 +72,7 @@ def _parts(r: OffsetRange, count: int) -> list[OffsetRange]:
     """`count` parts of nearly equal size, none empty."""
     count = min(count, r.size)
     edges = [r.start + r.size * i // count for i in range(count + 1)]
-    return [replace(r, start=a, stop=b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [replace(r, start=a, stop=b) for a, b in pairwise(edges)]
 
 
 def _share(size: int, total: int, parts: int) -> int:
@@ -86,7 +88,9 @@ def spread(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     by_partition: dict[TopicPartition, list[OffsetRange]] = {}
     for r in sorted(ranges, key=lambda r: r.start):
         by_partition.setdefault(r.topic_partition, []).append(r)
-    ordered = sorted(by_partition, key=lambda tp: (reader_index(tp.topic, tp.partition, len(by_partition)), tp))
+    ordered = sorted(
+        by_partition, key=lambda tp: (reader_index(tp.topic, tp.partition, len(by_partition)), tp)
+    )
     rounds = zip_longest(*(by_partition[tp] for tp in ordered))
     return [r for each in rounds for r in each if r is not None]
 

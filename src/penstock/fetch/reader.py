@@ -136,7 +136,9 @@ class RangeReader:
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
                 if len(response.partitions) != 1:
-                    raise ProtocolError(f"{self._connection.address} answered for {len(response.partitions)} partitions")
+                    raise ProtocolError(
+                        f"{self._connection.address} answered for {len(response.partitions)} partitions"
+                    )
                 fetched = response.partitions.pop()
                 if fetched.partition != self.range.partition:
                     raise ProtocolError(f"{self._connection.address} answered for partition {fetched.partition}")
@@ -206,7 +208,9 @@ class RangeReader:
             raise self._damaged(error) from error
         if self.position == before:
             # A fetch returns its first batch whole (KIP-74), so this one's length is a lie.
-            incomplete = CorruptBatch(self.range.topic, self.range.partition, before, 0, "the first batch is incomplete")
+            incomplete = CorruptBatch(
+                self.range.topic, self.range.partition, before, 0, "the first batch is incomplete"
+            )
             raise self._damaged(incomplete)
         self._bytes_per_offset = size / (self.position - before)
         self._aligned = True
@@ -301,4 +305,3 @@ class RangeReader:
             log.warning("%s; fetching it again", error)
             return NotYet(str(error))
         return error
-

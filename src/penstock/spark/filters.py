@@ -11,7 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from penstock.ranges import EVERYTHING, Narrowing
 

@@ -39,21 +39,26 @@ class RegisteredBroker:
     fenced: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """Which cluster answers, and its brokers: fenced ones (dead or not caught up) too where it tells them."""
+
+    id: str
+    brokers: tuple[RegisteredBroker, ...]
+
+
 class Admin:
     """Administration of one cluster. Every call ends within its deadline."""
 
-    def __init__(
-        self, bootstrap_servers: str, security: Security | None = None, *, seconds: float = 30.0
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, security: Security | None = None, *, seconds: float = 30.0) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._security = security or Security()
         self._seconds = seconds
 
-    def brokers(self, seconds: float | None = None) -> list[RegisteredBroker]:
-        """All brokers that the cluster knows, fenced ones (dead or not caught up) too where it tells them."""
+    def describe(self, seconds: float | None = None) -> ClusterDescription:
         with self._client("describing the cluster", seconds) as client:
             answer = client.describe_cluster()
-        return [
+        brokers = [
             RegisteredBroker(
                 int(broker["broker_id"]),
                 str(broker["host"]),
@@ -63,6 +68,7 @@ class Admin:
             )
             for broker in answer["brokers"]
         ]
+        return ClusterDescription(str(answer["cluster_id"]), tuple(sorted(brokers, key=lambda broker: broker.id)))
 
     def create_topic(
         self,
@@ -96,9 +102,7 @@ class Admin:
             end = time.monotonic() + self._seconds
             while name in client.list_topics():
                 if time.monotonic() > end:
-                    raise BrokerUnavailable(
-                        f"deleting topic {name!r}: still listed after {self._seconds:g} s"
-                    )
+                    raise BrokerUnavailable(f"deleting topic {name!r}: still listed after {self._seconds:g} s")
                 time.sleep(0.02)
 
     def set_scram_user(self, name: str, password: str) -> None:
@@ -152,11 +156,9 @@ class Admin:
 
 def _translated(what: str, error: Any) -> BrokerError:
     text = f"{what}: {error}"
-    if isinstance(error, kafka_errors.AuthenticationFailedError | kafka_errors.SaslAuthenticationFailedError):
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         return AuthenticationFailed(text)
-    if isinstance(
-        error, kafka_errors.TopicAuthorizationFailedError | kafka_errors.ClusterAuthorizationFailedError
-    ):
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError | kafka_errors.ClusterAuthorizationFailedError):
         return AuthorizationFailed(text)
     if isinstance(error, kafka_errors.KafkaConnectionError | kafka_errors.KafkaTimeoutError):
         return BrokerUnavailable(text)

@@ -79,6 +79,7 @@ class Cluster:
         self.config = config
         self._wait = wait
         self._brokers: Mapping[int, Broker] = {}
+        self._known: Metadata | None = None
 
     # --- topics ---------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,8 @@ class Cluster:
                 raise UnknownTopic(unknown[0], detail=_nearest(unknown[0], known))
             return metadata
 
-        return self._retry(attempts, ask)
+        self._known = self._retry(attempts, ask)
+        return self._known
 
     def _ask_metadata(
         self, connection: Connection, topics: Sequence[str] | None, attempts: Attempts
@@ -133,11 +135,11 @@ class Cluster:
     # --- offsets --------------------------------------------------------------------------------------------------
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._offsets({tp: EARLIEST for tp in partitions})
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a consumer's reading ends now: the high watermark, or the last stable offset under read_committed."""
-        return self._offsets({tp: LATEST for tp in partitions})
+        return self._offsets(dict.fromkeys(partitions, LATEST))
 
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time (ms) per partition; None where no record is that young."""
@@ -155,9 +157,11 @@ class Cluster:
             return {}
         attempts = self._attempts(f"asking for the offsets of {len(wanted)} partitions")
         found: dict[TopicPartition, int] = {}
+        metadata = self._known
         while len(found) < len(wanted):
             missing = {tp: at for tp, at in wanted.items() if tp not in found}
-            metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in missing)))
+            if attempts.count or metadata is None or any(metadata.leader(tp) is None for tp in missing):
+                metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in missing)))
             by_leader: dict[Broker, list[TopicPartition]] = defaultdict(list)
             for tp in missing:
                 leader = metadata.leader(tp)
@@ -173,7 +177,11 @@ class Cluster:
                     connection = POOL.acquire(self.config, broker.host, broker.port, attempts.remaining())
                     try:
                         found |= self._ask_offsets(
-                            connection, {tp: wanted[tp] for tp in partitions}, metadata, below_version, attempts
+                            connection,
+                            {tp: wanted[tp] for tp in partitions},
+                            metadata,
+                            below_version,
+                            attempts,
                         )
                     finally:
                         POOL.release(connection)
@@ -271,8 +279,7 @@ class Cluster:
         else:
             topic_class = OffsetFetchRequest.OffsetFetchRequestTopic
             topics = [
-                topic_class(version=version, name=name, partition_indexes=numbers)
-                for name, numbers in by_topic.items()
+                topic_class(version=version, name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
             ]
             request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
         response = connection.call(request, attempts.remaining(self.config.request_timeout))

@@ -7,9 +7,11 @@ the last response is decoded. One thread uses a connection at a time; only `abor
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import logging
+import select
 import socket
 import ssl
 import struct
@@ -73,8 +75,13 @@ class Connection:
 
     @property
     def reusable(self) -> bool:
-        """Whether the next user may have it: nothing unread, and the SASL session has time left."""
-        return self._unanswered == 0 and self._socket.fileno() >= 0 and not self.session_over
+        """Whether the next user may have it: open, nothing unread, and the SASL session has time left."""
+        if self._unanswered or self._socket.fileno() < 0 or self.session_over:
+            return False
+        # Bytes (or an end) that nobody asked for: the broker has closed the connection meanwhile.
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
 
     def version(self, request_class: Any, at_most: int | None = None) -> int:
         """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
@@ -164,10 +171,8 @@ class Connection:
 
     def abort(self) -> None:
         """Wake a thread blocked in this connection; it gets ConnectionLost. May be called by any thread."""
-        try:
+        with contextlib.suppress(OSError):  # not connected any more: nobody is blocked
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # not connected any more: nobody is blocked
 
     def close(self) -> None:
         self._socket.close()

@@ -121,7 +121,9 @@ def read_fetch_response(frame: memoryview, version: int, correlation_id: int, br
     try:
         return _FrameReader(frame, version).response(correlation_id)
     except (struct.error, IndexError, ValueError) as error:
-        raise ProtocolError(f"{broker} sent a fetch response (version {version}) that cannot be read: {error}") from error
+        raise ProtocolError(
+            f"{broker} sent a fetch response (version {version}) that cannot be read: {error}"
+        ) from error
 
 
 class _FrameReader:
