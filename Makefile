@@ -1,0 +1,114 @@
+# What one types here. `make` alone lists it.
+#
+# Everything lives in .venv and kernel/target of this folder; the embedded Kafka is kept in the user's cache folder.
+# Works with the make of macOS (3.81): no .ONESHELL, no grouped targets.
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+# The first Python that is new enough; PYTHON=... decides otherwise.
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+    $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
+
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel/Cargo.lock
+CARGO := cargo --quiet
+MANIFEST := --manifest-path kernel/Cargo.toml
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= raw fixed_crc
+TESTS ?= tests
+WORKERS ?= 2
+
+say = @printf '\n==> %s\n'
+
+.PHONY: help setup demo test lint lint-python lint-kernel test-kernel test-python format bench fuzz wheel docs clean
+
+help: ## this list
+	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' Makefile | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
+	@printf '\n  PYTHON=python3.12   which Python .venv is made with\n  TESTS=tests/unit    which tests "make test" runs\n'
+
+# --- setting up -------------------------------------------------------------------------------------------------------
+
+setup: $(VENV)/.kernel ## make .venv, build the kernel, fetch the embedded Kafka
+	@$(BIN)/python tools/fetch_broker.py
+
+# Stamps: a step is done again when what it is made from has changed.
+$(VENV)/.packages: pyproject.toml
+	@tools/prerequisites.sh "$(PYTHON)"
+	$(say) "Python packages into $(VENV) (PySpark is large: a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --disable-pip-version-check --group dev
+	@touch $@
+
+$(VENV)/.kernel: $(VENV)/.packages $(KERNEL_SOURCES)
+	@tools/prerequisites.sh "$(BIN)/python"
+	$(say) "The kernel, in release mode (the first build takes two to three minutes)"
+	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
+	@touch $@
+
+# --- trying it --------------------------------------------------------------------------------------------------------
+
+demo: setup ## a million events through Kafka into PySpark, with a real broker
+	@$(BIN)/penstock demo
+
+bench: setup ## Penstock beside Spark's own Kafka source and others; writes benchmarks/results/latest.json
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+# --- checking it ------------------------------------------------------------------------------------------------------
+
+test: setup lint test-kernel test-python ## everything: linters, Rust tests, Python tests with a real broker and Spark
+
+lint: lint-python lint-kernel ## ruff, mypy, cargo fmt and clippy
+
+lint-python: setup
+	$(say) "ruff"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	$(say) "mypy"
+	@$(BIN)/mypy
+
+lint-kernel: setup
+	$(say) "cargo fmt"
+	@cargo fmt $(MANIFEST) --check
+	$(say) "cargo clippy"
+	@$(CARGO) clippy $(MANIFEST) --locked --all-targets -- -D warnings
+	@PYO3_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) clippy $(MANIFEST) --locked --features extension-module -- -D warnings
+
+test-kernel: setup
+	$(say) "cargo test"
+	@cargo test $(MANIFEST) --locked
+
+test-python: setup
+	$(say) "pytest, $(WORKERS) workers"
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
+
+format: setup ## put all code into its one format
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+	@cargo fmt $(MANIFEST)
+
+fuzz: ## throw random bytes at the kernel, FUZZ_SECONDS=60 per target (needs rustup; uses nightly)
+	@cargo fuzz --version >/dev/null 2>&1 || { printf '==> cargo-fuzz, once\n'; cargo install --locked cargo-fuzz; }
+	@rustup run nightly rustc --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+	@for target in $(FUZZ_TARGETS); do \
+	    printf '\n==> fuzzing %s for %s s\n' $$target $(FUZZ_SECONDS); \
+	    (cd kernel && cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS)) || exit 1; done
+
+# --- shipping it ------------------------------------------------------------------------------------------------------
+
+wheel: setup ## a wheel for this platform, for every Python from 3.11 on, into dist/
+	@$(BIN)/maturin build --release --locked --out dist
+
+docs: setup ## write what is generated in README.md and docs/ (options, benchmark figures)
+	@$(BIN)/python tools/generate_docs.py
+
+clean: ## remove all that was made here; the embedded Kafka stays in the user's cache folder
+	@rm -rf $(VENV) dist kernel/target spark-warehouse src/penstock/_kernel*.so
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,25 @@
+"""Make sure that the embedded Kafka is in the user's cache folder: quick when it is."""
+
+from __future__ import annotations
+
+import sys
+
+from penstock.embedded import KAFKA_VERSION, get_distribution
+from penstock.embedded.distribution import cache_folder, damage
+from penstock.errors import PenstockError
+
+
+def main() -> int:
+    folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
+    try:
+        if damage(folder) is not None:
+            print(f"\n==> Apache Kafka {KAFKA_VERSION}, 43 MB, once for this user", flush=True)
+            get_distribution()
+    except PenstockError as error:
+        print(f"make setup: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
