@@ -4,13 +4,14 @@
         kafka.create_topic("words", partitions=4)
         spark.read.format("penstock").options(**kafka.client_options()).option("subscribe", "words").load()
 
-Files, in the order of a start: `java` (is there one), `distribution` (Kafka's jars), `listeners` and `certificates`
-(who may connect), `node` (one process) with its `_keeper` (no orphan after a crash), `cluster` (1 to 3 of them).
+Files, in the order of a start: `java` (is there one), `distribution` (Kafka's jars), `listeners` and
+`certificates` (who may connect), `node` (one process) with its `_keeper` (no orphan after a crash), `cluster`
+(1 to 3 of them).
 """
 
 from __future__ import annotations
 
 from penstock.embedded.cluster import EmbeddedKafka
-from penstock.embedded.distribution import KAFKA_VERSION, Distribution, distribution
+from penstock.embedded.distribution import KAFKA_VERSION, Distribution, get_distribution
 
-__all__ = ["KAFKA_VERSION", "Distribution", "EmbeddedKafka", "distribution"]
+__all__ = ["KAFKA_VERSION", "Distribution", "EmbeddedKafka", "get_distribution"]

@@ -1,16 +1,16 @@
 """The process between us and one broker: it takes the broker down when we are gone, however we went.
 
-Run as a script by `node.py`, never imported. It is the broker's parent and our child. Its standard input is a pipe whose
-other end only we hold:
+Run as a script by `node.py`, never imported. It is the broker's parent and our child. Its standard input is a
+pipe whose other end only we hold:
 
     stop, kill, pause, resume      one order per line, each a signal to the broker
     end of file                    we are gone, a SIGKILL included: take the broker down, remove its directory
 
 Standard library only, and started with `-I -S`, so it is up in some 20 ms and imports nothing of Penstock.
 
-Why a process, and not one of the simpler ways: PR_SET_PDEATHSIG alone is Linux only and follows the *thread* that
-forked, which in our process may well end before the broker should; atexit does not run on a SIGKILL; a broker that
-reads a pipe itself would need code of ours inside the JVM.
+Why a process, and not one of the simpler ways: PR_SET_PDEATHSIG alone is Linux only and follows the *thread*
+that forked, which in our process may well end before the broker should; atexit does not run on a SIGKILL; a
+broker that reads a pipe itself would need code of ours inside the JVM.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> int:
     console = sys.argv[4]
     command = sys.argv[5:]
 
-    # Ours is a session of its own, so Ctrl-C does not come here. A SIGTERM sent to us is meant for the broker.
+    # A session of its own: Ctrl-C does not come here. A SIGTERM sent to us is meant for the broker.
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     # The end of the broker is a SIGCHLD, and a signal writes a byte here: no need to poll for it.
@@ -100,7 +100,7 @@ def _take_down(broker: subprocess.Popen[bytes], grace_seconds: float) -> None:
 
 
 def _die_with_parent() -> None:
-    # Where Linux helps, a SIGKILL of this keeper takes the broker along. Safe here: one thread, which lives to the end.
+    # Where Linux helps, a SIGKILL of this keeper takes the broker along. Safe here: one thread, to the end.
     if sys.platform == "linux":
         with contextlib.suppress(Exception):
             import ctypes

@@ -1,7 +1,7 @@
 """Keys and certificates for TLS, made afresh for every start by the `keytool` that comes with Java.
 
-An identity is one self-signed certificate: to trust it is to trust exactly that one. All files are PEM, which Kafka,
-Java's clients and OpenSSL all read, and which needs no store password.
+An identity is one self-signed certificate: to trust it is to trust exactly that one. All files are PEM, which
+Kafka, Java's clients and OpenSSL all read, and which needs no store password.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STORE_PASSWORD = "only-until-read"  # noqa: S105 (the store is gone before anyo
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key with its certificate (one file), and the certificate alone for those who shall trust it."""
+    """A private key with its certificate in one file, and the certificate alone for those who trust it."""
 
     key_file: Path
     certificate_file: Path
@@ -84,10 +84,10 @@ def _pem(label: str, der: bytes) -> str:
 def _read_key_store(store: bytes, password: str) -> tuple[bytes, bytes]:
     """Key (PKCS 8) and certificate (X.509), both DER, out of a JKS store with one entry.
 
-    keytool can make a private key but not hand it out, and of its formats only this old one can be read with the
-    standard library: the key is XORed with a chain of SHA-1 digests over password and salt.
+    keytool can make a private key but not hand it out, and of its formats only this old one can be read with
+    the standard library: the key is XORed with a chain of SHA-1 digests over password and salt.
 
-        magic, version, entries | tag, alias, created | EncryptedPrivateKeyInfo | chain length | type, certificate
+        magic, version, entries | tag, alias, created | sealed key | chain length | type, certificate
     """
     at = 12
     at += 4  # the tag of a private key entry

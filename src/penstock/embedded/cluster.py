@@ -17,19 +17,23 @@ from types import TracebackType
 from typing import Self
 
 from penstock.embedded.certificates import make_identity
-from penstock.embedded.distribution import Distribution, distribution
-from penstock.embedded.listeners import Listener, check_listener, listener as make_listener
+from penstock.embedded.distribution import Distribution, get_distribution
+from penstock.embedded.listeners import Listener, check_listener
+from penstock.embedded.listeners import listener as make_listener
 from penstock.embedded.node import LOOPBACK, Jvm, Node, Ports, free_ports, wait_until
 from penstock.errors import BrokerError, EmbeddedBrokerError, OptionError
 from penstock.wire.admin import Admin
 
-# Measured on 2 cores: 1.5 s from start to ready with these two, 2.2 s without; a broker for benchmarks does without.
+# Measured on 2 cores: 1.5 s from start to ready with these two, 2.2 s without; a broker for benchmarks does
+# without.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 HEAP_MB = 512
 
 _START_SECONDS = 90.0  # a laptop under load; 2 s where the machine is idle
 _STOP_SECONDS = 30.0
 _PORT_TRIES = 3
+_WATCH_SECONDS = 0.25
+_ASK_SECONDS = 3.0  # short: between two questions we look whether the process still lives
 _OURS = frozenset(
     {
         "process.roles",
@@ -50,8 +54,8 @@ class EmbeddedKafka:
     """A Kafka cluster on this machine, for as long as a `with` block or until `stop`.
 
     nodes           1 to 3, each broker and controller in one process; node ids begin at 1
-    listener        PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; certificates and passwords are made at the start
-    users           name -> password (None: random) for SASL; each may log in with PLAIN and SCRAM-SHA-256 / -512
+    listener        PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; certificates and passwords are made at start
+    users           name -> password (None: random) for SASL; each may use PLAIN and SCRAM-SHA-256 / -512
     client_auth     with SSL: clients must show a certificate (it is in `client_options`)
     racks           one rack id per node
     settings        broker settings under Kafka's names, over the defaults here
@@ -59,7 +63,8 @@ class EmbeddedKafka:
     data_dir        keeps the partitions over a stop; a temporary directory otherwise
     heap_mb, jvm_options, start_seconds     for slow machines and benchmarks
 
-    Whatever becomes of this process, the brokers end with it and the temporary directory goes. Not thread-safe.
+    Whatever becomes of this process, the brokers end with it and the temporary directory goes.
+    Not thread-safe.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class EmbeddedKafka:
         self._work_dir: Path | None = None
         self._listener: Listener | None = None
         self._nodes: list[Node] = []
+        self._cluster_id = ""
 
     def __repr__(self) -> str:
         where = self.bootstrap_servers if self._nodes else "not running"
@@ -109,18 +115,18 @@ class EmbeddedKafka:
     # Life
 
     def start(self) -> Self:
-        """Fetch Kafka if need be, start all nodes and return when the cluster says that all of them are in."""
+        """Fetch Kafka if need be, start all nodes, return when the cluster says that all of them are in."""
         if self._nodes:
             return self
-        kafka = distribution()
+        kafka = get_distribution()
         end = time.monotonic() + self._start_seconds
         self._work_dir = Path(tempfile.mkdtemp(prefix="penstock-kafka-"))
         atexit.register(_stop_at_exit, weakref.ref(self), os.getpid())
         try:
             self._listener = self._make_listener(kafka.java)
-            cluster_id = self._cluster_id()
+            self._cluster_id = self._find_cluster_id()
             for left in reversed(range(_PORT_TRIES)):
-                self._make_nodes(kafka, cluster_id)
+                self._make_nodes(kafka)
                 self._start_nodes(self._nodes)
                 if self._await_ready(self._nodes, end, may_retry=left > 0 and self._port is None):
                     break
@@ -135,7 +141,7 @@ class EmbeddedKafka:
         return self
 
     def stop(self) -> None:
-        """End all nodes and remove the temporary directory. What was in `data_dir` stays. May be called twice."""
+        """End all nodes, remove the temporary directory. `data_dir` stays. May be called twice."""
         # Only partitions that are kept are worth a clean shutdown; it takes a second or more per node.
         self._tear_down(graceful=self._data_dir is not None)
 
@@ -146,6 +152,14 @@ class EmbeddedKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def wait(self) -> int:
+        """Block until a node ends by itself; its id. A signal (Ctrl-C) interrupts it."""
+        while True:
+            for node in self._started():
+                if not node.running:
+                    return node.id
+            time.sleep(_WATCH_SECONDS)
 
     # For clients
 
@@ -161,8 +175,8 @@ class EmbeddedKafka:
         user: str | None = None,
         password: str | None = None,
     ) -> dict[str, str]:
-        """What a client needs to connect, as Spark options (`kafka.` before each name) or, with prefix "", as Kafka
-        names them. SASL: the first user unless one is named. Passwords are in it: do not print it."""
+        """What a client needs to connect, as Spark options (`kafka.` before each name) or, with prefix "", as
+        Kafka names them. SASL: the first user unless one is named. Passwords are in it: do not print it."""
         self._started()
         assert self._listener is not None
         options = {"bootstrap.servers": self.bootstrap_servers}
@@ -176,13 +190,17 @@ class EmbeddedKafka:
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Make a topic, replicated to all nodes unless told otherwise; every partition has a leader on return."""
+        """Make a topic, on all nodes unless told otherwise; every partition has a leader on return."""
         self._admin().create_topic(
             name,
             partitions,
             self._node_count if replication_factor is None else replication_factor,
             {key: _as_setting(value) for key, value in (configs or {}).items()},
         )
+
+    def topics(self) -> list[str]:
+        """The names of all topics but Kafka's own."""
+        return self._admin().topics()
 
     def delete_topic(self, name: str) -> None:
         self._admin().delete_topic(name)
@@ -212,14 +230,14 @@ class EmbeddedKafka:
             self.kill_node(node_id)
 
     def pause_node(self, node_id: int) -> None:
-        """SIGSTOP: connections stay open and nobody answers, like a broker in a very long garbage collection."""
+        """SIGSTOP: connections stay open and nobody answers, as in a very long garbage collection."""
         self._node(node_id).order("pause")
 
     def resume_node(self, node_id: int) -> None:
         self._node(node_id).order("resume")
 
     def restart_node(self, node_id: int) -> None:
-        """Start a node again on its ports and data (after stopping it if it runs); returns when it is back in."""
+        """Stop a node if it runs, start it on the same ports and data, return when it is back in."""
         node = self._node(node_id)
         if node.running:
             self.stop_node(node_id)
@@ -264,7 +282,7 @@ class EmbeddedKafka:
             client = make_identity(self._work_dir, "client", java) if self._client_auth else None
         return make_listener(self._protocol, self._users, broker, client)
 
-    def _cluster_id(self) -> str:
+    def _find_cluster_id(self) -> str:
         """A new one, or that of the data directory: Kafka refuses data of another cluster."""
         if self._data_dir is not None:
             for path in sorted(self._data_dir.glob("node-*/meta.properties")):
@@ -273,7 +291,7 @@ class EmbeddedKafka:
                         return line.partition("=")[2].strip()
         return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
-    def _make_nodes(self, kafka: Distribution, cluster_id: str) -> None:
+    def _make_nodes(self, kafka: Distribution) -> None:
         assert self._work_dir is not None
         assert self._listener is not None
         count = self._node_count
@@ -303,7 +321,7 @@ class EmbeddedKafka:
             if self._racks is not None:
                 properties["broker.rack"] = self._racks[at]
             node.configure(properties)
-            node.format(cluster_id)
+            node.format(self._cluster_id)
 
     def _start_nodes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -313,8 +331,8 @@ class EmbeddedKafka:
     def _await_ready(self, nodes: Sequence[Node], end: float, *, may_retry: bool) -> bool:
         """Ask until every one of these nodes listens and the cluster lists it as unfenced.
 
-        False when a port was taken by somebody else in between and another try is allowed. A process that dies is an
-        error at once, with the end of its log.
+        False when a port was taken by somebody else in between and another try is allowed. A process that
+        dies is an error at once, with the end of its log.
         """
         expected = {node.id for node in nodes}
         what = "it does not listen yet"
@@ -325,23 +343,25 @@ class EmbeddedKafka:
                     if node.port_was_taken() and may_retry:
                         return False
                     raise EmbeddedBrokerError(
-                        f"node {node.id} ended while it was starting. The end of its log:\n{node.last_words()}"
+                        f"node {node.id} ended while starting. The end of its log:\n{node.last_words()}"
                     )
             # Only ask where somebody listens: kafka-python logs every refused connection as a warning.
             if all(node.accepts() for node in nodes):
                 try:
-                    brokers = self._admin().brokers(seconds=max(1.0, min(10.0, end - time.monotonic())))
+                    cluster = self._admin().describe(seconds=_ASK_SECONDS)
                 except BrokerError as error:
                     what = str(error)
                 else:
-                    if expected <= {broker.id for broker in brokers if not broker.fenced}:
+                    present = {broker.id for broker in cluster.brokers if not broker.fenced}
+                    # Another Kafka may have been quicker to take the port: it would answer just as well.
+                    if cluster.id == self._cluster_id and expected <= present:
                         return True
-                    what = f"the cluster has only {sorted(broker.id for broker in brokers)} of nodes {sorted(expected)}"
+                    what = f"the cluster has only {sorted(present)} of nodes {sorted(expected)}"
             if not wait_until(end, pause):
                 words = "\n".join(node.last_words() for node in nodes)
                 raise EmbeddedBrokerError(
-                    f"the broker was not ready within {self._start_seconds:g} s: {what}. Raise start_seconds on a slow "
-                    f"machine. The end of its log:\n{words}"
+                    f"the broker was not ready within {self._start_seconds:g} s: {what}. Raise start_seconds "
+                    f"on a slow machine. The end of its log:\n{words}"
                 )
             pause = min(pause * 1.5, 0.3)
 

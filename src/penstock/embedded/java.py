@@ -50,7 +50,7 @@ def _check_version(java: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EmbeddedBrokerError(f"{java} does not run: {error}. {_WAY_OUT}") from error
     said = (answer.stderr + answer.stdout).strip()
-    # macOS ships a /usr/bin/java that only says that there is none: hence the exit code, not the file, decides.
+    # macOS ships a /usr/bin/java that only says that there is none: the exit code decides, not the file.
     if answer.returncode != 0:
         raise EmbeddedBrokerError(f"{java} does not run: {said.splitlines()[0] if said else '?'}. {_WAY_OUT}")
     match = re.search(r'version "(?:1\.)?(\d+)', said)

@@ -1,7 +1,7 @@
 """WHO may connect and how: one listener protocol as broker settings, and the same from a client's side.
 
-Nodes talk to each other and to the controller over the same protocol as the clients do, so a broker with passwords has
-no open door beside it.
+Nodes talk to each other and to the controller over the same protocol as the clients do, so a broker with
+passwords has no open door beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from penstock.embedded.certificates import Identity
 from penstock.errors import OptionError
@@ -73,7 +72,7 @@ class Listener:
                 "sasl.mechanism.controller.protocol": "PLAIN",
                 "listener.name.client.plain.sasl.jaas.config": plain,
                 "listener.name.controller.plain.sasl.jaas.config": plain,
-                # With an authorizer among the user's settings, the nodes themselves must stay allowed to do anything.
+                # With an authorizer among the user's settings, the nodes must stay allowed to do anything.
                 "super.users": f"User:{_INTERNAL_USER}",
             }
             for mechanism in MECHANISMS[1:]:
@@ -126,7 +125,7 @@ class Listener:
 def listener(
     protocol: str, users: Mapping[str, str | None] | None, broker: Identity | None, client: Identity | None
 ) -> Listener:
-    """A listener with its users; a user without a password gets a random one, as does `penstock` when none is named."""
+    """A listener with its users (`penstock` when none is named); passwords not given are random."""
     named = users if users else {"penstock": None}
     passwords = {
         name: secrets.token_urlsafe(18) if secret is None else secret for name, secret in named.items()

@@ -25,9 +25,9 @@ from penstock.errors import EmbeddedBrokerError
 
 LOOPBACK = "127.0.0.1"
 
-# Below every system's range for outgoing connections (Linux 32768+, macOS and IANA 49152+). Do not simplify to "bind to
-# port 0": a port from that range can be taken by any client's socket while its node is down, and a client that keeps
-# reconnecting to it on loopback may even connect to itself.
+# Below every system's range for outgoing connections (Linux 32768+, macOS and IANA 49152+). Do not simplify
+# to "bind to port 0": a port from that range can be taken by any client's socket while its node is down, and
+# a client that keeps reconnecting to it on loopback may even connect to itself.
 _PORTS = range(15_000, 32_000)
 
 _KEEPER = Path(__file__).with_name("_keeper.py")
@@ -58,7 +58,7 @@ class Jvm:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on now. Another process may still be quicker: the start tries again then."""
+    """Ports that nobody listens on now. Another process may still be quicker: the start tries again."""
     held: list[socket.socket] = []
     try:
         for port in random.sample(_PORTS, len(_PORTS)):
@@ -98,8 +98,8 @@ class Node:
         self.pid: int | None = None
 
     def format(self, cluster_id: str) -> None:
-        """Do what `kafka-storage format` does, less its JVM start (0.8 s): a checkpoint made once by that tool, and
-        the identity of this node. A directory that is formatted already is left alone."""
+        """Do what `kafka-storage format` does, less its JVM start (0.8 s): a checkpoint made once by that
+        tool, and the identity of this node. A directory that is formatted already is left alone."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         identity = self.data_dir / "meta.properties"
         if identity.exists():
@@ -130,7 +130,8 @@ class Node:
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}",
             *("-cp", self._distribution.classpath(), "kafka.Kafka", self.directory / "server.properties"),
         ]
-        # A session of its own: Ctrl-C in the terminal must not take the broker from under a parent that is tidying up.
+        # A session of its own: Ctrl-C in the terminal must not take the broker from under a parent that is
+        # tidying up.
         self._keeper = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -214,7 +215,8 @@ def _read(path: Path) -> str:
 
 
 def _escape(text: str) -> str:
-    """As `java.util.Properties` reads it: a backslash before what would end or begin something, \\u for the rest."""
+    """As `java.util.Properties` reads it: a backslash before what would end or begin something, \\u for the
+    rest."""
     out = []
     for character in text:
         if character in "\\=:#! \t":

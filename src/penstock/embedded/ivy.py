@@ -1,0 +1,141 @@
+"""Fetching from a Maven repository with the Ivy jar that PySpark ships.
+
+PENSTOCK_MAVEN_REPOSITORY      the address of a mirror, instead of Maven Central
+PENSTOCK_IVY_SETTINGS          an Ivy settings file, for what an address cannot say (log-in, more mirrors)
+HTTPS_PROXY, NO_PROXY, ...     as pip takes them
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from penstock.errors import EmbeddedBrokerError
+
+FETCH_SECONDS = 900.0  # measured: 40-80 s for 47 jars, nearly all of it one small file after the other
+
+# Without a root of its own, this resolver means Maven Central.
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="repository"/>
+  <property name="ivy.checksums" value="sha1"/>
+  <timeout-constraints>
+    <timeout-constraint name="patience" connectionTimeout="10000" readTimeout="60000"/>
+  </timeout-constraints>
+  <resolvers><ibiblio name="repository" m2compatible="true" timeoutConstraint="patience"{root}/></resolvers>
+</ivysettings>
+"""
+
+# Ivy prints a page; the first line that matches says why.
+_REASONS = (
+    r"(?:Connection refused|UnknownHost|Server access error|[Tt]imed out|SSLHandshake|PKIX)[^\n]*",
+    r"(?:invalid sha1|FAILED DOWNLOAD|\[FAILED)[^\n]*",
+    r"[^\n]*: not found",
+    r"(?:Error|Exception|error)[^\n]*",
+)
+
+
+def retrieve(
+    what: str, modules: str, into: Path, work_dir: Path, java: Path, tick: Callable[[int], None]
+) -> None:
+    """Copy the jars of an ivy.xml (`modules`) and all they depend on `into` a folder.
+
+    `tick` is called several times a second with the number of jars so far. `work_dir` keeps Ivy's own cache:
+    with the same one, a fetch that was cut short goes on where it ended.
+    """
+    mirror = os.environ.get("PENSTOCK_MAVEN_REPOSITORY", "")
+    settings = work_dir / "ivysettings.xml"
+    root = f" root={quoteattr(mirror)}" if mirror else ""
+    settings.write_text(_SETTINGS.format(root=root), "utf-8")
+    settings_chosen = os.environ.get("PENSTOCK_IVY_SETTINGS")
+    module_file = work_dir / "ivy.xml"
+    module_file.write_text(modules, "utf-8")
+    cache = work_dir / "ivy"
+    command = [str(java), *_proxy_options(), "-jar", str(_find_ivy())]
+    command += ["-settings", settings_chosen or str(settings), "-cache", str(cache)]
+    command += ["-ivy", str(module_file), "-confs", "default"]
+    command += ["-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    log = work_dir / "ivy.log"
+    with log.open("wb") as output:
+        ended = _run(command, output.fileno(), lambda: tick(sum(1 for _ in cache.rglob("*.jar"))))
+    if ended is None:
+        raise EmbeddedBrokerError(
+            f"fetching {what} took more than {FETCH_SECONDS:g} s. What has come so far is kept: try again, "
+            "or set PENSTOCK_MAVEN_REPOSITORY to a nearer mirror"
+        )
+    if ended != 0 or not any(into.iterdir()):
+        where = settings_chosen or without_credentials(mirror) or "Maven Central"
+        raise EmbeddedBrokerError(
+            f"{what} could not be fetched from {where}: {_reason(log)}. Check the network, or set "
+            "PENSTOCK_MAVEN_REPOSITORY to a mirror's address (PENSTOCK_IVY_SETTINGS to an Ivy settings file)"
+        )
+
+
+def without_credentials(text: str) -> str:
+    return re.sub(r"//[^/@\s]+@", "//", text)
+
+
+def _run(command: list[str], output: int, tick: Callable[[], None]) -> int | None:
+    """The exit code; None when it took too long."""
+    end = time.monotonic() + FETCH_SECONDS
+    ivy = subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+    )
+    try:
+        while ivy.poll() is None and time.monotonic() < end:
+            tick()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                ivy.wait(0.2)
+        return ivy.poll()
+    finally:
+        if ivy.poll() is None:
+            ivy.kill()
+            ivy.wait()
+
+
+def _reason(log: Path) -> str:
+    text = log.read_text("utf-8", errors="replace")
+    for pattern in _REASONS:
+        if match := re.search(pattern, text):
+            return without_credentials(" ".join(match[0].split()))[:300]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return without_credentials(lines[-1])[:300] if lines else "Ivy said nothing"
+
+
+def _proxy_options() -> list[str]:
+    """Java does not read the environment variables that pip, and so the user's shell, goes by."""
+    options = []
+    proxies = urllib.request.getproxies()
+    for scheme in ("http", "https"):
+        proxy = urlsplit(proxies.get(scheme, ""))
+        if proxy.hostname:
+            options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
+            options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+    if options and (direct := proxies.get("no")):
+        hosts = [f"*{host}" if host.startswith(".") else host for host in direct.replace(" ", "").split(",")]
+        options.append(f"-Dhttp.nonProxyHosts={'|'.join(hosts)}")
+    return options
+
+
+def _find_ivy() -> Path:
+    """Looked up, not imported: importing PySpark takes long, and only `spark/` may."""
+    spec = importlib.util.find_spec("pyspark")
+    homes = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    if spark_home := os.environ.get("SPARK_HOME"):
+        homes.append(Path(spark_home))
+    for home in homes:
+        if jars := sorted((home / "jars").glob("ivy-*.jar")):
+            return jars[-1]
+    raise EmbeddedBrokerError(
+        "the embedded broker is fetched with the Ivy jar that PySpark ships, and PySpark is not installed. "
+        "Install it with: pip install 'penstock[spark]'"
+    )

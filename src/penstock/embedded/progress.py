@@ -1,0 +1,35 @@
+"""A sign of life while something takes long."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+QUIET_SECONDS = 2.0
+
+
+class Progress:
+    """One line on a terminal's standard error from the moment that a wait gets long, gone at the end of the
+    `with` block. Nothing where nobody looks: no terminal, or done within two seconds."""
+
+    def __init__(self) -> None:
+        self._from = time.monotonic() + QUIET_SECONDS
+        self._shown = ""
+
+    def show(self, text: str) -> None:
+        if text != self._shown and time.monotonic() >= self._from and sys.stderr.isatty():
+            self._shown = text
+            sys.stderr.write(f"\r\x1b[Kpenstock: {text}")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
