@@ -159,13 +159,12 @@ def _security(values: Mapping[str, Any]) -> Security:
     for store in ("truststore", "keystore"):
         kind = values.get(f"kafka.ssl.{store}.type", "PEM").upper()
         location = values.get(f"kafka.ssl.{store}.location", "")
-        if kind != "PEM" or location.lower().endswith((".jks", ".p12", ".pfx")):
-            raise OptionError(
-                f"kafka.ssl.{store}.location",
-                location,
-                f"{kind if kind != 'PEM' else 'this'} is a Java key store; Penstock reads PEM files",
-                "Convert it: keytool -importkeystore to PKCS12, then openssl pkcs12 -in store.p12 -out store.pem",
-            )
+        advice = "Convert it: keytool -importkeystore to PKCS12, then openssl pkcs12 -in store.p12 -out store.pem"
+        if kind != "PEM":
+            raise OptionError(f"kafka.ssl.{store}.type", kind, "Penstock reads PEM files", advice)
+        if location.lower().endswith((".jks", ".p12", ".pfx")):
+            reason = "is a Java key store by its name; Penstock reads PEM files"
+            raise OptionError(f"kafka.ssl.{store}.location", location, reason, advice)
     protocol = values.get("kafka.security.protocol", "PLAINTEXT")
     mechanism = values.get("kafka.sasl.mechanism")
     login = parse_jaas(values.get(JAAS, ""))
@@ -175,17 +174,13 @@ def _security(values: Mapping[str, Any]) -> Security:
             raise OptionError(
                 JAAS,
                 "***" if JAAS in values else None,
-                f"must name username and password for {mechanism}",
+                f"must name username and password for kafka.sasl.mechanism {mechanism}",
                 'Example: org.apache.kafka.common.security.plain.PlainLoginModule required username="me" '
                 'password="...";',
             )
     elif mechanism is not None or JAAS in values:
-        raise OptionError(
-            "kafka.security.protocol",
-            protocol,
-            "does not log in, but SASL options are given",
-            "Set SASL_SSL or SASL_PLAINTEXT",
-        )
+        reason = f"does not log in, but {'kafka.sasl.mechanism' if mechanism else JAAS} is given"
+        raise OptionError("kafka.security.protocol", protocol, reason, "Set SASL_SSL or SASL_PLAINTEXT")
     chain, key = values.get("kafka.ssl.keystore.certificate.chain"), values.get("kafka.ssl.keystore.key")
     return Security(
         protocol=protocol,

@@ -1,0 +1,49 @@
+"""Errors survive the way from a worker to the driver, and say where and what to do."""
+
+import inspect
+import pickle
+
+import pytest
+
+from penstock import errors
+
+EXAMPLES = [
+    errors.PenstockError("plain"),
+    errors.OptionError("name", "value", "is wrong", "Do that"),
+    errors.BrokerError("broken"),
+    errors.BrokerUnavailable("reading t-0", ["after 1.0 s: refused"], "Check it"),
+    errors.AuthenticationFailed("no"),
+    errors.AuthorizationFailed("no"),
+    errors.UnknownTopic("t", 3, "has 2"),
+    errors.ProtocolError("what"),
+    errors.CorruptBatch("t", 3, 42, 100, "CRC is wrong"),
+    errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
+    errors.NoOffsetForTimestamp([("t", 3, 1000)]),
+    errors.NoGroupOffset("g", [("t", 3)]),
+    errors.EmbeddedBrokerError("no java"),
+]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_an_error_survives_pickle_whole(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.__dict__ == error.__dict__
+
+
+def test_every_error_is_in_the_tree_and_in_the_examples():
+    classes = {c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, Exception)}
+    assert classes == {type(error) for error in EXAMPLES}
+    assert all(c.__name__ in (errors.__doc__ or "") for c in classes)
+
+
+def test_a_corrupt_batch_says_where():
+    message = str(errors.CorruptBatch("t", 3, 42, 100, "CRC is wrong"))
+    assert "t-3, base offset 42, byte 100" in message
+    assert "CRC is wrong" in message
+
+
+def test_an_unavailable_broker_tells_its_history():
+    error = errors.BrokerUnavailable("reading", ["after 1.0 s: refused", "after 2.0 s: closed"])
+    assert str(error).endswith("tried:\n  - after 1.0 s: refused\n  - after 2.0 s: closed")

@@ -1,0 +1,228 @@
+"""What every option means, and what is said when it is wrong."""
+
+import pickle
+
+import pytest
+
+from penstock.errors import OptionError
+from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.options import NO_EFFECT, OPTIONS, check_batch, parse_options
+from penstock.startup import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition
+from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
+
+BROKER = {"kafka.bootstrap.servers": "localhost:9092"}
+ONE_TOPIC = BROKER | {"subscribe": "events"}
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hush \\"hush\\"";'
+
+
+def parse(**more: str):
+    return parse_options(ONE_TOPIC | more)
+
+
+def refuse(options: dict[str, str]) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        check_batch(parse_options(options))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "subscription"),
+    [
+        ("subscribe", "a, b ,a", TopicNames(("a", "b"))),
+        ("subscribePattern", "a.*", TopicPattern("a.*")),
+        ("assign", '{"a": [0, 2]}', AssignedPartitions((TopicPartition("a", 0), TopicPartition("a", 2)))),
+    ],
+)
+def test_F1_topics_are_named_matched_or_assigned(option, value, subscription):
+    assert parse_options(BROKER | {option: value}).subscription == subscription
+
+
+def test_F1_two_ways_to_subscribe_are_refused():
+    error = refuse(ONE_TOPIC | {"subscribePattern": "e.*"})
+    assert "only one of subscribe, subscribePattern, assign" in str(error)
+
+
+def test_F1_no_way_to_subscribe_is_refused():
+    assert "names what to read and is missing" in str(refuse(BROKER))
+
+
+@pytest.mark.parametrize("value", ["", " , "])
+def test_F1_an_empty_subscription_is_refused(value):
+    assert refuse(BROKER | {"subscribe": value}).name == "subscribe"
+
+
+@pytest.mark.parametrize("name", ["kafka.key.deserializer", "kafka.value.deserializer"])
+def test_F2_a_deserializer_is_refused_with_a_hint(name):
+    assert "use DataFrame operations" in str(refuse(ONE_TOPIC | {name: "some.Class"}))
+
+
+def test_F5_kafka_properties_reach_the_client():
+    client = parse(
+        **{
+            "kafka.client.id": "me",
+            "kafka.client.rack": "r1",
+            "kafka.isolation.level": "read_committed",
+            "kafka.fetch.max.wait.ms": "250",
+            "kafka.max.partition.fetch.bytes": "1000",
+        }
+    ).client
+    assert (client.client_id, client.client_rack, client.read_committed) == ("me", "r1", True)
+    assert (client.fetch_max_wait, client.partition_max_bytes) == (0.25, 1000)
+
+
+def test_F5_a_poll_timeout_that_is_no_number_is_named():
+    error = refuse(ONE_TOPIC | {"kafkaConsumer.pollTimeoutMs": "soon"})
+    assert error.name == "kafkaConsumer.pollTimeoutMs"
+    assert "'soon': is not a whole number" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ({"startingOffsets": "earliest"}, Earliest()),
+        ({"startingOffsets": "LATEST"}, Latest()),
+        ({"startingOffsets": "group", "kafka.group.id": "g"}, GroupOffsets()),
+        ({"startingTimestamp": "123"}, AtTimestamp(123)),
+        (
+            {"startingOffsets": '{"events": {"0": 5, "1": -2}}'},
+            AtOffsets(PerPartition({}, {TopicPartition("events", 0): 5, TopicPartition("events", 1): -2})),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"events": {"0": 5}}'},
+            AtTimestamp(PerPartition({}, {TopicPartition("events", 0): 5}), "startingOffsetsByTimestamp"),
+        ),
+    ],
+)
+def test_F6_five_ways_to_start(options, mode):
+    assert parse(**options).starting == mode
+
+
+def test_F6_group_offsets_need_a_group():
+    assert "kafka.group.id" in str(refuse(ONE_TOPIC | {"startingOffsets": "group"}))
+
+
+def test_offset_json_may_name_a_whole_topic():
+    mode = parse(startingOffsets='{"events": "earliest", "more": 7}').starting
+    assert mode == AtOffsets(PerPartition({"events": -2, "more": 7}))
+
+
+def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
+    options = {"startingOffsets": "earliest", "startingTimestamp": "5", "startingOffsetsByTimestamp": '{"events": 6}'}
+    assert parse(**options).starting == AtTimestamp(5)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "latest"}, "a batch cannot start at the end"),
+        ({"startingOffsets": '{"events": {"0": -1}}'}, "events-0: -1"),
+        ({"endingOffsets": "earliest"}, "the end cannot be the beginning"),
+        ({"endingOffsets": '{"events": {"0": -2}}'}, "cannot be earliest in a batch"),
+        ({"endingOffsets": "group", "kafka.group.id": "g"}, "where to start, not where to stop"),
+        ({"startingOffsets": "erliest"}, "Did you mean earliest?"),
+        ({"startingOffsets": "{not json"}, "is not JSON"),
+        ({"startingOffsets": "{}"}, "at least one topic"),
+        ({"startingOffsets": '{"events": {"zero": 1}}'}, "'zero' is not a partition"),
+        ({"startingOffsets": '{"events": {"0": -3}}'}, "-3 is not a whole number of at least -2"),
+        ({"startingOffsets": '{"events": {"0": true}}'}, "True is not a whole number"),
+        ({"startingTimestamp": "-1"}, "must be at least 0"),
+        ({"startingTimestamp": "20", "endingTimestamp": "10"}, "lies after endingTimestamp = 10"),
+        (
+            {"startingOffsets": '{"events": {"0": 9}}', "endingOffsets": '{"events": {"0": 8}}'},
+            "lies after endingOffsets = 8 for events-0",
+        ),
+        ({"startingOffsets": '{"events": 9}', "endingOffsets": '{"events": 8}'}, "for events"),
+        ({"minPartitions": "0"}, "must be at least 1"),
+        ({"maxRecordsPerPartition": "none"}, "is not a whole number"),
+        ({"includeHeaders": "yes"}, "must be true or false"),
+        ({"failOnDataLoss": ""}, "must be true or false"),
+        ({"kafka.enable.auto.commit": "true"}, "nothing to commit automatically"),
+        ({"kafka.interceptor.classes": "x"}, "is not supported"),
+        ({"kafka.auto.offset.reset": "earliest"}, "Set the source option startingOffsets"),
+        ({"kafka.isolation.level": "read_commited"}, "Did you mean read_committed?"),
+        ({"kafka.fetch.max.bytes": "0"}, "must be at least 1"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
+        ({"kafka.ssl.truststore.location": "store.jks"}, "Penstock reads PEM files"),
+        ({"kafka.ssl.keystore.type": "PKCS12"}, "keytool"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "does not log in, but kafka.sasl.mechanism is given"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}, "must name username and password"),
+        ({"path": "events"}, "use option subscribe"),
+        ({"startingOffset": "earliest"}, "Did you mean startingOffsets?"),
+        ({"bootstrap.servers": "x:1"}, "Did you mean kafka.bootstrap.servers?"),
+        ({"kafka.isolation.lvl": "x"}, "Did you mean kafka.isolation.level?"),
+        ({"frobnicate": "1"}, "is unknown"),
+        ({"subscribe": "a", "assign": "{}"}, "at least one topic"),
+        ({"kafka.bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
+        ({"kafka.bootstrap.servers": "localhost:99999"}, "is not host:port"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_its_name_its_value_and_a_way_out(options, words):
+    error = refuse(ONE_TOPIC | options)
+    assert words in str(error)
+    assert any(name.lower() in str(error).lower() for name in options)
+
+
+def test_a_wrong_pattern_is_refused():
+    assert "is not a regular expression" in str(refuse(BROKER | {"subscribePattern": "a("}))
+
+
+def test_a_missing_broker_is_refused():
+    assert "kafka.bootstrap.servers: is missing" in str(refuse({"subscribe": "a"}))
+
+
+def test_names_are_taken_in_any_case():
+    assert parse(STARTINGOFFSETS="earliest", MinPartitions="3").min_partitions == 3
+
+
+@pytest.mark.parametrize("name", [*NO_EFFECT, *sorted(KAFKA_NO_EFFECT)])
+def test_what_has_no_effect_is_taken(name):
+    assert parse(**{name: "1"}) == parse()
+
+
+def test_several_brokers_and_ipv6():
+    servers = parse(**{"kafka.bootstrap.servers": "a:1, [::1]:2,"}).client.bootstrap
+    assert servers == (("a", 1), ("::1", 2))
+
+
+def test_reset_rule_goes_with_a_group():
+    rules = parse(**{"kafka.auto.offset.reset": "Earliest", "kafka.group.id": "g"}).rules
+    assert (rules.group, rules.reset) == ("g", "earliest")
+
+
+SECRETS = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.jaas.config": JAAS,
+    "kafka.ssl.key.password": "hush-key",
+    "kafka.ssl.keystore.key": "hush-pem",
+    "kafka.ssl.keystore.certificate.chain": "chain",
+}
+
+
+def test_a_login_is_read_from_the_jaas_line():
+    security = parse(**SECRETS).client.security
+    assert (security.sasl_username, security.sasl_password) == ("me", 'hush "hush"')
+
+
+def test_no_secret_is_in_the_repr_of_the_options():
+    options = parse(**SECRETS)
+    assert "hush" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_no_secret_is_in_an_error():
+    error = refuse(ONE_TOPIC | {"kafka.sasl.jaas.confg": JAAS})
+    assert "hush" not in str(error)
+    assert "hush" not in repr(error.value)
+
+
+def test_every_option_is_documented_and_its_default_is_what_parsing_gives():
+    for option in [*OPTIONS.values(), *KAFKA_OPTIONS.values()]:
+        assert option.doc.strip().endswith((".", ",")), option.name
+        if option.default is not None and option.name not in ("startingOffsets", "kafka.auto.offset.reset"):
+            given = ONE_TOPIC | {option.name: option.default}
+            if option.name.startswith("kafka.sasl"):
+                given |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}
+                assert parse_options(given).client.security.kerberos_service == option.default
+            else:
+                assert parse_options(given) == parse(), option.name
