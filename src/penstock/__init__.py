@@ -1,1 +1,80 @@
-"""Penstock: the fastest way from Kafka into PySpark."""
+"""Penstock: the fastest way from Kafka into PySpark.
+
+    spark.read.format("penstock").option("kafka.bootstrap.servers", "broker:9092").option("subscribe", "words").load()
+
+The names below are the contract; everything else is private by position. Importing the package is light: Spark, Arrow
+and the Kafka client are loaded with the first name that needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    BrokerError,
+    BrokerUnavailable,
+    CorruptBatch,
+    DataLoss,
+    EmbeddedBrokerError,
+    NoGroupOffset,
+    NoOffsetForTimestamp,
+    OptionError,
+    PenstockError,
+    ProtocolError,
+    UnknownTopic,
+)
+
+if TYPE_CHECKING:
+    from penstock.arrow import read_batches
+    from penstock.embedded import EmbeddedKafka
+    from penstock.spark import register
+
+    __version__: str
+
+__all__ = [
+    "AuthenticationFailed",
+    "AuthorizationFailed",
+    "BrokerError",
+    "BrokerUnavailable",
+    "CorruptBatch",
+    "DataLoss",
+    "EmbeddedBrokerError",
+    "EmbeddedKafka",
+    "NoGroupOffset",
+    "NoOffsetForTimestamp",
+    "OptionError",
+    "PenstockError",
+    "ProtocolError",
+    "UnknownTopic",
+    "__version__",
+    "read_batches",
+    "register",
+]
+
+_HOMES = {
+    "EmbeddedKafka": "penstock.embedded",
+    "read_batches": "penstock.arrow",
+    "register": "penstock.spark",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for (PEP 562)."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("penstock")
+    elif name in _HOMES:
+        from importlib import import_module
+
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,71 @@
+"""Kafka in plain Python: Arrow batches without Spark.
+
+    for batch in penstock.read_batches(subscribe="words", **{"kafka.bootstrap.servers": "broker:9092"}):
+        ...
+
+The same options, the same planning and the same reading as the Spark source, one range after the other in this thread
+with one more thread fetching ahead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock._kernel import COLUMNS
+from penstock.errors import OptionError
+from penstock.fetch.reader import RangeReader
+from penstock.options import SourceOptions, parse_options
+from penstock.plan import plan_batch
+from penstock.ranges import OffsetRange
+
+
+def read_batches(
+    options: Mapping[str, str] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    **more: str | int | bool,
+) -> Iterator[pa.RecordBatch]:
+    """Read Kafka as Arrow record batches, partition after partition.
+
+    `options` and `more` are those of the Spark source (docs/options.md): names with a dot go into the mapping, the
+    others may be keywords. `columns` names what to build, in that order; fewer columns are read faster. Without it:
+    key, value, topic, partition, offset, timestamp, timestampType, and headers if `includeHeaders` is true.
+
+    What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
+    iterator is advanced. Close it (`batches.close()`), or just drop it, to stop early.
+    """
+    given = dict(options or {})
+    given |= {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in more.items()}
+    parsed = parse_options(given)
+    wanted = _checked(columns, parsed.include_headers)
+    return _read(plan_batch(parsed), wanted, parsed)
+
+
+def _checked(columns: Sequence[str] | None, include_headers: bool) -> list[str]:
+    if columns is None:
+        return [name for name in COLUMNS if include_headers or name != "headers"]
+    if isinstance(columns, str) or not columns:
+        raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["key", "value"]')
+    for name in columns:
+        if name not in COLUMNS:
+            near = difflib.get_close_matches(name, COLUMNS, n=1)
+            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(COLUMNS)}"
+            raise OptionError("columns", name, "is not a column of Kafka", way_out)
+    if len(set(columns)) < len(columns):
+        raise OptionError("columns", list(columns), "names a column twice")
+    return list(columns)
+
+
+def _read(ranges: list[OffsetRange], columns: list[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    for range_ in ranges:
+        reader = RangeReader(
+            range_,
+            columns,
+            options.client,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout=options.poll_timeout,
+        )
+        yield from reader.ahead()
