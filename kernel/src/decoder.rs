@@ -445,8 +445,8 @@ mod tests {
         let data = chunk(&[Batch::counted(10, 5), Batch::counted(15, 5)]);
         assert_eq!(read(&data, request(10, 20)).unwrap(), (10..20).collect::<Vec<_>>());
         assert_eq!(read(&data, request(12, 17)).unwrap(), [12, 13, 14, 15, 16]);
-        assert_eq!(read(&data, request(12, 12)).unwrap(), []);
-        assert_eq!(read(&[], request(12, 20)).unwrap(), []);
+        assert!(read(&data, request(12, 12)).unwrap().is_empty());
+        assert!(read(&[], request(12, 20)).unwrap().is_empty());
     }
 
     #[test]

@@ -11,9 +11,7 @@ class Decoder:
     until it returns None, then look at `next_offset`, `position` and `legacy`. Not for two threads at once.
     """
 
-    def __init__(
-        self, topic: str, partition: int, columns: Sequence[str], *, decompression_limit: int = ...
-    ) -> None:
+    def __init__(self, topic: str, partition: int, columns: Sequence[str], *, decompression_limit: int = ...) -> None:
         """`columns`: names out of COLUMNS, in the order wanted. `decompression_limit`: bytes one batch may unpack to."""
 
     def open(
