@@ -62,9 +62,7 @@ def make_identity(directory: Path, name: str, java: Path, *, subject_alternative
     except subprocess.TimeoutExpired as error:
         raise EmbeddedBrokerError("keytool did not make a certificate within 60 s") from error
     if ran.returncode != 0:
-        raise EmbeddedBrokerError(
-            f"keytool could not make a certificate: {(ran.stdout or ran.stderr).strip()}"
-        )
+        raise EmbeddedBrokerError(f"keytool could not make a certificate: {(ran.stdout or ran.stderr).strip()}")
     key, certificate = _read_key_store(store.read_bytes(), _STORE_PASSWORD)
     store.unlink()
     identity = Identity(directory / f"{name}.key.pem", directory / f"{name}.pem")

@@ -96,9 +96,7 @@ class EmbeddedKafka:
         self._racks = tuple(racks) if racks is not None else None
         self._settings = {name: _as_setting(value) for name, value in (settings or {}).items()}
         for name in sorted(self._settings.keys() & _OURS):
-            raise OptionError(
-                f"settings[{name!r}]", self._settings[name], "is decided by the embedded broker itself"
-            )
+            raise OptionError(f"settings[{name!r}]", self._settings[name], "is decided by the embedded broker itself")
         self._port = port
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._jvm = Jvm(heap_mb, tuple(jvm_options))
@@ -132,9 +130,8 @@ class EmbeddedKafka:
                     break
                 self._kill_all()
             if self._listener.uses_sasl:
-                admin = self._admin()
-                for name, password in self._listener.users.items():
-                    admin.set_scram_user(name, password)
+                self._admin().set_scram_users(self._listener.users)
+                self._await_users(end)
         except BaseException:
             self._tear_down(graceful=False)
             raise
@@ -256,9 +253,7 @@ class EmbeddedKafka:
         for node in self._started():
             if node.id == node_id:
                 return node
-        raise OptionError(
-            "node_id", node_id, f"there is no such node. There are: {', '.join(map(str, self.node_ids))}"
-        )
+        raise OptionError("node_id", node_id, f"there is no such node. There are: {', '.join(map(str, self.node_ids))}")
 
     def _started(self) -> list[Node]:
         if not self._nodes:
@@ -298,14 +293,10 @@ class EmbeddedKafka:
         free = free_ports(2 * count)
         client_ports = free[:count] if self._port is None else range(self._port, self._port + count)
         self._nodes = []
-        for node_id, client_port, controller_port in zip(
-            range(1, count + 1), client_ports, free[count:], strict=True
-        ):
+        for node_id, client_port, controller_port in zip(range(1, count + 1), client_ports, free[count:], strict=True):
             node_dir = f"node-{node_id}"
             data = self._work_dir / node_dir / "data" if self._data_dir is None else self._data_dir / node_dir
-            self._nodes.append(
-                Node(node_id, Ports(client_port, controller_port), self._work_dir, data, kafka)
-            )
+            self._nodes.append(Node(node_id, Ports(client_port, controller_port), self._work_dir, data, kafka))
         voters = ",".join(f"{node.id}@{LOOPBACK}:{node.ports.controller}" for node in self._nodes)
         for at, node in enumerate(self._nodes):
             client = f"CLIENT://{LOOPBACK}:{node.ports.client}"
@@ -364,6 +355,19 @@ class EmbeddedKafka:
                     f"on a slow machine. The end of its log:\n{words}"
                 )
             pause = min(pause * 1.5, 0.3)
+
+    def _await_users(self, end: float) -> None:
+        """Log in at every node as the user made last: nodes learn of users one after the other."""
+        assert self._listener is not None
+        for node in self._nodes:
+            admin = Admin(f"{LOOPBACK}:{node.ports.client}", self._listener.last_user_security())
+            while True:
+                try:
+                    admin.describe(seconds=_ASK_SECONDS)
+                    break
+                except BrokerError as error:
+                    if not wait_until(end, 0.05):
+                        raise EmbeddedBrokerError(f"node {node.id} does not know its users: {error}") from error
 
     def _kill_all(self) -> None:
         for node in self._nodes:

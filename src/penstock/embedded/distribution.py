@@ -191,9 +191,7 @@ def _make_checkpoint(fetched: Distribution, partial: Path) -> None:
     ran = fetched.run_tool("kafka.tools.StorageTool", "format", "-t", "A" * 22, "-c", str(properties))
     made = scratch / "data" / _CHECKPOINT
     if ran.returncode != 0 or not made.is_file():
-        raise EmbeddedBrokerError(
-            f"kafka-storage could not format a node: {(ran.stderr or ran.stdout).strip()[-300:]}"
-        )
+        raise EmbeddedBrokerError(f"kafka-storage could not format a node: {(ran.stderr or ran.stdout).strip()[-300:]}")
     shutil.copyfile(made, fetched.folder / _CHECKPOINT)
 
 
@@ -205,8 +203,7 @@ def _lock(path: Path, progress: Progress) -> Iterator[None]:
         file = path.open("ab")
     except OSError as error:
         raise EmbeddedBrokerError(
-            f"the cache folder {path.parent} cannot be written: {error.strerror}. Set PENSTOCK_CACHE to "
-            "one that can"
+            f"the cache folder {path.parent} cannot be written: {error.strerror}. Set PENSTOCK_CACHE to one that can"
         ) from error
     with file:
         end = time.monotonic() + ivy.FETCH_SECONDS

@@ -44,9 +44,7 @@ _REASONS = (
 )
 
 
-def retrieve(
-    what: str, modules: str, into: Path, work_dir: Path, java: Path, tick: Callable[[int], None]
-) -> None:
+def retrieve(what: str, modules: str, into: Path, work_dir: Path, java: Path, tick: Callable[[int], None]) -> None:
     """Copy the jars of an ivy.xml (`modules`) and all they depend on `into` a folder.
 
     `tick` is called several times a second with the number of jars so far. `work_dir` keeps Ivy's own cache:

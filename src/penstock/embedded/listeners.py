@@ -58,8 +58,10 @@ class Listener:
                 "ssl.keystore.location": str(self.broker.key_file),
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.certificates": "".join(trusted),
-                "ssl.client.auth": "required" if self.client else "none",
             }
+            # Under the listener's own name: over SASL_SSL Kafka does not heed the general setting.
+            for name in ("client", "controller"):
+                settings[f"listener.name.{name}.ssl.client.auth"] = "required" if self.client else "none"
         if self.uses_sasl:
             users = {_INTERNAL_USER: self.internal_password, **self.users}
             accounts = [f"user_{name}={_quoted(password)}" for name, password in users.items()]
@@ -100,17 +102,22 @@ class Listener:
 
     def node_security(self) -> Security:
         """How we ourselves talk to the broker: as one of the nodes."""
-        ca_file = str(self.broker.certificate_file) if self.broker else None
-        key_file = str(self.client.key_file) if self.client else None
         if not self.uses_sasl:
-            return Security(self.protocol, ca_file=ca_file, key_file=key_file)
+            return self._security()
+        return self._security("PLAIN", _INTERNAL_USER, self.internal_password)
+
+    def last_user_security(self) -> Security:
+        name, password = list(self.users.items())[-1]
+        return self._security(MECHANISMS[-1], name, password)
+
+    def _security(self, mechanism: str | None = None, user: str | None = None, password: str | None = None) -> Security:
         return Security(
             self.protocol,
-            ca_file=ca_file,
-            key_file=key_file,
-            sasl_mechanism="PLAIN",
-            sasl_username=_INTERNAL_USER,
-            sasl_password=self.internal_password,
+            ca_file=str(self.broker.certificate_file) if self.broker else None,
+            key_file=str(self.client.key_file) if self.client else None,
+            sasl_mechanism=mechanism,
+            sasl_username=user,
+            sasl_password=password,
         )
 
     def _login(self, user: str | None, password: str | None) -> tuple[str, str]:
@@ -127,9 +134,7 @@ def listener(
 ) -> Listener:
     """A listener with its users (`penstock` when none is named); passwords not given are random."""
     named = users if users else {"penstock": None}
-    passwords = {
-        name: secrets.token_urlsafe(18) if secret is None else secret for name, secret in named.items()
-    }
+    passwords = {name: secrets.token_urlsafe(18) if secret is None else secret for name, secret in named.items()}
     return Listener(protocol, passwords, secrets.token_urlsafe(18), broker, client)
 
 
@@ -144,9 +149,7 @@ def check_listener(protocol: str, users: Mapping[str, str | None] | None, client
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
             raise OptionError("users", name, "a user's name is letters, digits, dot, dash and underscore")
     if client_auth and not protocol.endswith("SSL"):
-        raise OptionError(
-            "client_auth", client_auth, f"listener {protocol} has no certificates", "Use SSL or SASL_SSL"
-        )
+        raise OptionError("client_auth", client_auth, f"listener {protocol} has no certificates", "Use SSL or SASL_SSL")
 
 
 def _checked(name: str, value: str, known: tuple[str, ...]) -> str:

@@ -73,9 +73,7 @@ def free_ports(count: int) -> list[int]:
             else:
                 held.append(probe)
         if len(held) < count:
-            raise EmbeddedBrokerError(
-                f"no {count} free ports between {_PORTS.start} and {_PORTS.stop} on {LOOPBACK}"
-            )
+            raise EmbeddedBrokerError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop} on {LOOPBACK}")
         return [int(probe.getsockname()[1]) for probe in held]
     finally:
         for probe in held:
@@ -85,9 +83,7 @@ def free_ports(count: int) -> list[int]:
 class Node:
     """One Kafka process in combined mode (broker and controller). Not thread-safe."""
 
-    def __init__(
-        self, node_id: int, ports: Ports, work_dir: Path, data_dir: Path, distribution: Distribution
-    ) -> None:
+    def __init__(self, node_id: int, ports: Ports, work_dir: Path, data_dir: Path, distribution: Distribution) -> None:
         self.id = node_id
         self.ports = ports
         self.directory = work_dir / f"node-{node_id}"

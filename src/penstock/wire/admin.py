@@ -105,15 +105,21 @@ class Admin:
                     raise BrokerUnavailable(f"deleting topic {name!r}: still listed after {self._seconds:g} s")
                 time.sleep(0.02)
 
-    def set_scram_user(self, name: str, password: str) -> None:
-        """Let a user log in with SCRAM-SHA-256 and SCRAM-SHA-512."""
-        with self._client(f"creating user {name!r}") as client:
-            client.alter_user_scram_credentials(
-                [
-                    UserScramCredentialUpsertion(name, mechanism, password, iterations=SCRAM_ITERATIONS)
-                    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
-                ]
-            )
+    def set_scram_users(self, passwords: Mapping[str, str]) -> None:
+        """Let users log in with SCRAM-SHA-256 and SCRAM-SHA-512. Brokers learn of it a moment later."""
+        with self._client("creating users") as client:
+            # Two requests, because Kafka refuses to change a user twice in one; and kafka-python reports a
+            # refusal in its answer only.
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+                answer = client.alter_user_scram_credentials(
+                    [
+                        UserScramCredentialUpsertion(name, mechanism, password, iterations=SCRAM_ITERATIONS)
+                        for name, password in passwords.items()
+                    ]
+                )
+                for name, error in answer.items():
+                    if error is not None:
+                        raise BrokerError(f"creating user {name!r} for {mechanism}: {error}")
 
     @contextlib.contextmanager
     def _client(self, what: str, seconds: float | None = None) -> Iterator[KafkaAdminClient]:
