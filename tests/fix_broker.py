@@ -10,7 +10,8 @@ import pytest
 from penstock.embedded import EmbeddedKafka
 
 # Topics come from the `topic` fixture; a client that makes one by asking for it is a bug that must show.
-SETTINGS = {"auto.create.topics.enable": False}
+# Compaction that begins soon: its tests wait for it.
+SETTINGS = {"auto.create.topics.enable": False, "log.cleaner.backoff.ms": 100}
 
 
 @pytest.fixture(scope="session")
@@ -34,9 +35,7 @@ def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
 
     def make(partitions: int = 1, **configs: object) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"
-        kafka.create_topic(
-            name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()}
-        )
+        kafka.create_topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
         return name
 
     return make

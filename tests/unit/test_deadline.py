@@ -17,7 +17,7 @@ def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
     attempts = Attempts("asking", 0, way_out="Start the broker", wait=lambda _: None)
     cause = OSError("refused")
     attempts.failed("refused", cause)
-    with pytest.raises(BrokerUnavailable, match="asking: not done within 0 s. Start the broker") as caught:
+    with pytest.raises(BrokerUnavailable, match=r"asking: not done within 0 s\. Start the broker") as caught:
         attempts.pause()
     assert "refused" in caught.value.history[0]
     assert caught.value.__cause__ is cause

@@ -33,7 +33,7 @@ class Lookup:
         self.times = times or {}
 
     def begin(self, partitions):
-        return {tp: 10 for tp in partitions}
+        return dict.fromkeys(partitions, 10)
 
     def end(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}

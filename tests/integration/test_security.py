@@ -1,0 +1,153 @@
+"""Every listener a broker can have: the right credentials read, the wrong ones fail at once and say why."""
+
+import pytest
+
+from penstock.embedded import EmbeddedKafka
+from penstock.errors import AuthenticationFailed, AuthorizationFailed, BrokerError
+from penstock.fetch.reader import RangeReader
+from penstock.options import parse_options
+from penstock.plan import plan_batch
+from penstock.wire.cluster import Cluster
+from penstock.wire.pool import POOL
+
+
+def read(options):
+    found = []
+    for r in plan_batch(options):
+        for batch in RangeReader(r, ["value"], options.client).ahead():
+            found += batch.column("value").to_pylist()
+    return found
+
+
+def fill(kafka, topic):
+    """Write with kafka-python, whose SSL and SASL share no line with ours."""
+    from kafka import KafkaProducer
+
+    config = kafka.client_options(prefix="")
+    arguments = {"bootstrap_servers": config["bootstrap.servers"], "security_protocol": config["security.protocol"]}
+    if "ssl.truststore.location" in config:
+        arguments["ssl_cafile"] = config["ssl.truststore.location"]
+    if "ssl.keystore.location" in config:
+        arguments["ssl_certfile"] = arguments["ssl_keyfile"] = config["ssl.keystore.location"]
+        arguments["ssl_password"] = config.get("ssl.key.password")
+    if "sasl.jaas.config" in config:
+        from penstock.wire.security import parse_jaas
+
+        login = parse_jaas(config["sasl.jaas.config"])
+        arguments |= {
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": login["username"],
+            "sasl_plain_password": login["password"],
+        }
+    kafka.create_topic(topic)
+    producer = KafkaProducer(**arguments)
+    try:
+        producer.send(topic, b"secret value").get(30)
+    finally:
+        producer.close()
+
+
+@pytest.fixture(scope="module")
+def ssl_kafka():
+    with EmbeddedKafka(listener="SSL", client_auth=True) as kafka:
+        fill(kafka, "t")
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def sasl_kafka():
+    # Sessions of three seconds: a read that outlives one must log in anew.
+    settings = {"connections.max.reauth.ms": 3000}
+    with EmbeddedKafka(listener="SASL_SSL", users={"reader": None, "other": None}, settings=settings) as kafka:
+        fill(kafka, "t")
+        yield kafka
+
+
+def test_mutual_tls(ssl_kafka):
+    assert read(parse_options(ssl_kafka.client_options() | {"subscribe": "t"})) == [b"secret value"]
+
+
+def test_tls_without_the_brokers_ca_is_refused_and_says_what_to_set(ssl_kafka):
+    options = {k: v for k, v in ssl_kafka.client_options().items() if "truststore" not in k}
+    with pytest.raises(AuthenticationFailed, match=r"ssl\.truststore\.location"):
+        read(parse_options(options | {"subscribe": "t"}))
+
+
+def test_tls_without_the_clients_certificate_is_refused(ssl_kafka):
+    options = {k: v for k, v in ssl_kafka.client_options().items() if "keystore" not in k and "key.password" not in k}
+    with pytest.raises(BrokerError):
+        read(parse_options(options | {"subscribe": "t", "kafka.default.api.timeout.ms": "2000"}))
+
+
+def test_plaintext_on_a_tls_port_is_an_error_that_names_the_protocol(ssl_kafka):
+    options = {
+        "kafka.bootstrap.servers": ssl_kafka.bootstrap_servers,
+        "subscribe": "t",
+        "kafka.default.api.timeout.ms": "1000",
+    }
+    with pytest.raises(BrokerError, match=r"kafka\.security\.protocol"):
+        read(parse_options(options))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_sasl_over_tls(sasl_kafka, mechanism):
+    options = sasl_kafka.client_options(mechanism=mechanism) | {"subscribe": "t"}
+    assert read(parse_options(options)) == [b"secret value"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_fails_at_once_and_prints_no_password(sasl_kafka, mechanism):
+    options = sasl_kafka.client_options(mechanism=mechanism, user="reader", password="hush-wrong")
+    with pytest.raises(AuthenticationFailed, match="refused the login of reader") as caught:
+        read(parse_options(options | {"subscribe": "t"}))
+    assert "hush" not in str(caught.value)
+
+
+def test_a_mechanism_the_broker_does_not_offer_names_those_it_does(sasl_kafka):
+    options = sasl_kafka.client_options() | {"kafka.sasl.mechanism": "OAUTHBEARER", "subscribe": "t"}
+    with pytest.raises(AuthenticationFailed, match=r"offers .*PLAIN"):
+        read(parse_options(options))
+
+
+def test_a_session_that_ran_out_is_not_used_again(sasl_kafka):
+    import time
+
+    options = parse_options(sasl_kafka.client_options() | {"subscribe": "t"})
+    POOL.close()
+    assert read(options) == [b"secret value"]
+    (kept,) = [c for connections in POOL._idle.values() for c in connections]
+    deadline = time.monotonic() + 10
+    while not kept.session_over:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert read(options) == [b"secret value"]
+    assert kept._socket.fileno() == -1, "the old session's connection is still in the pool"
+
+
+def test_unsecured_oauth_tokens_for_development():
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    jaas = f'{handler} unsecuredLoginStringClaim_sub="reader";'
+    from penstock.wire.security import Security, parse_jaas
+
+    security = Security(
+        protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_claims=tuple(parse_jaas(jaas).items())
+    )
+    token = security.sasl_settings()["sasl_oauth_token_provider"].token()
+    import base64
+    import json
+
+    header, payload, signature = token.split(".")
+    assert json.loads(base64.urlsafe_b64decode(header + "==")) == {"alg": "none"}
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=="))
+    assert claims["sub"] == "reader"
+    assert claims["exp"] > claims["iat"]
+    assert signature == ""
+
+
+def test_a_topic_without_permission_is_named():
+    acls = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    with EmbeddedKafka(listener="SASL_PLAINTEXT", users={"nobody": None}, settings=acls) as kafka:
+        kafka.create_topic("t")
+        options = parse_options(kafka.client_options() | {"subscribe": "t"})
+        with pytest.raises(AuthorizationFailed, match="'t'"):
+            Cluster(options.client).metadata(("t",))
