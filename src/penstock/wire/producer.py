@@ -1,7 +1,7 @@
 """Writes many records quickly: for the demo and for trying things out, not for production.
 
 kafka-python's producer makes 10,000 to 50,000 records a second, most of it spent on checksums in pure Python; this
-makes 200,000 to 300,000 on one core, because it encodes whole batches and computes the checksum four bytes at a time
+makes up to 300,000 on one core, because it encodes whole batches and computes the checksum four bytes at a time
 over compressed bytes. It has no retries and no ordering beyond one connection per partition: a failure is raised.
 """
 
@@ -104,9 +104,9 @@ def encode_batch(records: Sequence[Record]) -> bytes:
         )
         body += _varint(len(record))
         body += record
-    covered = struct.pack(
-        ">hiqqqhii", ZSTD, len(records) - 1, first, max(r.timestamp for r in records), -1, -1, -1, len(records)
-    ) + pa.compress(bytes(body), codec="zstd", asbytes=True)
+    last = max(record.timestamp for record in records)
+    packed: bytes = pa.compress(bytes(body), codec="zstd", asbytes=True)
+    covered = struct.pack(">hiqqqhii", ZSTD, len(records) - 1, first, last, -1, -1, -1, len(records)) + packed
     return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered)) + covered
 
 
@@ -140,7 +140,7 @@ def _crc_tables() -> tuple[list[int], list[int]]:
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's CRC, four bytes a step: 25 MB/s where the usual byte by byte makes 4."""
+    """Castagnoli's CRC, four bytes a step: 14 MB/s where byte by byte makes 3."""
     near, far = _crc_tables()
     crc = 0xFFFFFFFF
     whole = len(data) & ~3

@@ -1,0 +1,99 @@
+"""The command line: `penstock NOUN ...`, one short file per command.
+
+A command's file offers `add_parser(subparsers)`, which sets `run`: a function from the parsed arguments to an exit
+code. What goes wrong is told here, once for all of them: one or a few lines on standard error, no traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from penstock.cli import broker, demo, read, topics
+from penstock.errors import OptionError, PenstockError
+
+OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+
+EXIT_CODES = """\
+exit codes:
+  0    done
+  1    it failed: a broker that does not answer, an unknown topic, data that is gone
+  2    wrong usage: an argument or option that does not exist or makes no sense
+  130  Ctrl-C
+"""
+
+EXAMPLES = """\
+examples:
+  penstock demo                                       see it work, with a broker of its own
+  penstock broker --topic words:4                     a real Kafka for trying things out
+  penstock topics -b localhost:9092                   what is there
+  penstock read clicks -b localhost:9092 --from -10   the last records of a topic
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    arguments = parser.parse_args(argv)
+    if not hasattr(arguments, "run"):
+        parser.print_help()
+        return OK
+    debug = getattr(arguments, "debug", False)
+    # In one line each, as the errors are; `log.warning` is how the engine tells what it works around.
+    logging.basicConfig(format="penstock: %(message)s", level=logging.DEBUG if debug else logging.WARNING)
+    logging.getLogger("kafka").setLevel(logging.WARNING if debug else logging.CRITICAL)
+    try:
+        return int(arguments.run(arguments))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `penstock read ... | head`: the reader has seen enough. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except PenstockError as error:
+        if debug:
+            raise
+        print(f"penstock {arguments.command}: {error}", file=sys.stderr)
+        return WRONG_USAGE if isinstance(error, OptionError) else FAILED
+    except Exception as error:
+        if debug:
+            raise
+        name = type(error).__name__
+        print(
+            f"penstock {arguments.command}: unexpected {name}: {error}. This is a bug; --debug shows where",
+            file=sys.stderr,
+        )
+        return FAILED
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="penstock",
+        description="Kafka for PySpark, without a JAR. This is its command line: look into topics, start a broker.",
+        epilog=f"{EXAMPLES}\n{EXIT_CODES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=Version)
+    parser.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in (demo, topics, read, broker):
+        command.add_parser(subparsers)
+    for sub in subparsers.choices.values():
+        # After the command too, where one types it when something has just gone wrong.
+        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    return parser
+
+
+class Version(argparse.Action):
+    """`--version`, looked up only when asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        import penstock
+
+        print(f"penstock {penstock.__version__}")
+        parser.exit()

@@ -1,0 +1,71 @@
+"""What `--from` and `--until` mean, in offsets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from penstock.errors import OptionError
+from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
+
+MILLISECOND_DIGITS = 13
+"""A plain number with so many digits is a time in ms (any since 2001): no partition has a trillion records."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """This offset in every partition, or the nearest one there is."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """So many offsets before the end of each partition."""
+
+    count: int
+
+
+Position: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffset | LastRecords
+
+
+def parse_position(argument: str, text: str) -> Position:
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+        case "group":
+            return GroupOffsets()
+    if re.fullmatch(r"-\d+", text):
+        return LastRecords(int(text[1:]))
+    if text.isdecimal():
+        number = int(text)
+        return AtTimestamp(number, argument) if len(text) >= MILLISECOND_DIGITS else AtOffset(number)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            argument,
+            text,
+            "is not a position",
+            "Give earliest, latest, group, an offset, -N for the last N, or a time as 2025-01-31T12:00 or in ms",
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.astimezone()  # a time without a zone is that of the clock on the wall
+    milliseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000
+    if milliseconds < 0:
+        raise OptionError(argument, text, "lies before 1970")
+    return AtTimestamp(int(milliseconds), argument)
+
+
+def nearest(position: AtOffset | LastRecords, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
+    """Per partition, the offset that a position means there, within what the partition has."""
+    match position:
+        case AtOffset(offset):
+            return {p: min(max(offset, begin[p]), end[p]) for p in begin}
+        case LastRecords(count):
+            return {p: max(end[p] - count, begin[p]) for p in begin}

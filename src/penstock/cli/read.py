@@ -1,0 +1,197 @@
+"""`penstock read TOPIC`: the records of a topic, as a table or as JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cli import table
+from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
+from penstock.cli.records import FORMATS, Look
+from penstock.embedded.progress import Progress
+from penstock.errors import OptionError, UnknownTopic
+from penstock.fetch.reader import RangeReader
+from penstock.options import SourceOptions, parse_options
+from penstock.ranges import OffsetRange
+from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
+from penstock.topics import TopicPartition
+from penstock.wire.cluster import Cluster, Topic
+
+DESCRIPTION = """\
+Show the records of a topic, partition after partition: as a table on a terminal, as JSON lines into a pipe or file.
+Stops where the topic ends at this moment, unless told to follow.
+"""
+EPILOG = """\
+positions (--from, --until):
+  earliest, latest      where a partition begins, where it ends now
+  1234                  this offset, or the nearest one the partition has
+  -10                   ten offsets before the end of each partition
+  2025-01-31T12:00Z     the first record at or after a time (without a zone: local time)
+  1738324800000         the same in milliseconds (13 digits)
+  group                 what the group of -o kafka.group.id=NAME has committed (--from only)
+
+examples:
+  penstock read clicks -b localhost:9092 --limit 20
+  penstock read clicks -b localhost:9092 --from -5 --follow
+  penstock read clicks -b localhost:9092 --from 2025-01-31T12:00Z --until 2025-01-31T13:00Z --json > clicks.jsonl
+  penstock read clicks -b localhost:9092 --value-format json | jq .value.user
+
+exit codes: 0 done, 1 it failed (no broker, unknown topic, data gone), 2 wrong usage, 130 Ctrl-C
+"""
+
+FOLLOW_PAUSE = 0.5
+WIDTHS = {"OFFSET": 8, "TIMESTAMP": 24, "KEY": 8}
+PROGRESS_PAUSE = 0.2
+
+
+def add_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "read",
+        help="show the records of a topic",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--from", dest="start", default="earliest", metavar="POSITION", help="where to begin (default earliest)"
+    )
+    parser.add_argument("--until", metavar="POSITION", help="where to stop, exclusive (default latest)")
+    parser.add_argument("--partition", type=int, action="append", metavar="N", help="only this one; may be repeated")
+    parser.add_argument("--limit", type=_count, metavar="N", help="stop after so many records")
+    parser.add_argument("--follow", action="store_true", help="go on with new records until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="JSON lines (the default where output is no terminal)")
+    parser.add_argument(
+        "--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default) or not"
+    )
+    parser.add_argument("--headers", action="store_true", help="show headers")
+    parser.add_argument("--key-format", choices=FORMATS, default="text", help="(default text)")
+    parser.add_argument("--value-format", choices=FORMATS, default="text", help="(default text)")
+    add_connection_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.follow and arguments.until:
+        raise OptionError("--until", arguments.until, "--follow has no end", "Give one of the two")
+    start = parse_position("--from", arguments.start)
+    until = parse_position("--until", arguments.until or "latest")
+    if isinstance(until, GroupOffsets):
+        raise OptionError("--until", "group", "a group's offsets say where to begin, not where to stop")
+    options = parse_options(connection_options(arguments) | {"subscribe": arguments.topic})
+    if isinstance(start, GroupOffsets) and options.rules.group is None:
+        raise OptionError("--from", "group", "needs the group's name", "Add -o kafka.group.id=NAME")
+    look = Look(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
+    reading = Reading(options, arguments.topic, arguments.partition, look)
+    records = reading.records(start, until, arguments.follow, arguments.limit)
+    if arguments.json or not sys.stdout.isatty():
+        lines: Iterator[str] = map(look.json_line, records)
+    else:
+        width = shutil.get_terminal_size().columns
+        rows = map(look.row, records)
+        sample = 0 if arguments.follow else table.SAMPLE  # nobody knows when the next record comes
+        lines = table.lines(look.header, rows, right=("PARTITION", "OFFSET"), width=width, sample=sample, least=WIDTHS)
+    for line in lines:
+        print(line, flush=arguments.follow)
+    return 0
+
+
+class Reading:
+    """One topic being read: from one frozen end to the next."""
+
+    def __init__(self, options: SourceOptions, topic: str, partitions: list[int] | None, look: Look) -> None:
+        self._options = options
+        self._look = look
+        self._cluster = Cluster(options.client)
+        self._topic: Topic = self._cluster.metadata((topic,)).topics[topic]
+        chosen = sorted(set(partitions)) if partitions else sorted(self._topic.partitions)
+        for partition in chosen:
+            if partition not in self._topic.partitions:
+                raise UnknownTopic(topic, partition, f"the topic has {len(self._topic.partitions)} partitions")
+        self._partitions = [TopicPartition(topic, partition) for partition in chosen]
+
+    def records(self, start: Position, until: Position, follow: bool, limit: int | None) -> Iterator[dict[str, Any]]:
+        # The end first: what is produced while we look for the start belongs to the next round.
+        stops = self._offsets(until, ending=True)
+        positions = self._offsets(start)
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            with Rate(sum(max(stops[tp] - positions[tp], 0) for tp in stops)) as rate:
+                for tp in self._partitions:
+                    for record in self._read(tp, positions[tp], stops[tp]):
+                        yield record
+                        rate.count()
+                        left -= 1
+                        if left == 0:
+                            return
+            if not follow:
+                return
+            # A partition that ended earlier than we stood (it was truncated) is followed from its new end.
+            positions = stops
+            time.sleep(FOLLOW_PAUSE)
+            stops = self._cluster.end(self._partitions)
+
+    def _read(self, tp: TopicPartition, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        if start >= stop:
+            return
+        reader = RangeReader(
+            OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id),
+            self._look.columns,
+            self._options.client,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+            poll_timeout=self._options.poll_timeout,
+        )
+        for batch in reader.ahead():
+            yield from self._look.records(batch)
+
+    def _offsets(self, position: Position, ending: bool = False) -> dict[TopicPartition, int]:
+        partitions, cluster = self._partitions, self._cluster
+        match position:
+            case AtOffset() | LastRecords():
+                begin = {tp.partition: at for tp, at in cluster.begin(partitions).items()}
+                end = {tp.partition: at for tp, at in cluster.end(partitions).items()}
+                found = nearest(position, begin, end)
+                return {tp: found[tp.partition] for tp in partitions}
+            case Latest() | AtTimestamp() if ending:
+                return resolve_end(position, partitions, cluster)
+            case Earliest() | Latest() | GroupOffsets() | AtTimestamp():
+                return resolve_start(position, partitions, cluster, self._options.rules)
+
+
+class Rate:
+    """Records so far, on a terminal's standard error, where the records themselves go elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._count = 0
+        self._began = self._due = time.monotonic()
+        self._progress = Progress()
+
+    def count(self) -> None:
+        self._count += 1
+        if self._count % 1024 or sys.stdout.isatty():
+            return
+        now = time.monotonic()
+        if now >= self._due:
+            self._due = now + PROGRESS_PAUSE
+            rate = self._count / max(now - self._began, 0.001)
+            share = min(self._count / max(self._total, 1), 1)
+            self._progress.show(f"{self._count:,} records, {share:.0%}, {rate:,.0f} per second")
+
+    def __enter__(self) -> Rate:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
+    return int(text)

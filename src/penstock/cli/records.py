@@ -1,0 +1,109 @@
+"""Records as text: a row of a table, or a JSON object on a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+FORMATS = ("text", "json", "hex", "base64")
+
+SLICE = 1000
+"""Rows turned into Python objects at a time: a batch can hold a million."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def shown(data: bytes | None, form: str) -> Any:
+    """A key or a value as something that JSON can hold."""
+    if data is None:
+        return None
+    match form:
+        case "hex":
+            return data.hex()
+        case "base64":
+            return base64.b64encode(data).decode("ascii")
+        case "json":
+            try:
+                return json.loads(data)
+            except ValueError:
+                pass
+    return data.decode("utf-8", "backslashreplace")
+
+
+def moment(microseconds: int | None) -> str | None:
+    """A timestamp in UTC, to the millisecond, as Kafka keeps it."""
+    if microseconds is None:
+        return None
+    try:
+        text = (EPOCH + timedelta(microseconds=microseconds)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{microseconds // 1000} ms"
+    return text.replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How records are to look."""
+
+    topic: str
+    keys: bool = True
+    headers: bool = False
+    key_format: str = "text"
+    value_format: str = "text"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read, and the order of a record here."""
+        names = ["partition", "offset", "timestamp"]
+        return names + ["key"] * self.keys + ["value"] + ["headers"] * self.headers
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+        for at in range(0, batch.num_rows, SLICE):
+            part = batch.slice(at, SLICE)
+            columns = {name: self._values(name, part.column(at)) for at, name in enumerate(self.columns)}
+            for values in zip(*columns.values(), strict=True):
+                yield dict(zip(columns, values, strict=True))
+
+    def _values(self, name: str, column: pa.Array) -> list[Any]:
+        readers: dict[str, Callable[[Any], Any]] = {
+            "key": lambda data: shown(data, self.key_format),
+            "value": lambda data: shown(data, self.value_format),
+            "headers": _headers,
+        }
+        if name == "timestamp":
+            return [moment(at) for at in column.cast(pa.int64()).to_pylist()]
+        values: list[Any] = column.to_pylist()
+        return [readers[name](value) for value in values] if name in readers else values
+
+    def json_line(self, record: dict[str, Any]) -> str:
+        return json.dumps({"topic": self.topic, **record}, ensure_ascii=False)
+
+    @property
+    def header(self) -> list[str]:
+        return [name.upper() for name in self.row_names]
+
+    @property
+    def row_names(self) -> list[str]:
+        """The columns of a table: the value stands last, because that is where lines are cut."""
+        return [name for name in self.columns if name != "value"] + ["value"]
+
+    def row(self, record: dict[str, Any]) -> list[str]:
+        return [_cell(record[name]) for name in self.row_names]
+
+
+def _headers(headers: list[dict[str, Any]] | None) -> list[list[Any]] | None:
+    if headers is None:
+        return None
+    return [[header["key"], shown(header["value"], "text")] for header in headers]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "∅"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,68 @@
+"""Aligned tables for a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+
+SAMPLE = 200
+"""Rows looked at to find the widths: a table begins to print before its last row is known."""
+
+GAP = "  "
+
+
+def lines(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    width: int | None = None,
+    sample: int = SAMPLE,
+    least: Mapping[str, int] | None = None,
+) -> Iterator[str]:
+    """A table line by line: columns named in `right` are flushed right, lines are cut at `width`.
+
+    Widths come from the first `sample` rows, are at least those in `least`, and grow with what comes later. A sample
+    of 0 prints every row as it comes.
+    """
+    rows = (list(map(printable, row)) for row in rows)
+    first = [list(header), *islice(rows, sample)]
+    widths = [
+        max((least or {}).get(name, 0), *(columns_of(row[at]) for row in first)) for at, name in enumerate(header)
+    ]
+    for row in chain(first, rows):
+        cells = []
+        for at, cell in enumerate(row):
+            taken = columns_of(cell)
+            if at < len(row) - 1:
+                widths[at] = max(widths[at], taken)
+            pad = " " * (widths[at] - taken)
+            cells.append(pad + cell if header[at] in right else cell + pad)
+        yield _cut(GAP.join(cells).rstrip(), width)
+
+
+def printable(text: str) -> str:
+    """What cannot be shown is escaped: a record must not be able to move the cursor or set the window's title."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def columns_of(text: str) -> int:
+    """Columns that a text takes on a terminal: East Asian characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _cut(line: str, width: int | None) -> str:
+    if width is None or columns_of(line) <= width:
+        return line
+    kept, used = [], 1
+    for character in line:
+        used += columns_of(character)
+        if used > width:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
