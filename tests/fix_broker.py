@@ -30,8 +30,7 @@ def kafka_cluster() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def topic(kafka: EmbeddedKafka) -> Callable[..., str]:
-    """`topic(partitions=3, **{"cleanup.policy": "compact"})` makes a new topic on `kafka` and returns its
-    name."""
+    """`topic(partitions=3, cleanup_policy="compact")` makes a new topic on `kafka` and returns its name."""
 
     def make(partitions: int = 1, **configs: object) -> str:
         name = f"t-{uuid.uuid4().hex[:12]}"

@@ -513,13 +513,7 @@ class TestCache:
 class TestCommand:
     @staticmethod
     def command(*arguments: str) -> list[str]:
-        code = (
-            "import argparse, sys\nfrom penstock.cli import broker\n"
-            "parser = argparse.ArgumentParser(prog='penstock')\n"
-            "broker.add_parser(parser.add_subparsers())\n"
-            "options = parser.parse_args()\nsys.exit(options.run(options))\n"
-        )
-        return [sys.executable, "-c", code, "broker", *arguments]
+        return [sys.executable, "-m", "penstock.cli", "broker", *arguments]
 
     @pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
     def test_runs_until_told_to_stop_and_cleans_up(self, tmp_path: Path, end: int, code: int) -> None:

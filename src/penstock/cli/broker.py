@@ -10,7 +10,6 @@ from typing import Any
 
 from penstock.embedded import KAFKA_VERSION, EmbeddedKafka
 from penstock.embedded.listeners import PROTOCOLS
-from penstock.errors import PenstockError
 
 _DESCRIPTION = f"""\
 Start a real Apache Kafka {KAFKA_VERSION} on this machine and keep it running until Ctrl-C.
@@ -33,12 +32,8 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--nodes", type=int, choices=(1, 2, 3), default=1, help="how many brokers (default 1)"
-    )
-    parser.add_argument(
-        "--port", type=int, help="port of the first broker, the others follow (default: free ones)"
-    )
+    parser.add_argument("--nodes", type=int, choices=(1, 2, 3), default=1, help="how many brokers (default 1)")
+    parser.add_argument("--port", type=int, help="port of the first broker, the others follow (default: free ones)")
     parser.add_argument("--listener", choices=PROTOCOLS, default="PLAINTEXT", help="(default PLAINTEXT)")
     parser.add_argument("--rack", action="append", metavar="ID", help="rack of a broker; once for each")
     parser.add_argument(
@@ -52,9 +47,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--setting", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a broker setting"
     )
-    parser.add_argument(
-        "--data-dir", metavar="DIR", help="keep the data here (default: it goes with the broker)"
-    )
+    parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: it goes with the broker)")
     parser.add_argument("--heap-mb", type=int, default=512, help="Java heap of each broker (default 512)")
     parser.set_defaults(run=run)
 
@@ -64,11 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, _terminated)
     try:
         return _serve(arguments)
-    except PenstockError as error:
-        print(f"penstock broker: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
     except _Terminated:
         return 0
     finally:
