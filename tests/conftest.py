@@ -1,0 +1,43 @@
+"""Fixtures are plugins, one per subject; and the header says what really ran."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib import metadata
+
+import pytest
+
+pytest_plugins = ["fix_broker", "fix_produce", "fix_proxy", "fix_spark"]
+
+
+def pytest_report_header() -> list[str]:
+    from penstock import _kernel
+    from penstock.embedded import KAFKA_VERSION
+
+    packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("pyspark", "pyarrow", "kafka-python"))
+    return [
+        f"penstock: {metadata.version('penstock')}, kernel {_kernel.__version__} ({_kernel.__file__})",
+        f"against: Apache Kafka {KAFKA_VERSION}, {java_version()}, {packages}, {platform.platform()}",
+    ]
+
+
+def java_version() -> str:
+    from penstock.embedded.java import find_java
+    from penstock.errors import PenstockError
+
+    try:
+        said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except PenstockError as error:
+        return f"no Java ({error})"
+    return said.stderr.splitlines()[0]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that uses a broker or a session is marked so, whether its author thought of it or not."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & {"kafka", "kafka_cluster"}:
+            item.add_marker("broker")
+        if "spark" in fixtures:
+            item.add_marker("spark")
