@@ -91,7 +91,7 @@ pub fn read_front(bytes: &[u8], check_crc: bool) -> Result<Front, Reason> {
     }
     if check_crc {
         let stored = be_i32(bytes, CRC_AT).unwrap_or_default() as u32;
-        let computed = crc32c::crc32c(bytes.get(CRC_FROM..).unwrap_or_default());
+        let computed = crc_fast::crc32_iscsi(bytes.get(CRC_FROM..).unwrap_or_default());
         if stored != computed {
             return Err(format!("CRC is {computed:08x}, the batch says {stored:08x}").into());
         }

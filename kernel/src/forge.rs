@@ -128,7 +128,7 @@ impl Batch {
 /// Puts the right CRC into the batch at the front of `bytes`, as far as it is one.
 pub fn fix_crc(bytes: &mut [u8]) {
     if bytes.len() >= 61 {
-        let crc = crc32c::crc32c(&bytes[21..]);
+        let crc = crc_fast::crc32_iscsi(&bytes[21..]);
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());
     }
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import struct
 import subprocess
 import sys
 import zlib
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,23 +55,33 @@ def growth_of_memory(data: bytes, topic: str, limit: int) -> int:
     """How far peak memory rises while a fresh process reads `data`, which must be corrupt."""
     script = """
 import resource, sys
+from pathlib import Path
 import pyarrow
 from penstock._kernel import COLUMNS, Decoder
 from penstock.errors import CorruptBatch
+
+def peak():
+    # Do not simplify: on Linux ru_maxrss survives exec, so it would begin at the peak of the test process.
+    if sys.platform == "linux":
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
 data = sys.stdin.buffer.read()
 decoder = Decoder(sys.argv[1], 0, COLUMNS, decompression_limit=int(sys.argv[2]))
 decoder.open(data, start=0, stop=9, high_watermark=9, aligned=True, cut=False)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    decoder.next_batch()
-except CorruptBatch:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+before = peak()
+for _ in range(3):
+    try:
+        decoder.next_batch()
+    except CorruptBatch:
+        continue
+    sys.exit("the bytes were taken for good")
+print(peak() - before)
 """
     command = [sys.executable, "-c", script, topic, str(limit)]
     done = subprocess.run(command, input=data, capture_output=True, check=True)
-    assert done.stdout, "the bytes were taken for good"
-    unit = 1 if sys.platform == "darwin" else 1024
-    return int(done.stdout) * unit
+    return int(done.stdout)
 
 
 def test_memory_is_measured_where_it_is_used() -> None:
@@ -215,14 +223,3 @@ def test_a_damaged_snappy_block_is_corrupt_or_the_same(payload: bytes, seed: int
     data = Batch(0, count=1, codec="snappy", payload=bytes(packed)).encode()
     with contextlib.suppress(CorruptBatch):
         assert len(read(data, limit=MEGABYTE).rows) == 1
-
-
-def test_many_bombs_in_a_row_leave_no_memory_behind() -> None:
-    payload = bytes(pa.compress(bytes(64 * MEGABYTE), codec="zstd", asbytes=True))
-    data = Batch(0, count=1, codec="zstd", payload=payload).encode()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(10):
-        with pytest.raises(CorruptBatch):
-            read(data)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown * (1 if sys.platform == "darwin" else 1024) < 400 * MEGABYTE

@@ -95,7 +95,7 @@ impl Batch {
         out.extend([0; 6]);
         out.extend(count.to_be_bytes());
         out.extend(payload);
-        let crc = crc32c::crc32c(&out[begin + 21..]);
+        let crc = crc_fast::crc32_iscsi(&out[begin + 21..]);
         out[begin + 17..begin + 21].copy_from_slice(&crc.to_be_bytes());
         *base_offset += i64::from(last) + 1;
     }
