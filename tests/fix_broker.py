@@ -10,8 +10,8 @@ import pytest
 from penstock.embedded import EmbeddedKafka
 
 # Topics come from the `topic` fixture; a client that makes one by asking for it is a bug that must show.
-# Compaction that begins soon: its tests wait for it.
-SETTINGS = {"auto.create.topics.enable": False, "log.cleaner.backoff.ms": 100}
+# Compaction that begins soon, because tests wait for it; no retention, because they write old timestamps.
+SETTINGS = {"auto.create.topics.enable": False, "log.cleaner.backoff.ms": 100, "log.retention.ms": -1}
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import MutableMapping
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -20,24 +19,21 @@ PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 class PenstockDataSource(DataSource):
     """Kafka as a DataFrame, with the options and columns of Spark's own Kafka source."""
 
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        # Spark advises against an __init__ of one's own, but with a user's .schema(...) it is the only thing called
-        # when the DataFrame is made, and that is when a wrong option should fail.
-        self._parsed = parse_options(options)
-
     @classmethod
     def name(cls) -> str:
         return "penstock"
 
     def schema(self) -> StructType:
-        return full_schema(self._parsed.include_headers)
+        """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
+        With a user's schema Spark asks nothing before the first action."""
+        return full_schema(parse_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        push = self._parsed.push_filters
+        options = parse_options(self.options)
+        push = options.push_filters
         if push is None:
             push = PUSHDOWN_WORKER in sys.modules
-        return (FilteringBatchReader if push else BatchReader)(self._parsed, schema)
+        return (FilteringBatchReader if push else BatchReader)(options, schema)
 
 
 def register(spark: SparkSession) -> None:
