@@ -1,0 +1,201 @@
+"""`python -m benchmarks`: start a broker, load it, let everybody read, print the table, write the results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchmarks import environments, memory, report, speed
+from benchmarks.machine import load_average, machine, versions
+from benchmarks.memory import PARTITION_BYTES, Peak
+from benchmarks.processes import ContestantFailed
+from benchmarks.progress import Progress
+from benchmarks.speed import CONTESTANTS, Result, Rivals
+from benchmarks.topics import BATCH_SIZE, RECORD_BYTES, load
+from penstock.embedded import Distribution, EmbeddedKafka, get_distribution
+from penstock.errors import PenstockError
+
+RESULTS = Path(__file__).parent / "results"
+CODECS = ("none", "lz4", "zstd")
+MEMORY_CODECS = ("none", "zstd")
+MEMORY = "memory"
+PARTITIONS = 4
+ROWS = 6_000_000
+QUICK = 10
+"""--quick divides by this."""
+
+BROKER_HEAP_MB = 2048
+BROKER_SETTINGS = {
+    "auto.create.topics.enable": False,
+    # Nothing but reading goes on while the clocks run.
+    "log.cleaner.enable": False,
+    "log.retention.check.interval.ms": 2**40,
+}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"a {QUICK}th of the records: for work on this program")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        choices=(*CONTESTANTS, MEMORY),
+        help=f"this one alone, may be repeated: {', '.join((*CONTESTANTS, MEMORY))}",
+    )
+    parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
+    parser.add_argument(
+        "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
+    )
+    arguments = parser.parse_args()
+    arguments.codecs = arguments.codecs.split(",")
+    if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
+        parser.error(f"no such codec: {', '.join(sorted(unknown))}")
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    return arguments
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    # A plain SIGTERM would leave the `with` blocks unentered behind us.
+    signal.signal(signal.SIGTERM, _interrupt)
+    progress = Progress()
+    scratch = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+    try:
+        run(arguments, scratch, progress)
+    except KeyboardInterrupt:
+        progress.note("interrupted: broker and contestants are gone, nothing was written")
+        return 130
+    except (ContestantFailed, environments.EnvironmentMissing, speed.WrongRead, PenstockError) as error:
+        progress.note(f"failed: {error}")
+        return 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return 0
+
+
+def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> None:
+    names = arguments.only or [*CONTESTANTS, MEMORY]
+    busy = load_average()
+    if busy > 0.5:
+        progress.note(f"the machine is not idle (load {busy}): figures will be lower than they could be")
+    distribution = get_distribution()
+    rivals = Rivals(
+        distribution,
+        environments.jvm_source(progress) if speed.SPARK_JVM in names else None,
+        environments.confluent(progress) if speed.PYTHON_CONFLUENT in names else None,
+    )
+    progress("starting the broker")
+    with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
+        results = measure_speed(arguments, names, kafka, rivals, scratch, progress)
+        peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
+    progress.clear()
+    sys.stdout.write("\n" + report.text(results, peaks) + "\n\n")
+    path = write_results(arguments, names, results, peaks, busy, distribution)
+    sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
+
+
+def measure_speed(
+    arguments: argparse.Namespace,
+    names: list[str],
+    kafka: EmbeddedKafka,
+    rivals: Rivals,
+    scratch: Path,
+    progress: Progress,
+) -> list[Result]:
+    if not set(names) & set(CONTESTANTS):
+        return []
+    results: list[Result] = []
+    for codec in arguments.codecs:
+        topic = load(
+            kafka,
+            rivals.distribution,
+            f"bench-{codec}",
+            codec,
+            ROWS // QUICK if arguments.quick else ROWS,
+            partitions=PARTITIONS,
+            batch_size=arguments.batch_size,
+            say=progress,
+        )
+        results += speed.measure(topic, names, kafka.bootstrap_servers, rivals, arguments.rounds, scratch, progress)
+        kafka.delete_topic(topic.name)  # its pages would only push others out
+    return sorted(results, key=lambda result: CONTESTANTS.index(result.contestant))
+
+
+def measure_memory(
+    arguments: argparse.Namespace, kafka: EmbeddedKafka, distribution: Distribution, progress: Progress
+) -> list[Peak]:
+    if sys.platform != "linux":
+        progress.note("memory is read from /proc, which this system does not have: left out")
+        return []
+    peaks: list[Peak] = []
+    size = PARTITION_BYTES // QUICK if arguments.quick else PARTITION_BYTES
+    for codec in (codec for codec in MEMORY_CODECS if codec in arguments.codecs):
+        topic = load(
+            kafka,
+            distribution,
+            f"bench-memory-{codec}",
+            codec,
+            round(size / RECORD_BYTES),
+            partitions=1,
+            batch_size=arguments.batch_size,
+            say=progress,
+        )
+        peaks += memory.measure(topic, kafka.bootstrap_servers, progress)
+        kafka.delete_topic(topic.name)
+    return peaks
+
+
+def write_results(
+    arguments: argparse.Namespace,
+    names: list[str],
+    results: list[Result],
+    peaks: list[Peak],
+    busy: float,
+    distribution: Distribution,
+) -> Path:
+    """`latest.json` is a whole run and nothing less; anything shorter goes to `partial.json`, which git ignores."""
+    whole = not arguments.quick and not arguments.only and set(CODECS) <= set(arguments.codecs)
+    path = RESULTS / ("latest.json" if whole else "partial.json")
+    written: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "quick": arguments.quick,
+        "machine": machine(),
+        "load_before": busy,
+        "versions": versions(distribution),
+        "setting": {
+            "rows": ROWS // QUICK if arguments.quick else ROWS,
+            "record_bytes": RECORD_BYTES,
+            "partitions": PARTITIONS,
+            "producer_batch_size": arguments.batch_size,
+            "rounds": arguments.rounds,
+            "warm_ups": speed.WARM_UPS,
+            "spark_master": f"local[{speed.SPARK_CORES}]",
+            "broker_heap_mb": BROKER_HEAP_MB,
+            "contestants": names,
+        },
+        "figures": [figure.as_json() for figure in report.figures(results, peaks)],
+        "speed": [result.as_json() for result in results],
+        "memory": [peak.as_json() for peak in peaks],
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
+    return path
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+
+from benchmarks.environments import CONFLUENT_VERSION, JVM_SOURCE_VERSION
+from penstock.embedded import KAFKA_VERSION, Distribution
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+
+
+def versions(distribution: Distribution) -> dict[str, str]:
+    said = subprocess.run([distribution.java, "-version"], capture_output=True, text=True, check=False).stderr
+    java = re.search(r'version "([^"]+)"', said)
+    return {
+        "penstock": version("penstock"),
+        "python": platform.python_version(),
+        "pyarrow": pyarrow.__version__,
+        "pyspark": version("pyspark"),
+        "pyspark of the JVM source": JVM_SOURCE_VERSION,
+        "kafka": KAFKA_VERSION,
+        "confluent-kafka": CONFLUENT_VERSION,
+        "java": java[1] if java else "?",
+    }
+
+
+def load_average() -> float:
+    """Of the last minute: over 0.5 before the start means that somebody else is at work too."""
+    return round(os.getloadavg()[0], 2)
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists() and (model := re.search(r"model name\s*:\s*(.+)", info.read_text())):
+        return model[1].strip()
+    if platform.system() == "Darwin":
+        asked = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True, check=False
+        )
+        return asked.stdout.strip()
+    return platform.processor() or "?"

@@ -1,0 +1,147 @@
+"""From medians to the table: ratios, targets, and whether they were reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import speed
+from benchmarks.memory import Peak
+from benchmarks.speed import Result
+
+MEMORY_TARGET_MB = 250.0
+FLAT_MB = 30.0
+"""A peak that differs by less between a quarter of a partition and all of it is flat: one batch more or less in flight
+makes that much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    figure: str
+    dividend: str
+    divisor: str
+    at_least: float
+
+
+TARGETS = (
+    Target("Spark batch read: Penstock / JVM source", speed.SPARK_PENSTOCK, speed.SPARK_JVM, 3.3),
+    Target("Spark batch read: share of the ceiling", speed.SPARK_PENSTOCK, speed.SPARK_CEILING, 0.85),
+    Target("one thread: Penstock / Java's consumer", speed.PYTHON_PENSTOCK, speed.JAVA_CONSUMER, 3.5),
+    Target("one thread: Penstock / confluent-kafka to Arrow", speed.PYTHON_PENSTOCK, speed.PYTHON_CONFLUENT, 25.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    figure: str
+    codec: str
+    value: float
+    target: str
+    reached: bool
+    unit: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure,
+            "codec": self.codec,
+            "value": round(self.value, 3),
+            "target": self.target,
+            "reached": self.reached,
+        }
+
+
+def figures(results: Iterable[Result], peaks: Sequence[Peak]) -> list[Figure]:
+    """Everything that has a target and was measured."""
+    by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
+    codecs = list(dict.fromkeys(codec for _, codec in by_name))
+    found = []
+    for target in TARGETS:
+        for codec in codecs:
+            mine, theirs = by_name.get((target.dividend, codec)), by_name.get((target.divisor, codec))
+            if mine is not None and theirs is not None:
+                ratio = mine / theirs
+                found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
+    return found + _memory_figures(peaks)
+
+
+def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
+    found = []
+    for where, codec in dict.fromkeys((peak.where, peak.codec) for peak in peaks):
+        series = [peak for peak in peaks if (peak.where, peak.codec) == (where, codec)]
+        largest = max(series, key=lambda peak: peak.partition_mb)
+        smallest = min(series, key=lambda peak: peak.partition_mb)
+        over = largest.over_idle_mb
+        growth = over - smallest.over_idle_mb
+        size = f"{largest.partition_mb:.0f} MB"
+        found.append(
+            Figure(
+                f"{where} over idle, {size} partition", codec, over, f"<= {MEMORY_TARGET_MB:g} MB",
+                over <= MEMORY_TARGET_MB, " MB",
+            )
+        )  # fmt: skip
+        found.append(
+            Figure(
+                f"{where}: growth from {smallest.partition_mb:.0f} to {size}", codec, growth,
+                f"<= {FLAT_MB:g} MB", growth <= FLAT_MB, " MB",
+            )
+        )  # fmt: skip
+    return found
+
+
+def text(results: Sequence[Result], peaks: Sequence[Peak]) -> str:
+    """The tables for a reader: speeds, memory, targets."""
+    parts: list[str] = []
+    rows: list[tuple[str, ...]]
+    if results:
+        rows = [
+            (
+                result.contestant,
+                result.codec,
+                f"{result.rows_per_second / 1e6:.2f}",
+                " ".join(f"{result.rows / run / 1e6:.2f}" for run in result.runs),
+            )
+            for result in results
+        ]
+        parts.append(_table(("contestant", "codec", "M rows/s", "all runs"), rows))
+    if peaks:
+        rows = [
+            (
+                peak.where,
+                peak.codec,
+                f"{peak.partition_mb:.0f}",
+                f"{peak.idle_mb:.0f}",
+                f"{peak.peak_mb:.0f}",
+                f"{peak.over_idle_mb:.0f}",
+            )
+            for peak in peaks
+        ]
+        parts.append(_table(("memory, MB", "codec", "partition", "idle", "peak", "over idle"), rows))
+    found = figures(results, peaks)
+    if found:
+        rows = [
+            (
+                one.figure,
+                one.codec,
+                f"{one.value:.0f}{one.unit}" if one.unit else f"{one.value:.2f}",
+                one.target,
+                "reached" if one.reached else "falls short",
+            )
+            for one in found
+        ]
+        parts.append(_table(("figure", "codec", "measured", "target", ""), rows))
+    return "\n\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        # Words to the left, figures to the right.
+        cells = [
+            cell.rjust(width) if cell[:1].isdigit() and " " not in cell.strip() else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([line(head), "  ".join("-" * width for width in widths), *map(line, rows)])

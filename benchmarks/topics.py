@@ -1,0 +1,54 @@
+"""The records that everybody reads: loaded per codec by a Java producer with its default batch size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import ContestantFailed, Process
+from penstock.embedded import Distribution, EmbeddedKafka
+
+LOADER = Path(__file__).parent / "contestants" / "Load.java"
+BATCH_SIZE = 16_384
+"""Kafka's default. Larger batches make every reader quicker, the quickest one most."""
+
+RECORD_BYTES = 101.83
+"""Key and value of an average record that Load.java makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    codec: str
+    partitions: int
+    rows: int
+    bytes: int
+    """Of keys and values: what a contestant must have seen to have read everything."""
+
+
+def load(
+    kafka: EmbeddedKafka,
+    distribution: Distribution,
+    name: str,
+    codec: str,
+    rows: int,
+    *,
+    partitions: int,
+    batch_size: int,
+    say: Callable[[str], None],
+) -> Topic:
+    # The events' times lie in the past, and compressed topics must not be recompressed by the broker.
+    kafka.create_topic(name, partitions, configs={"retention.ms": -1, "compression.type": "producer"})
+    command: list[str | Path] = [distribution.java, "-Xmx1g", "-cp", distribution.classpath(), LOADER]
+    command += [kafka.bootstrap_servers, name, str(partitions), str(rows), codec, str(batch_size)]
+    size = None
+    with Process(f"loading {name}", command) as loader:
+        while (line := loader.hear()) is not None:
+            if line.startswith("bytes "):
+                size = int(line.removeprefix("bytes "))
+            elif line.isdigit():
+                say(f"loading {name}: {int(line) / 1e6:.1f} of {rows / 1e6:.1f} M records")
+    if size is None:
+        raise ContestantFailed(f"loading {name} ended without a word")
+    return Topic(name, codec, partitions, rows, size)
