@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
     rivals = Rivals(
         distribution,
         environments.jvm_source(progress) if speed.SPARK_JVM in names else None,
-        environments.confluent(progress) if speed.PYTHON_CONFLUENT in names else None,
+        environments.confluent(progress) if {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) else None,
     )
     progress("starting the broker")
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:

@@ -29,6 +29,7 @@ TARGETS = (
     Target("Spark batch read: share of the ceiling", speed.SPARK_PENSTOCK, speed.SPARK_CEILING, 0.85),
     Target("one thread: Penstock / Java's consumer", speed.PYTHON_PENSTOCK, speed.JAVA_CONSUMER, 3.5),
     Target("one thread: Penstock / confluent-kafka to Arrow", speed.PYTHON_PENSTOCK, speed.PYTHON_CONFLUENT, 25.0),
+    Target("one thread: Penstock / the same, its queues tuned", speed.PYTHON_PENSTOCK, speed.CONFLUENT_TUNED, 25.0),
 )
 
 

@@ -34,9 +34,10 @@ PYTHON_PENSTOCK = "python-penstock"
 PYTHON_AHEAD = "python-penstock-ahead"
 JAVA_CONSUMER = "java-consumer"
 PYTHON_CONFLUENT = "python-confluent"
+CONFLUENT_TUNED = "python-confluent-tuned"
 
 SPARK = (SPARK_PENSTOCK, SPARK_JVM, SPARK_CEILING)
-PLAIN = (PYTHON_PENSTOCK, PYTHON_AHEAD, JAVA_CONSUMER, PYTHON_CONFLUENT)
+PLAIN = (PYTHON_PENSTOCK, PYTHON_AHEAD, JAVA_CONSUMER, PYTHON_CONFLUENT, CONFLUENT_TUNED)
 CONTESTANTS = (*SPARK, *PLAIN)
 
 
@@ -141,7 +142,7 @@ def _start(name: str, rivals: Rivals) -> Contestant:
         case "java-consumer":
             kafka = rivals.distribution
             return JavaConsumer(name, [kafka.java, "-Xmx1g", "-cp", kafka.classpath(), HERE / "Consume.java"])
-        case "python-confluent":
+        case "python-confluent" | "python-confluent-tuned":
             assert rivals.confluent is not None
             return Contestant(name, [rivals.confluent.python, HERE / "plain_confluent.py"])
         case _:
@@ -158,6 +159,8 @@ def _order(name: str, topic: Topic, bootstrap: str, scratch: Path) -> dict[str, 
     }
     if name == PYTHON_AHEAD:
         return {**order, "ahead": True}
+    if name == CONFLUENT_TUNED:
+        return {**order, "tuned": True}
     if name == SPARK_CEILING:
         file = str(scratch / f"{topic.name}.arrow")
         with Contestant("templates", [sys.executable, HERE / "plain_penstock.py"]) as penstock:
