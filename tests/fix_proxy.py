@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -57,10 +58,8 @@ class Proxy:
 
 
 def with_shutdown(each: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):  # not connected (any more)
         each.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # not connected (any more)
     each.close()
 
 

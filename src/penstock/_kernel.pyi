@@ -12,7 +12,7 @@ class Decoder:
     """
 
     def __init__(self, topic: str, partition: int, columns: Sequence[str], *, decompression_limit: int = ...) -> None:
-        """`columns`: names out of COLUMNS, in the order wanted. `decompression_limit`: bytes one batch may unpack to."""
+        """`columns`: names out of COLUMNS, in order. `decompression_limit`: bytes one batch may unpack to."""
 
     def open(
         self,

@@ -6,10 +6,10 @@ import threading
 import time
 
 import pytest
-from fix_produce import Rec
 from kafka import KafkaAdminClient, TopicPartition
 
-from penstock.embedded import EmbeddedKafka
+from fix_produce import Rec
+from penstock.embedded import EmbeddedKafka, get_distribution
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.fetch.reader import RangeReader
 from penstock.options import parse_options
@@ -86,6 +86,41 @@ def test_bytes_that_stay_damaged_are_a_corrupt_batch_with_its_place(topic, produ
     assert (caught.value.topic, caught.value.partition, caught.value.base_offset) == (name, 0, 0)
 
 
+def test_damage_before_a_giant_record_does_not_pin_the_buffer_that_must_grow(topic, produce, kafka, monkeypatch):
+    name = topic(max_message_bytes=3_000_000)
+    produce(name, [*RECORDS[:10], Rec(bytes(2_000_000))], **{"message.max.bytes": 3_000_000})
+    import penstock.wire.fetch as wire_fetch
+
+    damaged = []
+
+    def damage_once(frame, version, correlation_id, broker):
+        response = honest(frame, version, correlation_id, broker)
+        if not damaged:
+            damaged.append(1)
+            response.partitions[0].records[90] ^= 1
+        return response
+
+    honest = wire_fetch.read_fetch_response
+    monkeypatch.setattr(wire_fetch, "read_fetch_response", damage_once)
+    options, (r,) = planned(kafka, name, **{"kafka.max.partition.fetch.bytes": "1000"})
+    assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(11))
+    assert damaged
+
+
+def test_a_throttled_client_waits_and_loses_nothing(topic, produce, kafka, caplog):
+    name = topic()
+    produce(name, RECORDS)
+    quota = ["--alter", "--add-config", "consumer_byte_rate=150000", "--entity-type", "clients"]
+    tool = get_distribution().run_tool(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap_servers, *quota, "--entity-name", name
+    )
+    assert tool.returncode == 0, tool.stdout + tool.stderr
+    options, (r,) = planned(kafka, name, **{"kafka.client.id": name, "kafka.max.partition.fetch.bytes": "500000"})
+    with caplog.at_level(logging.INFO, logger="penstock"):
+        assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(COUNT))
+    assert "throttled for" in caplog.text
+
+
 def test_a_silent_broker_is_an_error_with_its_history_within_the_time_out(topic, produce, kafka, proxy):
     name = topic()
     produce(name, RECORDS[:10])
@@ -127,6 +162,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_record():
     with EmbeddedKafka() as kafka:
         kafka.create_topic("t")
         from confluent_kafka import Producer
+
         from fix_produce import rdkafka, send
 
         producer = Producer(rdkafka(kafka.client_options(prefix="")))
@@ -171,6 +207,7 @@ def test_a_replica_in_the_same_rack_is_read_when_the_brokers_say_so(caplog):
     with EmbeddedKafka(2, racks=("r1", "r2"), settings={"replica.selector.class": selector}) as kafka:
         kafka.create_topic("t", 4, 2)
         from confluent_kafka import Producer
+
         from fix_produce import rdkafka, send
 
         producer = Producer(rdkafka(kafka.client_options(prefix="")))

@@ -5,8 +5,8 @@ import time
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RdPartition
-from fix_produce import Rec
 
+from fix_produce import Rec
 from penstock.errors import BrokerUnavailable, DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError, UnknownTopic
 from penstock.options import parse_options
 from penstock.plan import plan_batch

@@ -5,8 +5,8 @@ import time
 
 import pyarrow as pa
 import pytest
-from fix_produce import Rec
 
+from fix_produce import Rec
 from penstock.fetch.reader import RangeReader
 from penstock.options import parse_options
 from penstock.plan import plan_batch

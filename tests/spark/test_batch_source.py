@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from fix_produce import Rec
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (everybody calls it that)
 from pyspark.sql.types import StructType
+
+from fix_produce import Rec
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -139,9 +140,10 @@ def test_starting_and_ending_offsets(reader, events):
     starting = f'{{"{events}": {{"0": 10, "1": -2, "2": 99}}}}'
     ending = f'{{"{events}": {{"0": 20, "1": 5, "2": -1}}}}'
     df = reader(events, startingOffsets=starting, endingOffsets=ending).load()
-    counts = {row.partition: (row["min(offset)"], row["max(offset)"]) for row in df.groupBy("partition").agg(
-        F.min("offset"), F.max("offset")
-    ).collect()}
+    counts = {
+        row.partition: (row["min(offset)"], row["max(offset)"])
+        for row in df.groupBy("partition").agg(F.min("offset"), F.max("offset")).collect()
+    }
     assert counts == {0: (10, 19), 1: (0, 4), 2: (99, 99)}
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.errors import BrokerUnavailable
-from penstock.wire.deadline import HISTORY_KEPT, Attempts
+from penstock.wire.deadline import HISTORY_KEPT, Attempts, Interrupted
 
 
 def test_pauses_grow_up_to_the_maximum():
@@ -45,3 +45,8 @@ def test_a_success_begins_anew():
 def test_what_remains_is_never_zero_because_that_would_mean_do_not_block():
     assert Attempts("asking", 0).remaining() > 0
     assert Attempts("asking", 60).remaining(at_most=0.5) == 0.5
+
+
+def test_F17_a_pause_ends_at_once_when_the_owner_is_closing():
+    with pytest.raises(Interrupted):
+        Attempts("asking", 60, wait=lambda _: True).pause()

@@ -21,7 +21,7 @@ from penstock.ranges import OffsetRange
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost
-from penstock.wire.deadline import Attempts
+from penstock.wire.deadline import Attempts, Interrupted
 from penstock.wire.fetch import FetchedPartition, FetchPosition, PartitionFetch
 from penstock.wire.pool import POOL
 
@@ -35,10 +35,6 @@ CORRUPT_TRIES = 2
 
 EMPTY_TRIES = 2
 """Answers without records, from the leader's own disk, until a gap at the end of the log is believed."""
-
-
-class Stopped(Exception):
-    """The read was closed under the thread that reads."""
 
 
 class RangeReader:
@@ -81,14 +77,14 @@ class RangeReader:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Emit the range, retrying what may heal. Ends when the range is read or `close` was called."""
         limit = min(self._config.partition_max_bytes, self._config.fetch_max_bytes)
-        # Room for the response's own fields, so that a full chunk needs no growing.
-        buffer = POOL.acquire_buffer(limit + 4096)
         try:
             while self.position < self.range.stop and not self._stopped.is_set():
+                # Room for the response's own fields, so that a full chunk needs no growing.
+                buffer = POOL.acquire_buffer(limit + 4096)
                 try:
                     yield from self._read(buffer, limit)
-                except Stopped:
-                    return
+                    # Not after an error: its traceback holds views of the buffer, which then cannot grow any more.
+                    POOL.release_buffer(buffer)
                 except (ConnectionLost, ProtocolError, NotYet) as error:
                     if self._stopped.is_set():
                         return
@@ -103,9 +99,10 @@ class RangeReader:
                 except DataLoss as error:
                     self._lose(error)
                     return
+        except Interrupted:
+            return
         finally:
             self._decoder.close()
-            POOL.release_buffer(buffer)
 
     def ahead(self) -> Iterator[pa.RecordBatch]:
         """Emit the range with a thread fetching and decoding one batch ahead."""
@@ -131,7 +128,7 @@ class RangeReader:
             asked = self._ask(fetch, self.position, limit)
             while True:
                 if self._stopped.is_set():
-                    raise Stopped
+                    raise Interrupted
                 response = fetch.answer(buffer)
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
@@ -155,6 +152,7 @@ class RangeReader:
                     # The scan trusted a header that decoding did not: what is on its way is not what comes next.
                     return
                 if response.throttle > 0:
+                    log.info("%s: throttled for %g s", self.range.topic_partition, response.throttle)
                     self._stopped.wait(response.throttle)
                 if not fetch.pending:
                     if self._connection.session_over:

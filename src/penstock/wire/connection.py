@@ -90,7 +90,7 @@ class Connection:
         try:
             return int(self._versions.api_version(request_class, max_version=limit))
         except kafka_errors.IncompatibleBrokerVersion as error:
-            raise ProtocolError(
+            raise BrokerError(
                 f"broker {self.address} and Penstock speak no common version of {request_class.name}. Penstock needs "
                 "Kafka 1.0 or newer"
             ) from error

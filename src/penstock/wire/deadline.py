@@ -12,10 +12,15 @@ HISTORY_KEPT = 12
 """First and last tries are what explains a failure; a minute of back-off makes about a hundred in between."""
 
 
+class Interrupted(Exception):
+    """The owner is closing: stop trying. Not an error."""
+
+
 class Attempts:
     """Tries at one thing until a deadline. `pause` sleeps between two tries and raises when time is up.
 
-    `wait` is how to sleep: it returns early (True) when the owner is closing, so that no shutdown waits for a back-off.
+    `wait` is how to sleep: it returns True, early, when the owner is closing; then `pause` raises Interrupted, so that
+    no shutdown waits for a back-off.
     """
 
     def __init__(
@@ -70,7 +75,8 @@ class Attempts:
         if self.expired():
             raise self.give_up()
         # Jitter of a quarter keeps the tasks of a job from asking a recovering broker in step.
-        self._wait(min(self._backoff * random.uniform(0.75, 1.25), self.remaining()))  # noqa: S311
+        if self._wait(min(self._backoff * random.uniform(0.75, 1.25), self.remaining())):  # noqa: S311
+            raise Interrupted
         self._backoff = min(self._backoff * 2, self._backoff_max)
 
     def give_up(self) -> BrokerUnavailable:

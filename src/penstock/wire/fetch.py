@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
 
-from penstock.errors import ProtocolError
+from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
 
@@ -66,7 +66,7 @@ class PartitionFetch:
         self.connection = connection
         self._version = connection.version(FetchRequest, at_most=None if topic_id else NAMES_ONLY)
         if self._version < LOWEST:
-            raise ProtocolError(f"broker {connection.address} is too old: Penstock needs Kafka 0.11 or newer")
+            raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
         self._asked: int | None = None
 
     def ask(self, position: FetchPosition, max_bytes: int) -> None:
