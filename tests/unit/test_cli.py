@@ -1,0 +1,280 @@
+"""The command line as far as it needs no broker: usage, positions, properties, tables, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from penstock import cli
+from penstock.cli import table
+from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
+from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
+from penstock.cli.records import Look, moment, shown
+from penstock.errors import BrokerUnavailable, OptionError
+from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # pytest looks after logging here
+
+
+def connection(*arguments):
+    parser = argparse.ArgumentParser()
+    add_connection_arguments(parser)
+    return {k: v for k, v in connection_options(parser.parse_args(arguments)).items() if k not in PATIENCE}
+
+
+# --- usage and exit codes -----------------------------------------------------------------------------------------
+
+
+def test_without_a_command_it_shows_help(capsys):
+    assert cli.main([]) == 0
+    shown = capsys.readouterr().out
+    assert "penstock read" in shown
+    assert "exit codes" in shown
+
+
+@pytest.mark.parametrize("command", ["topics", "read", "broker", "demo"])
+def test_every_command_has_help_with_examples_and_exit_codes(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert "example" in shown
+    assert "exit code" in shown
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("penstock 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["reed"], ["read"], ["read", "t", "--limit", "few"], ["read", "t", "-o", "x"], ["demo", "--events", "0"]],
+)
+def test_wrong_usage_ends_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: penstock" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["topics"], "penstock broker"),
+        (["read", "t", "-b", "nowhere"], "is not host:port"),
+        (["read", "t", "-b", "h:1", "--from", "yesterday"], "is not a position"),
+        (["read", "t", "-b", "h:1", "--from", "group"], "-o kafka.group.id=NAME"),
+        (["read", "t", "-b", "h:1", "--until", "group"], "where to begin"),
+        (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "--follow has no end"),
+        (["read", "t", "-b", "h:1", "-o", "kafka.security.protocoll=SSL"], "kafka.security.protocol?"),
+        (["topics", "-b", "h:1", "--options-file", "/no/such/file"], "cannot be read"),
+    ],
+)
+def test_a_wrong_option_ends_with_2_and_says_what_to_do(arguments, said, capsys):
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.startswith(f"penstock {arguments[0]}: ")
+    assert "Traceback" not in error
+
+
+def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
+    def run(error):
+        def fail(_):
+            raise error
+
+        monkeypatch.setattr("penstock.cli.topics.run", fail)
+        return cli.main(["topics", "-b", "h:1"]), capsys.readouterr().err
+
+    assert run(BrokerUnavailable("nobody answers", ["after 1 s: refused"])) == (
+        1,
+        "penstock topics: nobody answers\ntried:\n  - after 1 s: refused\n",
+    )
+    assert run(KeyboardInterrupt()) == (130, "")
+    code, said = run(ZeroDivisionError("oh"))
+    assert code == 1
+    assert "--debug" in said
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["topics", "-b", "h:1", "--debug"])
+
+
+def test_a_secret_given_by_mistake_is_not_shown(capsys):
+    assert cli.main(["topics", "-b", "h:1", "-o", "kafka.ssl.key.passwords=geheim"]) == 2
+    assert "geheim" not in capsys.readouterr().err
+
+
+# --- connecting ---------------------------------------------------------------------------------------------------
+
+
+def test_the_nearer_word_wins(monkeypatch, tmp_path):
+    monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "environment:1")
+    assert connection() == {"kafka.bootstrap.servers": "environment:1"}
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=file:1\nsecurity.protocol=SSL\n")
+    file = ("--options-file", str(path))
+    assert connection(*file) == {"kafka.bootstrap.servers": "file:1", "kafka.security.protocol": "SSL"}
+    option = (*file, "-o", "kafka.bootstrap.servers=option:1")
+    assert connection(*option)["kafka.bootstrap.servers"] == "option:1"
+    assert connection(*option, "-b", "direct:1")["kafka.bootstrap.servers"] == "direct:1"
+
+
+def test_names_of_kafkas_own_clients_get_their_prefix():
+    assert full_name("sasl.mechanism") == "kafka.sasl.mechanism"
+    assert full_name("max.poll.records") == "kafka.max.poll.records"
+    assert full_name("kafka.sasl.mechanism") == "kafka.sasl.mechanism"
+    assert full_name("includeHeaders") == "includeHeaders"
+
+
+def test_properties_are_read_as_java_does(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "# a comment\n! another\n\n"
+        "plain=value\n  indented : value two\nblank value three\nempty=\nalone\n"
+        'sasl.jaas.config=org.example.Module required \\\n    username="me" \\\n    password="a=b:c";\n'
+        "back\\:slash=tab\\there\\\\ \\u00e9\n"
+    )
+    assert read_properties(str(path)) == {
+        "plain": "value",
+        "indented": "value two",
+        "blank": "value three",
+        "empty": "",
+        "alone": "",
+        "sasl.jaas.config": 'org.example.Module required username="me" password="a=b:c";',
+        "back:slash": "tab\there\\ é",
+    }
+
+
+# --- positions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", Earliest()),
+        ("Latest", Latest()),
+        ("group", GroupOffsets()),
+        ("0", AtOffset(0)),
+        ("1234", AtOffset(1234)),
+        ("-10", LastRecords(10)),
+        ("1738324800000", AtTimestamp(1738324800000, "--from")),
+        ("2025-01-31T12:00Z", AtTimestamp(1738324800000, "--from")),
+        ("2025-01-31T13:00+01:00", AtTimestamp(1738324800000, "--from")),
+    ],
+)
+def test_positions(text, position):
+    assert parse_position("--from", text) == position
+
+
+def test_a_time_without_a_zone_is_local():
+    local = datetime(2025, 1, 31, 12).astimezone()
+    milliseconds = int((local - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+    assert parse_position("--from", "2025-01-31T12:00") == AtTimestamp(milliseconds, "--from")
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5"])
+def test_what_is_no_position_is_refused(text):
+    with pytest.raises(OptionError):
+        parse_position("--from", text)
+
+
+def test_an_offset_is_held_within_what_a_partition_has():
+    begin, end = {0: 0, 1: 50, 2: 100}, {0: 40, 1: 90, 2: 100}
+    assert nearest(AtOffset(60), begin, end) == {0: 40, 1: 60, 2: 100}
+    assert nearest(LastRecords(45), begin, end) == {0: 0, 1: 50, 2: 100}
+
+
+# --- looks --------------------------------------------------------------------------------------------------------
+
+
+def test_tables_are_aligned_and_cut():
+    lines = list(
+        table.lines(("NAME", "N", "VALUE"), [("a", "1", "x"), ("日本", "22", "y" * 50)], right=("N",), width=20)
+    )
+    assert lines == ["NAME   N  VALUE", "a      1  x", "日本  22  yyyyyyyyy…"]
+    assert all(table.columns_of(line) <= 20 for line in lines)
+
+
+def test_a_table_that_follows_prints_every_row_as_it_comes():
+    seen = []
+
+    def rows():
+        for n in range(3):
+            seen.append(n)
+            yield (str(n), "v")
+
+    lines = table.lines(("N", "V"), rows(), sample=0)
+    assert next(lines) == "N  V"
+    assert seen == []
+    assert next(lines) == "0  v"
+    assert seen == [0]
+
+
+def test_a_record_cannot_steer_the_terminal():
+    assert table.printable("a\x1b]0;title\x07\n\u202eb") == "a\\x1b]0;title\\x07\\n\\u202eb"
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "text"),
+    [
+        ("text", b"caf\xc3\xa9", "café"),
+        ("text", b"\xff\x00a", "\\xff\x00a"),
+        ("hex", b"\xff\x00", "ff00"),
+        ("base64", b"\xff\x00", "/wA="),
+        ("json", b'{"a": [1]}', {"a": [1]}),
+        ("json", b"not json", "not json"),
+        ("json", b"\xff", "\\xff"),
+        ("text", None, None),
+        ("json", None, None),
+    ],
+)
+def test_bytes_as_text(form, data, text):
+    assert shown(data, form) == text
+
+
+def test_moments():
+    assert moment(1_738_324_800_123_000) == "2025-01-31T12:00:00.123Z"
+    assert moment(-1_000) == "1969-12-31T23:59:59.999Z"
+    assert moment(None) is None
+    assert moment(2**62) == f"{2**62 // 1000} ms"
+
+
+def test_records_as_json_lines_and_rows():
+    look = Look("t", headers=True, value_format="json")
+    batch = pa.record_batch(
+        {
+            "partition": pa.array([3], pa.int32()),
+            "offset": pa.array([7], pa.int64()),
+            "timestamp": pa.array([1_738_324_800_000_000], pa.timestamp("us", "UTC")),
+            "key": pa.array([None], pa.binary()),
+            "value": pa.array([b'{"a":1}'], pa.binary()),
+            "headers": pa.array(
+                [[{"key": "h", "value": b"x"}]],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+    )
+    assert batch.schema.names == look.columns
+    (record,) = look.records(batch)
+    assert json.loads(look.json_line(record)) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": "2025-01-31T12:00:00.000Z",
+        "key": None,
+        "value": {"a": 1},
+        "headers": [["h", "x"]],
+    }
+    assert look.header == ["PARTITION", "OFFSET", "TIMESTAMP", "KEY", "HEADERS", "VALUE"]
+    assert look.row(record) == ["3", "7", "2025-01-31T12:00:00.000Z", "∅", '[["h", "x"]]', '{"a": 1}']
