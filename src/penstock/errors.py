@@ -111,9 +111,7 @@ class DataLoss(PenstockError):
 
     def __init__(self, ranges: Sequence[tuple[str, int, str, str]]) -> None:
         self.ranges = tuple(ranges)
-        lines = "".join(
-            f"\n  - {t}-{p}: wanted {wanted}, the broker has {has}" for t, p, wanted, has in self.ranges
-        )
+        lines = "".join(f"\n  - {t}-{p}: wanted {wanted}, the broker has {has}" for t, p, wanted, has in self.ranges)
         super().__init__(
             "some of the data asked for is gone (retention, a deleted or recreated topic, or truncation)."
             f"{lines}\nTo read what is left, set option failOnDataLoss to false"

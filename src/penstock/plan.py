@@ -39,9 +39,7 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
     start = resolve_start(starting, partitions, cluster, options.rules)
     stop = resolve_end(options.ending, partitions, cluster)
     if not (isinstance(starting, Earliest) and isinstance(options.ending, Latest)):
-        within_bounds(
-            start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss
-        )
+        within_bounds(start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss)
     start, stop = narrow(start, stop, narrowing)
     if narrowing.min_timestamp is not None:
         found = cluster.for_times(dict.fromkeys(start, narrowing.min_timestamp))
@@ -51,18 +49,14 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
 
 
 def _partitions(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:
-    listing: Mapping[str, list[int]] = {
-        name: list(topic.partitions) for name, topic in metadata.topics.items()
-    }
+    listing: Mapping[str, list[int]] = {name: list(topic.partitions) for name, topic in metadata.topics.items()}
     internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
     partitions = select_partitions(options.subscription, listing, internal)
     match options.subscription:
         case AssignedPartitions():
             for tp in partitions:
                 if tp.partition not in listing[tp.topic]:
-                    raise UnknownTopic(
-                        tp.topic, tp.partition, f"the topic has {len(listing[tp.topic])} partitions"
-                    )
+                    raise UnknownTopic(tp.topic, tp.partition, f"the topic has {len(listing[tp.topic])} partitions")
         case TopicPattern(pattern) if not partitions:
             log.warning("subscribePattern %r matches none of the cluster's %d topics", pattern, len(listing))
         case _:
@@ -76,6 +70,4 @@ def _range(tp: TopicPartition, start: int, stop: int, metadata: Metadata) -> Off
     if leader is None:
         return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id)
     broker = leader.broker
-    return OffsetRange(
-        tp.topic, tp.partition, start, stop, topic.topic_id, broker.host, broker.port, leader.epoch
-    )
+    return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id, broker.host, broker.port, leader.epoch)

@@ -33,9 +33,7 @@ class OffsetRange:
         if self.partition < 0:
             raise ValueError(f"partition {self.partition} of {self.topic!r} is below 0")
         if not 0 <= self.start <= self.stop:
-            raise ValueError(
-                f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are no range"
-            )
+            raise ValueError(f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are no range")
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -88,9 +86,7 @@ def spread(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     by_partition: dict[TopicPartition, list[OffsetRange]] = {}
     for r in sorted(ranges, key=lambda r: r.start):
         by_partition.setdefault(r.topic_partition, []).append(r)
-    ordered = sorted(
-        by_partition, key=lambda tp: (reader_index(tp.topic, tp.partition, len(by_partition)), tp)
-    )
+    ordered = sorted(by_partition, key=lambda tp: (reader_index(tp.topic, tp.partition, len(by_partition)), tp))
     rounds = zip_longest(*(by_partition[tp] for tp in ordered))
     return [r for each in rounds for r in each if r is not None]
 

@@ -25,9 +25,7 @@ class OffsetLookup(Protocol):
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
-    def committed(
-        self, group: str, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int | None]: ...
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
 
@@ -145,9 +143,7 @@ def resolve_end(mode: EndMode, partitions: list[TopicPartition], lookup: OffsetL
             return _named_offsets(offsets, partitions, lookup)
 
 
-def within_bounds(
-    start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, fail_on_data_loss: bool
-) -> None:
+def within_bounds(start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, fail_on_data_loss: bool) -> None:
     """Hold every start and stop against what the broker has (F27): raise DataLoss for all of them at once, or warn
     and cut `start` and `stop` to what is there."""
     lost: list[tuple[str, int, str, str]] = []
@@ -210,9 +206,7 @@ def _all_named(option: str, named: int | PerPartition, partitions: list[TopicPar
         return
     unnamed = [tp for tp in partitions if named.get(tp) is None]
     if unnamed:
-        raise OptionError(
-            option, None, f"names nothing for {_listed(unnamed)}", "Name every partition or whole topics"
-        )
+        raise OptionError(option, None, f"names nothing for {_listed(unnamed)}", "Name every partition or whole topics")
     _no_stranger(option, named, partitions)
 
 

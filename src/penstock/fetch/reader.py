@@ -132,6 +132,11 @@ class RangeReader:
                 response = fetch.answer(buffer)
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
+                if response.throttle > 0 and not response.partitions:
+                    # Over its quota a client gets an answer without partitions, and is not heard for that long.
+                    self._throttled(response.throttle)
+                    asked = self._ask(fetch, self.position, limit)
+                    continue
                 if len(response.partitions) != 1:
                     raise ProtocolError(
                         f"{self._connection.address} answered for {len(response.partitions)} partitions"
@@ -152,8 +157,7 @@ class RangeReader:
                     # The scan trusted a header that decoding did not: what is on its way is not what comes next.
                     return
                 if response.throttle > 0:
-                    log.info("%s: throttled for %g s", self.range.topic_partition, response.throttle)
-                    self._stopped.wait(response.throttle)
+                    self._throttled(response.throttle)
                 if not fetch.pending:
                     if self._connection.session_over:
                         return
@@ -162,6 +166,11 @@ class RangeReader:
         finally:
             connection, self._connection = self._connection, None
             POOL.release(connection)
+
+    def _throttled(self, seconds: float) -> None:
+        log.info("%s: throttled for %g s", self.range.topic_partition, seconds)
+        if self._stopped.wait(seconds):
+            raise Interrupted
 
     def _ask(self, fetch: PartitionFetch, offset: int, limit: int) -> int:
         """Ask for records from `offset` on; returns the bytes asked for."""

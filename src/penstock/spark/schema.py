@@ -39,9 +39,7 @@ def columns_of(schema: StructType) -> list[str]:
     """The columns a user's schema names. It may leave out and reorder; it cannot rename or retype."""
     for field in schema.fields:
         if field.name not in TYPES:
-            raise OptionError(
-                "schema", field.name, "is not a column of Kafka", f"The columns are {', '.join(TYPES)}"
-            )
+            raise OptionError("schema", field.name, "is not a column of Kafka", f"The columns are {', '.join(TYPES)}")
         wanted = TYPES[field.name]
         if field.dataType.simpleString() != wanted.simpleString():
             raise OptionError(
