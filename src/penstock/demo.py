@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock.cli import table
 from penstock.cli.steps import Step, step
@@ -30,6 +30,7 @@ from penstock.options import parse_options
 from penstock.wire.producer import Producer, Record
 
 if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "shop-events"
@@ -48,6 +49,18 @@ PRODUCTS = [
 ]
 
 
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.app.name": "penstock demo",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
 def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
     """Broker, events, Spark, table. Whatever happens, nothing is left behind."""
     _need_pyspark()
@@ -55,8 +68,7 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
         cleanup.enter_context(_sigterm_as_interrupt())
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
         # Spark takes some seconds to start, in a process of its own: long done when the events are written.
-        starting = ThreadPoolExecutor(1).submit(start_spark, scratch)
-        cleanup.callback(lambda: starting.result().stop() if not starting.exception() else None)
+        spark_start = cleanup.enter_context(SparkStart(scratch))
 
         print("Penstock demo: Kafka -> PySpark, no JAR\n", flush=True)
         with step(f"Apache Kafka {KAFKA_VERSION}, a real one"):
@@ -65,7 +77,7 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
         with step(f"{events:,} shop events into {partitions} partitions", "events") as progress:
             produce(kafka, events, progress)
         with step("Spark"):
-            spark = starting.result()
+            spark = spark_start.result()
         frame = shop_events(spark, kafka)
         with step("Windows of ten minutes: read, parse JSON, aggregate"):
             rows = windows(frame).collect()
@@ -127,37 +139,48 @@ def windows(frame: DataFrame) -> DataFrame:
     )
 
 
-def start_spark(scratch: Path) -> SparkSession:
-    """A quiet session of two cores whose files all lie in `scratch`."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
+class SparkStart:
+    """A quiet session of two cores, started in a thread of its own; all its files lie in `scratch`."""
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
-    settings = {
-        "spark.master": "local[2]",
-        "spark.app.name": "penstock demo",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(scratch / "spark"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    # The JVM greets with warnings about itself: into a file, which is shown when it fails.
-    log = scratch / "spark.log"
-    try:
-        with log.open("wb") as out:
-            gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
-        return SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except Exception as error:
-        said = log.read_text("utf-8", "replace").strip()[-2000:]
-        raise PenstockError(f"Spark did not start: {error}\n{said}") from error
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._gateway: JavaGateway | None = None
+        self._session = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
+
+    def result(self) -> SparkSession:
+        return self._session.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._session.done() and self._gateway is not None:
+            self._gateway.proc.kill()  # nobody waits any more: the thread ends with an error that nobody sees
+        if self._session.exception() is None:
+            self._session.result().stop()
+
+    def _start(self) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
+        settings = SPARK_SETTINGS | {
+            "spark.local.dir": str(self._scratch / "spark"),
+            "spark.sql.warehouse.dir": str(self._scratch / "warehouse"),
+        }
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # After Ctrl-C, py4j reports on the root logger what it was doing. So were we.
+        logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt while"))
+        # The JVM greets with warnings about itself: into a file, which is shown when it fails.
+        log = self._scratch / "spark.log"
+        try:
+            with log.open("wb") as out:
+                self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
+            return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+        except Exception as error:
+            said = log.read_text("utf-8", "replace").strip()[-2000:]
+            raise PenstockError(f"Spark did not start: {error}\n{said}") from error
 
 
 def produce(kafka: EmbeddedKafka, count: int, progress: Step) -> None:
