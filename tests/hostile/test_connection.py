@@ -1,0 +1,118 @@
+"""A peer that is no broker, or a bad one: every connection ends in a named error, in time, without taking memory."""
+
+import contextlib
+import socket
+import struct
+import threading
+
+import pytest
+
+from penstock.errors import BrokerError, ProtocolError
+from penstock.wire.config import ClientConfig
+from penstock.wire.connection import FRAME_LIMIT, GROWTH, Connection, ConnectionLost
+
+
+@pytest.fixture
+def peer():
+    """`peer(script)` listens on a port and runs `script(connection)` for one client."""
+    threads: list[threading.Thread] = []
+    servers: list[socket.socket] = []
+
+    def make(script):
+        server = socket.create_server(("127.0.0.1", 0))
+        server.settimeout(10)
+        servers.append(server)
+
+        def serve():
+            with contextlib.suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.settimeout(10)
+                    client.recv(4096)
+                    script(client)
+
+        threads.append(threading.Thread(target=serve, name="test-peer", daemon=True))
+        threads[-1].start()
+        return server.getsockname()[1]
+
+    yield make
+    for server in servers:
+        server.close()
+    for thread in threads:
+        thread.join(15)
+
+
+def config(port, **more):
+    return ClientConfig(bootstrap=(("127.0.0.1", port),), **more)
+
+
+def connect(port, timeout=5.0):
+    return Connection("127.0.0.1", port, config(port), timeout)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 3, FRAME_LIMIT + 1, 2**31 - 1])
+def test_a_length_that_cannot_be_is_refused(peer, size):
+    port = peer(lambda client: client.sendall(struct.pack(">i", size)))
+    with pytest.raises(ProtocolError, match=f"announced a response of {size} bytes"):
+        connect(port)
+
+
+def test_a_web_server_on_that_port_is_told_apart(peer):
+    port = peer(lambda client: client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    with pytest.raises(ProtocolError, match="Is that port a Kafka listener"):
+        connect(port)
+
+
+def test_garbage_instead_of_api_versions_is_refused(peer):
+    port = peer(lambda client: client.sendall(struct.pack(">ii", 20, 1) + b"\xff" * 16))
+    with pytest.raises(BrokerError):
+        connect(port)
+
+
+def test_an_answer_to_another_request_is_refused(peer):
+    port = peer(lambda client: client.sendall(struct.pack(">iihi", 10, 77, 0, 0)))
+    with pytest.raises(ProtocolError, match="answered request 77, not 1"):
+        connect(port)
+
+
+def test_a_peer_that_hangs_up_is_a_lost_connection(peer):
+    port = peer(lambda client: None)
+    with pytest.raises(ConnectionLost, match=r"closed by the broker|reset"):
+        connect(port)
+
+
+def test_a_peer_that_says_nothing_times_out(peer):
+    done = threading.Event()
+    port = peer(lambda client: done.wait(8))
+    with pytest.raises(ConnectionLost, match="timed out"):
+        connect(port, timeout=0.3)
+    done.set()
+
+
+def test_a_peer_that_trickles_does_not_stretch_the_deadline(peer):
+    done = threading.Event()
+
+    def trickle(client):
+        client.sendall(struct.pack(">i", 1000))
+        while not done.wait(0.05):
+            client.sendall(b"\0")
+
+    port = peer(trickle)
+    with pytest.raises(ConnectionLost, match="timed out"):
+        connect(port, timeout=0.5)
+    done.set()
+
+
+def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
+    """Half a gigabyte announced, a few bytes sent: the buffer grows by one step, not by the claim."""
+    port = peer(lambda client: client.sendall(struct.pack(">i", 500 << 20) + b"abc"))
+    buffer = bytearray(1000)
+    connection = Connection.__new__(Connection)
+    connection.host, connection.port = "127.0.0.1", port
+    connection.config = config(port)
+    connection._unanswered = 1
+    connection._socket = socket.create_connection(("127.0.0.1", port), 5)
+    connection._socket.sendall(b"anything")
+    with pytest.raises(ConnectionLost):
+        connection.receive_into(buffer, 5)
+    assert len(buffer) <= 1000 + GROWTH
