@@ -1,0 +1,120 @@
+"""Write the parts of the docs that come from code and measurements: `make docs`.
+
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; the rest of a file is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.option_values import Option
+from penstock.options import NO_EFFECT, OPTIONS, REFUSED
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
+
+READERS = {
+    "spark-penstock": 'PySpark, `format("penstock")`',
+    "spark-jvm": "PySpark, Spark's own Kafka source (JVM)",
+    "spark-ceiling": "PySpark, ready-made Arrow batches from memory (the ceiling)",
+    "python-penstock": "plain Python, Penstock, one thread",
+    "java-consumer": "Java, Kafka's ConsumerPerformance",
+    "python-confluent": "plain Python, confluent-kafka into Arrow",
+    "python-confluent-tuned": "the same, its queues tuned",
+}
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def options(described: Iterable[Option]) -> str:
+    rows = [(f"`{o.name}`", "" if o.default is None else f"`{o.default}`", o.doc) for o in described]
+    return table(("option", "default", "what it does"), rows)
+
+
+def refused() -> str:
+    return table(("option", "instead"), [(f"`{name}`", advice) for name, advice in REFUSED.items()])
+
+
+def no_effect() -> str:
+    return table(("option", "because"), [(f"`{name}`", reason) for name, reason in NO_EFFECT.items()])
+
+
+def kafka_no_effect() -> str:
+    return ", ".join(f"`{name}`" for name in sorted(KAFKA_NO_EFFECT)) + "."
+
+
+def benchmark(path: Path = RESULTS) -> str:
+    if not path.exists():
+        return "*No whole run is recorded yet. `make bench` makes one on your machine.*"
+    results: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    speeds = {(s["contestant"], s["codec"]): s["rows_per_second"] / 1e6 for s in results["speed"]}
+    codecs = list(dict.fromkeys(codec for _, codec in speeds))
+    rows = [
+        (text, *(f"{speeds[name, codec]:.2f}" if (name, codec) in speeds else "" for codec in codecs))
+        for name, text in READERS.items()
+        if any((name, codec) in speeds for codec in codecs)
+    ]
+    figures = [
+        (figure["figure"], figure["codec"], f"{figure['value']:.2f}", figure["target"]) for figure in results["figures"]
+    ]
+    setting, machine, versions = results["setting"], results["machine"], results["versions"]
+    return "\n\n".join(
+        (
+            f"Million rows per second, median of {setting['rounds']} runs after {setting['warm_ups']} to warm up; "
+            f"{setting['rows']:,} records of {setting['record_bytes']:.0f} bytes, {setting['partitions']} partitions:",
+            table(("reader", *codecs), rows),
+            "What they come to, beside what was aimed for:",
+            table(("figure", "codec", "value", "aim"), figures),
+            f"{results['date'][:10]}, {machine['cores']} cores ({machine['cpu']}), broker on the same machine. "
+            + ", ".join(f"{name} {version}" for name, version in versions.items())
+            + ". How it is measured: [benchmarks](benchmarks/README.md).",
+        )
+    )
+
+
+PARTS = {
+    "docs/options.md": {
+        "options": lambda: options(OPTIONS.values()),
+        "kafka options": lambda: options(KAFKA_OPTIONS.values()),
+        "refused options": refused,
+        "options without effect": no_effect,
+        "kafka options without effect": kafka_no_effect,
+    },
+    "README.md": {"benchmark": benchmark},
+}
+
+
+def generated(file: str, text: str) -> str:
+    """A file's text with its parts made anew."""
+    for name, make in PARTS[file].items():
+        begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise SystemExit(f"{file}: the lines {begin} and {end} are missing")
+        text = f"{before}{begin}\n{make()}\n{end}{after}"
+    return text
+
+
+def main() -> int:
+    for file in PARTS:
+        path = ROOT / file
+        old = path.read_text("utf-8")
+        new = generated(file, old)
+        if new != old:
+            path.write_text(new, "utf-8")
+        print(f"{file}: {'written' if new != old else 'up to date'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
