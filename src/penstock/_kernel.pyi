@@ -33,6 +33,7 @@ class Decoder:
         `aligned`: `start` is known to be a batch's first offset (the last batch read ended just before it), so the
         first batch may not begin below it. `cut`: the response was as long as the fetch allowed, so its last batch
         may be incomplete. `aborted`: (producer id, first offset) of aborted transactions; None reads uncommitted.
+        `high_watermark`: a batch that leaves a gap before it may not reach past it.
         The buffer is held until the chunk is used up, the next `open`, or `close`.
         """
 
