@@ -5,10 +5,11 @@ from __future__ import annotations
 import platform
 import subprocess
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["fix_broker", "fix_produce", "fix_proxy", "fix_spark"]
+pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
 
 
 def pytest_report_header() -> list[str]:

@@ -1,0 +1,68 @@
+"""`penstock.read_batches`: the engine without Spark, as a user writes it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import penstock
+from fix_produce import Rec
+
+
+@pytest.fixture
+def words(topic, produce):
+    name = topic(partitions=2)
+    produce(name, [Rec(b"value %d" % i, b"key %d" % i, [("n", b"%d" % i)], partition=i % 2) for i in range(100)])
+    return name
+
+
+def test_every_record_arrives_with_the_seven_columns(kafka, words):
+    batches = list(penstock.read_batches(kafka.client_options(), subscribe=words))
+    assert batches[0].schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    assert {v for b in batches for v in b.column("value").to_pylist()} == {b"value %d" % i for i in range(100)}
+
+
+def test_columns_are_those_named_in_that_order(kafka, words):
+    (first, *_) = penstock.read_batches(kafka.client_options(), columns=["offset", "key"], subscribe=words)
+    assert first.schema.names == ["offset", "key"]
+
+
+def test_options_may_be_keywords_with_values_of_their_own_type(kafka, words):
+    batches = list(
+        penstock.read_batches(kafka.client_options(), subscribe=words, includeHeaders=True, maxRecordsPerPartition=20)
+    )
+    assert "headers" in batches[0].schema.names
+    assert max(batch.num_rows for batch in batches) <= 20
+    assert sum(batch.num_rows for batch in batches) == 100
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"startingOffset": "earliest"}, "startingOffsets"),
+        ({"columns": ["vallue"]}, "Did you mean value?"),
+        ({"columns": ["everything"]}, "The columns are key, value"),
+        ({"columns": []}, "at least one column"),
+        ({"columns": "key"}, "must be a list"),
+        ({"columns": ["key", "key"]}, "twice"),
+    ],
+)
+def test_what_is_wrong_fails_at_the_call(kafka, words, wrong, said):
+    with pytest.raises(penstock.OptionError, match=said.replace("?", r"\?")):
+        penstock.read_batches(kafka.client_options(), subscribe=words, **wrong)
+
+
+def test_an_unknown_topic_fails_at_the_call(kafka, words):
+    with pytest.raises(penstock.UnknownTopic, match=words):
+        penstock.read_batches(kafka.client_options(), subscribe=words + "x")
+
+
+def test_F17_stopping_early_leaves_no_thread(kafka, topic, produce):
+    name = topic()
+    produce(name, [Rec(b"x" * 1000)] * 50_000)
+    batches = penstock.read_batches(kafka.client_options(), subscribe=name)
+    assert next(batches).num_rows > 0
+    assert any(name in thread.name for thread in threading.enumerate())
+    batches.close()
+    assert not any(name in thread.name for thread in threading.enumerate())
