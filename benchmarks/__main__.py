@@ -67,7 +67,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    # A plain SIGTERM would leave the `with` blocks unentered behind us.
+    # A plain SIGTERM would end us without leaving the `with` blocks.
     signal.signal(signal.SIGTERM, _interrupt)
     progress = Progress()
     scratch = Path(tempfile.mkdtemp(prefix="penstock-bench-"))

@@ -23,7 +23,7 @@ from penstock.embedded import Distribution
 
 HERE = Path(__file__).parent / "contestants"
 WARM_UPS = 2
-"""A JVM's first run is cold. Its second is not yet at its best, its third is."""
+"""A JVM's first run is cold, and with a tenth of the records its second is not yet at its best."""
 
 SPARK_CORES = 2
 
