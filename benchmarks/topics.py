@@ -11,7 +11,7 @@ from penstock.embedded import Distribution, EmbeddedKafka
 
 LOADER = Path(__file__).parent / "contestants" / "Load.java"
 BATCH_SIZE = 16_384
-"""Kafka's default. Larger batches make every reader quicker, the quickest one most."""
+"""Kafka's default. Of 128 KB, measured: Penstock needs as much processor time uncompressed, 5% less with zstd."""
 
 RECORD_BYTES = 101.83
 """Key and value of an average record that Load.java makes."""
