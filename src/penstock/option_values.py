@@ -164,6 +164,10 @@ def timestamps_mode(name: str, value: str) -> AtTimestamp:
 def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:
     servers = []
     for part in filter(None, (part.strip() for part in value.split(","))):
+        if "://" in part:
+            raise OptionError(
+                name, value, f"{part!r} must be host:port without a protocol", "Set kafka.security.protocol"
+            )
         host, _, port = part.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:

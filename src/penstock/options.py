@@ -243,7 +243,8 @@ def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
             log.info("option %s has no effect here", key)
         elif name not in known:
             everything = [*OPTIONS, *KAFKA_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
-            raise OptionError(key, shown, "is unknown", did_you_mean(key, everything) or _prefix_hint(key))
+            # Without its value: a misspelt name may stand before a password.
+            raise OptionError(key, None, "is unknown", did_you_mean(key, everything) or _prefix_hint(key))
         else:
             try:
                 values[known[name].name] = known[name].parse(known[name].name, value)

@@ -33,8 +33,7 @@ def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYTHING) -> lis
 def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> list[OffsetRange]:
     metadata = cluster.metadata(wanted_topics(options.subscription))
     partitions = _partitions(options, metadata)
-    # Filters on topic and partition come before any offset is asked for, but after the options were held against the
-    # whole subscription: a filter must not hide a mistake.
+    # Narrowed only afterwards: the options are held against the whole subscription, or a filter would hide a mistake.
     starting = options.starting or Earliest()
     start = resolve_start(starting, partitions, cluster, options.rules)
     stop = resolve_end(options.ending, partitions, cluster)

@@ -74,7 +74,7 @@ def _parts(r: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    return max(round(size * parts / total), 1)
+    return max((2 * size * parts + total) // (2 * total), 1)  # half up, as Java's Math.round
 
 
 def _ceil_div(a: int, b: int) -> int:

@@ -117,7 +117,7 @@ def resolve_start(
                     f'Name every partition, or the whole topic: {{"{unnamed[0].topic}": "earliest"}}; or set '
                     "kafka.group.id to start those at the group's offsets",
                 )
-            found = _named_offsets(offsets, [tp for tp in partitions if tp not in set(unnamed)], lookup)
+            found = _named_offsets(offsets, partitions, lookup)
             if unnamed:
                 log.warning(
                     "%s names no offset for %s: starting there at the offsets of group %r",
@@ -211,9 +211,9 @@ def _all_named(option: str, named: int | PerPartition, partitions: list[TopicPar
 
 
 def _no_stranger(option: str, named: PerPartition, partitions: list[TopicPartition]) -> None:
-    topics = {tp.topic for tp in partitions}
+    known, topics = set(partitions), {tp.topic for tp in partitions}
     strangers = sorted(
-        {str(tp) for tp in named.partitions if tp not in set(partitions)}
+        {str(tp) for tp in named.partitions if tp not in known}
         | {topic for topic in named.topics if topic not in topics}
     )
     if strangers:

@@ -71,7 +71,7 @@ def test_garbage_instead_of_api_versions_is_refused(peer):
 
 def test_an_answer_to_another_request_is_refused(peer):
     port = peer(lambda client: client.sendall(struct.pack(">iihi", 10, 77, 0, 0)))
-    with pytest.raises(ProtocolError, match="answered request 77, not 1"):
+    with pytest.raises(ProtocolError, match="answers request 77, not 1"):
         connect(port)
 
 

@@ -38,7 +38,7 @@ def read_all(data: bytes, *, cut: bool) -> Read:
     found = read(data, START, END, high_watermark=END, aligned=True, cut=cut)
     if found.legacy:
         old, next_offset, position = decode_legacy(
-            memoryview(data), found.position, TOPIC, PARTITION, COLUMNS, found.next_offset, END
+            memoryview(data), found.position, TOPIC, PARTITION, COLUMNS, found.next_offset, END, 1 << 28
         )
         assert old is None, "bytes of magic 2 passed the CRC of magic 0"
         return Read(found.rows, next_offset, position, True)

@@ -6,9 +6,10 @@ import threading
 import time
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 
-from fix_produce import Rec
+from fix_produce import Rec, rdkafka, send
 from penstock.embedded import EmbeddedKafka, get_distribution
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.fetch.reader import RangeReader
@@ -161,10 +162,6 @@ def test_F17_close_wakes_a_read_that_waits_for_a_silent_broker(topic, produce, k
 def test_a_broker_that_is_killed_and_comes_back_costs_no_record():
     with EmbeddedKafka() as kafka:
         kafka.create_topic("t")
-        from confluent_kafka import Producer
-
-        from fix_produce import rdkafka, send
-
         producer = Producer(rdkafka(kafka.client_options(prefix="")))
         send(producer, "t", RECORDS)
         assert producer.flush(60) == 0
@@ -180,6 +177,16 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_record():
         finally:
             revival.join(60)
         assert first + rest == list(range(COUNT))
+
+
+def test_a_broker_that_sends_less_than_was_asked_for_cuts_batches_and_costs_no_record():
+    with EmbeddedKafka(settings={"fetch.max.bytes": 30_000}) as kafka:
+        kafka.create_topic("t")
+        producer = Producer(rdkafka(kafka.client_options(prefix="")))
+        send(producer, "t", RECORDS)
+        assert producer.flush(60) == 0
+        options, (r,) = planned(kafka, "t")
+        assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(COUNT))
 
 
 def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
@@ -206,10 +213,6 @@ def test_a_replica_in_the_same_rack_is_read_when_the_brokers_say_so(caplog):
     selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
     with EmbeddedKafka(2, racks=("r1", "r2"), settings={"replica.selector.class": selector}) as kafka:
         kafka.create_topic("t", 4, 2)
-        from confluent_kafka import Producer
-
-        from fix_produce import rdkafka, send
-
         producer = Producer(rdkafka(kafka.client_options(prefix="")))
         for p in range(4):
             send(producer, "t", [dataclasses.replace(record, partition=p) for record in RECORDS[:100]])

@@ -178,8 +178,9 @@ def test_transactions_are_read_by_isolation_level(topic, produce, transaction, o
     committed = [b"committed %d" % i for i in range(10)] + [b"plain", b"committed later"]
     everything = committed[:10] + [b"aborted %d" % i for i in range(10)] + committed[10:]
     assert [row["value"] for row in read(options(name))] == everything
-    rows = read(options(name, **{"kafka.isolation.level": "read_committed"}))
-    assert [row["value"] for row in rows] == committed
+    chosen = options(name, **{"kafka.isolation.level": "read_committed"})
+    wait_for(lambda: plan_batch(chosen)[0].stop == len(everything) + 3)  # the markers follow a moment later
+    assert [row["value"] for row in read(chosen)] == committed
 
 
 def test_an_open_transaction_hides_what_follows_it_from_read_committed(topic, produce, transaction, options):
@@ -198,7 +199,8 @@ def test_a_range_of_nothing_but_aborted_records_ends(topic, transaction, options
     with transaction(f"{name}-x", commit=False) as write:
         write(name, [Rec(b"gone") for _ in range(100)])
     chosen = options(name, **{"kafka.isolation.level": "read_committed"})
-    assert [(r.start, r.stop) for r in plan_batch(chosen)] == [(0, 101)]
+    # The marker follows a moment after the abort.
+    wait_for(lambda: [(r.start, r.stop) for r in plan_batch(chosen)] == [(0, 101)])
     assert read(chosen) == []
 
 

@@ -110,6 +110,7 @@ def test_a_schema_that_names_some_columns_reads_only_those(reader, events):
     [
         ("value string", "column value is binary"),
         ("offset long, payload binary", "is not a column of Kafka"),
+        ("key binary NOT NULL", "Leave NOT NULL out"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused(reader, events, schema, words):
@@ -124,6 +125,8 @@ def test_a_schema_that_does_not_fit_is_refused(reader, events, schema, words):
         ({"assign": '{"t": [0]}'}, "only one of subscribe, subscribePattern, assign"),
         ({"kafka.value.deserializer": "x"}, "use DataFrame operations"),
         ({"minPartitions": "-1"}, "minPartitions = '-1': must be at least 1"),
+        ({"startingOffsets": "latest"}, "a batch cannot start at the end"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest in a batch"),
     ],
 )
 def test_a_wrong_option_fails_when_the_dataframe_is_made(reader, events, options, words):
@@ -205,6 +208,12 @@ def test_a_filter_narrows_what_is_fetched(pushdown, reader, events):
     late = datetime.datetime.fromtimestamp(BASE / 1000 + 98, datetime.UTC)
     df = reader(events).load().where(F.col("timestamp") >= F.lit(late)).where("partition = 0")
     assert [row.offset for row in df.collect()] == [98, 99]
+
+
+def test_filters_on_offset_and_timestamp_reach_the_plan(pushdown, reader, events):
+    """Spark filters again, so the right rows alone prove nothing: an empty plan is one stand-in task instead of 3."""
+    for condition in ("offset > 1000", "timestamp > timestamp'2100-01-01 00:00:00'", "topic = 'other'"):
+        assert reader(events).load().where(condition).rdd.getNumPartitions() == 1, condition
 
 
 def test_pushdown_can_be_switched_off(pushdown, reader, events):

@@ -154,6 +154,8 @@ def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
         ({"subscribe": "a", "assign": "{}"}, "at least one topic"),
         ({"kafka.bootstrap.servers": "localhost"}, "'localhost' is not host:port"),
         ({"kafka.bootstrap.servers": "localhost:99999"}, "is not host:port"),
+        ({"kafka.bootstrap.servers": "PLAINTEXT://localhost:9092"}, "without a protocol"),
+        ({"kafka.ssl.keystore.key": "pem"}, "kafka.ssl.keystore.certificate.chain"),
     ],
 )
 def test_a_wrong_option_is_refused_with_its_name_its_value_and_a_way_out(options, words):
@@ -210,8 +212,9 @@ def test_no_secret_is_in_the_repr_of_the_options():
     assert pickle.loads(pickle.dumps(options)) == options
 
 
-def test_no_secret_is_in_an_error():
-    error = refuse(ONE_TOPIC | {"kafka.sasl.jaas.confg": JAAS})
+@pytest.mark.parametrize("name", ["kafka.sasl.jaas.confg", "kafka.sasl.jass.config", "kafka.ssl.key.pasword", "pwd"])
+def test_no_secret_is_in_an_error(name):
+    error = refuse(ONE_TOPIC | {name: JAAS})
     assert "hush" not in str(error)
     assert "hush" not in repr(error.value)
 

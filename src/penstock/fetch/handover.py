@@ -6,10 +6,12 @@ An error crosses over the same way and is raised where the records were awaited.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
+log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 JOIN_TIMEOUT = 30.0
@@ -97,3 +99,5 @@ def run_ahead(produce: Callable[[], Iterable[Item]], wake: Callable[[], None], n
         handover.close()
         wake()
         thread.join(JOIN_TIMEOUT)
+        if thread.is_alive():
+            log.warning("%s did not end within %g s of being told to", name, JOIN_TIMEOUT)

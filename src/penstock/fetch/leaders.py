@@ -29,8 +29,9 @@ class PartitionLeader:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch to send: followers do not fence by it, but take it."""
-        return -1 if self._leader is None else self._leader.epoch
+        """The leader epoch to send, which fences a broker that knows less. Not to a follower: whose metadata lags a
+        little would refuse us, and the leader would send us back to it."""
+        return -1 if self._leader is None or self.on_follower else self._leader.epoch
 
     @property
     def on_follower(self) -> bool:
@@ -65,15 +66,13 @@ class PartitionLeader:
         self._leader = None
         self._follower = None
 
-    def prefer(self, node_id: int) -> bool:
-        """The leader recommends a replica. True if there is such a broker to go to."""
-        metadata = self.cluster.metadata((self._range.topic,))
-        broker = metadata.brokers.get(node_id)
+    def prefer(self, node_id: int) -> None:
+        """The leader recommends a replica. Raises NotYet if the cluster lists no such broker (any more)."""
+        broker = self.cluster.metadata((self._range.topic,)).brokers.get(node_id)
         if broker is None:
-            return False
+            raise NotYet(f"replica {node_id} is recommended, but the cluster does not list it")
         self._follower = broker
         self._follower_until = time.monotonic() + FOLLOWER_TIME
-        return True
 
     def back_to_leader(self) -> None:
         self._follower = None

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NoReturn
 
 import pyarrow as pa
 
 from penstock._kernel import Decoder, scan
-from penstock.errors import CorruptBatch, DataLoss, ProtocolError, UnknownTopic
+from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss, ProtocolError, UnknownTopic
 from penstock.fetch.handover import run_ahead
 from penstock.fetch.leaders import PartitionLeader
 from penstock.ranges import OffsetRange
@@ -33,8 +36,9 @@ SMALLEST_ASK = 256 << 10
 CORRUPT_TRIES = 2
 """Damage on the way heals when the bytes are fetched again; damage on disk does not."""
 
-EMPTY_TRIES = 2
-"""Answers without records, from the leader's own disk, until a gap at the end of the log is believed."""
+EMPTY_SECONDS = 3.0
+"""How long the leader must have nothing on its own disk until a gap up to the end of the range is believed. Compaction
+leaves such gaps; storage behind a broker that is slow to answer only looks like one."""
 
 
 class RangeReader:
@@ -56,7 +60,8 @@ class RangeReader:
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._stopped = threading.Event()
-        self._leader = PartitionLeader(range_, config, self._stopped.wait)
+        asking = replace(config, api_timeout=min(config.api_timeout, poll_timeout))
+        self._leader = PartitionLeader(range_, asking, self._stopped.wait)
         self._attempts = Attempts(
             f"reading {range_}",
             poll_timeout,
@@ -72,7 +77,7 @@ class RangeReader:
         self._aligned = False
         self._bytes_per_offset = 0.0
         self._corrupt_tries = 0
-        self._empty_answers = 0
+        self._empty_since: float | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Emit the range, retrying what may heal. Ends when the range is read or `close` was called."""
@@ -83,9 +88,9 @@ class RangeReader:
                 buffer = POOL.acquire_buffer(limit + 4096)
                 try:
                     yield from self._read(buffer, limit)
-                    # Not after an error: its traceback holds views of the buffer, which then cannot grow any more.
+                    # Not after an error: its traceback may hold views of the buffer, which then cannot grow any more.
                     POOL.release_buffer(buffer)
-                except (ConnectionLost, ProtocolError, NotYet) as error:
+                except (ConnectionLost, ProtocolError, NotYet, BrokerUnavailable) as error:
                     if self._stopped.is_set():
                         return
                     log.info("%s at offset %d: %s", self.range.topic_partition, self.position, error)
@@ -101,8 +106,6 @@ class RangeReader:
                     return
         except Interrupted:
             return
-        finally:
-            self._decoder.close()
 
     def ahead(self) -> Iterator[pa.RecordBatch]:
         """Emit the range with a thread fetching and decoding one batch ahead."""
@@ -112,6 +115,7 @@ class RangeReader:
     def close(self) -> None:
         """Wake the reading thread wherever it waits. May be called by any thread, more than once."""
         self._stopped.set()
+        self._leader.cluster.abort()
         connection = self._connection
         if connection is not None:
             connection.abort()
@@ -125,32 +129,35 @@ class RangeReader:
         self._connection = POOL.acquire(self._config, broker.host, broker.port, self._attempts.remaining())
         try:
             fetch = PartitionFetch(self._connection, self.range.topic_id)
-            asked = self._ask(fetch, self.position, limit)
+            self._ask(fetch, self.position, limit)
             while True:
                 if self._stopped.is_set():
                     raise Interrupted
-                response = fetch.answer(buffer)
+                response = fetch.answer(buffer, self._attempts.remaining())
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
                 if response.throttle > 0 and not response.partitions:
                     # Over its quota a client gets an answer without partitions, and is not heard for that long.
                     self._throttled(response.throttle)
-                    asked = self._ask(fetch, self.position, limit)
+                    self._ask(fetch, self.position, limit)
                     continue
                 if len(response.partitions) != 1:
                     raise ProtocolError(
                         f"{self._connection.address} answered for {len(response.partitions)} partitions"
                     )
                 fetched = response.partitions.pop()
-                if fetched.partition != self.range.partition:
-                    raise ProtocolError(f"{self._connection.address} answered for partition {fetched.partition}")
-                if not self._usable(fetched):
-                    return
-                cut = len(fetched.records) >= asked
-                follows = scan(fetched.records, self.position)
-                if response.throttle == 0 and self.position < follows < self.range.stop:
-                    asked = self._ask(fetch, follows, limit)
-                yield from self._decode(fetched, cut)
+                # Released by hand, not by the garbage collector: a frame that some traceback holds would keep the view,
+                # and a buffer that is viewed cannot grow for the next answer.
+                with fetched.records:
+                    if fetched.partition != self.range.partition:
+                        raise ProtocolError(f"{self._connection.address} answered for partition {fetched.partition}")
+                    if not self._usable(fetched):
+                        return
+                    follows = scan(fetched.records, self.position)
+                    more = self.position < follows < self.range.stop
+                    if more and response.throttle == 0 and not self._connection.session_over:
+                        self._ask(fetch, follows, limit)
+                    yield from self._decode(fetched)
                 if self.position >= self.range.stop:
                     return
                 if fetch.pending and self.position != follows:
@@ -161,19 +168,22 @@ class RangeReader:
                 if not fetch.pending:
                     if self._connection.session_over:
                         return
-                    asked = self._ask(fetch, self.position, limit)
-                del fetched, response  # their views pin the buffer, which the next answer may have to grow
+                    self._ask(fetch, self.position, limit)
         finally:
             connection, self._connection = self._connection, None
             POOL.release(connection)
 
     def _throttled(self, seconds: float) -> None:
+        """The broker wants a pause. It counts as a try: what never gets a record must end some time."""
         log.info("%s: throttled for %g s", self.range.topic_partition, seconds)
-        if self._stopped.wait(seconds):
+        self._attempts.failed(f"throttled for {seconds:g} s")
+        if self._attempts.expired():
+            raise self._attempts.give_up()
+        if self._stopped.wait(min(seconds, self._attempts.remaining())):
             raise Interrupted
 
-    def _ask(self, fetch: PartitionFetch, offset: int, limit: int) -> int:
-        """Ask for records from `offset` on; returns the bytes asked for."""
+    def _ask(self, fetch: PartitionFetch, offset: int, limit: int) -> None:
+        """Ask for records from `offset` on."""
         size = limit
         if self._bytes_per_offset:
             rest = int((self.range.stop - offset) * self._bytes_per_offset * 1.1)
@@ -182,37 +192,40 @@ class RangeReader:
             self.range.topic, self.range.partition, offset, self.range.topic_id, self._leader.epoch
         )
         fetch.ask(position, size)
-        return size
 
     def _usable(self, fetched: FetchedPartition) -> bool:
         """Whether there is something to decode; False sends us to another broker. Raises what an error means."""
+        if fetched.error_code and self._leader.on_follower:
+            # A follower may lag, in its log and in what it knows; only the leader's word counts.
+            self._leader.back_to_leader()
+            self._attempts.failed(f"the recommended replica answered with error {fetched.error_code}")
+            self._attempts.pause()
+            return False
         if fetched.error_code == OFFSET_OUT_OF_RANGE:
-            if self._leader.on_follower:
-                self._leader.back_to_leader()  # a follower may lag; only the leader knows
-                return False
             self._out_of_range()
             return False
         if fetched.error_code == CORRUPT_MESSAGE:
-            raise self._damaged(
+            self._damaged(
                 CorruptBatch(self.range.topic, self.range.partition, self.position, 0, "the broker says so itself")
             )
-        if fetched.error_code and self._leader.on_follower:
-            self._leader.back_to_leader()
-            return False
         check(fetched.error_code, f"fetch of {self.range.topic_partition} at offset {self.position}")
         if fetched.preferred_replica >= 0 and len(fetched.records) == 0:
-            return not self._leader.prefer(fetched.preferred_replica)
+            # Never to be taken for "there is nothing": a leader that recommends sends no records.
+            self._leader.prefer(fetched.preferred_replica)
+            return False
         return True
 
-    def _decode(self, fetched: FetchedPartition, cut: bool) -> Iterator[pa.RecordBatch]:
+    def _decode(self, fetched: FetchedPartition) -> Iterator[pa.RecordBatch]:
         before, size = self.position, len(fetched.records)
         if size == 0:
             self._nothing_there(fetched)
             return
         try:
-            yield from self._batches(fetched, cut)
+            yield from self._batches(fetched)
         except CorruptBatch as error:
-            raise self._damaged(error) from error
+            self._damaged(error)
+        finally:
+            self._decoder.close()
         if self.position == before:
             # A fetch returns its first batch whole (KIP-74), so this one's length is a lie.
             incomplete = CorruptBatch(
@@ -221,10 +234,10 @@ class RangeReader:
             raise self._damaged(incomplete)
         self._bytes_per_offset = size / (self.position - before)
         self._aligned = True
-        self._empty_answers = self._corrupt_tries = 0
+        self._empty_since, self._corrupt_tries = None, 0
         self._attempts.reset()
 
-    def _batches(self, fetched: FetchedPartition, cut: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, fetched: FetchedPartition) -> Iterator[pa.RecordBatch]:
         """Decode one chunk: magic 2 in the kernel, what is older through kafka-python."""
         decoder, at = self._decoder, 0
         while True:
@@ -234,7 +247,9 @@ class RangeReader:
                 stop=self.range.stop,
                 high_watermark=fetched.high_watermark,
                 aligned=self._aligned,
-                cut=cut,
+                # Always possible: a quota or the broker's own limit may have cut it below what was asked for. A last
+                # batch whose length lies is found out when it comes first, for then it must be whole.
+                cut=True,
                 aborted=fetched.aborted if self._config.read_committed else None,
                 position=at,
             )
@@ -255,12 +270,12 @@ class RangeReader:
                 self._columns,
                 self.position,
                 self.range.stop,
+                self._config.decompression_limit,
             )
             if old is not None:
                 yield old
             if at >= len(fetched.records) or self.position >= self.range.stop:
                 break
-        decoder.close()
 
     # --- what can go wrong ------------------------------------------------------------------------------------------
 
@@ -274,13 +289,21 @@ class RangeReader:
             self._attempts.failed(f"the log is readable up to offset {readable} only")
             self._attempts.pause()
             return
-        self._empty_answers += 1
-        if self._empty_answers < EMPTY_TRIES:
+        now = time.monotonic()
+        self._empty_since = self._empty_since or now
+        if now - self._empty_since < EMPTY_SECONDS:
+            self._attempts.failed("no records, though the log goes on")
+            self._attempts.pause()
             return
         # Compaction can leave nothing at the end of a log. A slow tiered read answers the same way, so ask where the
         # leader's own disk begins: there, nothing means nothing.
         if self.position >= self._leader.cluster.local_begin(self.range.topic_partition):
-            log.info("%s: no records between offset %d and %d", self.range, self.position, self.range.stop)
+            log.warning(
+                "%s: the log has no records from offset %d on (%d offsets): compaction, it seems",
+                self.range,
+                self.position,
+                self.range.stop - self.position,
+            )
             self.position = self.range.stop
             return
         self._attempts.failed("tiered storage has not answered")
@@ -305,10 +328,10 @@ class RangeReader:
             raise error
         log.warning("%s; going on, because failOnDataLoss is false", error)
 
-    def _damaged(self, error: CorruptBatch) -> Exception:
-        """What to raise for damaged bytes: a retry first, the error itself when the same bytes come again."""
+    def _damaged(self, error: CorruptBatch) -> NoReturn:
+        """Damaged bytes: fetch them again first, raise the error when they come again."""
         self._corrupt_tries += 1
         if self._corrupt_tries < CORRUPT_TRIES:
             log.warning("%s; fetching it again", error)
-            return NotYet(str(error))
-        return error
+            raise NotYet(str(error))
+        raise error

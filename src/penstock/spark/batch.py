@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.options import SourceOptions
@@ -26,7 +24,6 @@ class RangePartition(InputPartition):
 class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._schema = schema
         self._columns = columns_of(schema)
         self._narrowing = EVERYTHING
 
@@ -50,7 +47,7 @@ class BatchReader(DataSourceReader):
             fail_on_data_loss=options.fail_on_data_loss,
             poll_timeout=options.poll_timeout,
         )
-        return as_spark_expects(reader.ahead(), self._schema)
+        return reader.ahead()
 
 
 class FilteringBatchReader(BatchReader):
@@ -60,13 +57,3 @@ class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self._narrowing = narrowing_of(filters)
         return filters  # Spark checks every row again: a range holds whole offsets, not conditions
-
-
-def as_spark_expects(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Batches under Spark's own Arrow schema, which differs from the kernel's where a user said NOT NULL."""
-    expected = to_arrow_schema(schema, timezone="UTC")
-    for batch in batches:
-        if batch.schema.equals(expected):
-            yield batch
-        else:
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=expected)

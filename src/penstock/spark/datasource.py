@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from penstock.options import parse_options
+from penstock.options import check_batch, parse_options
 from penstock.spark.batch import BatchReader, FilteringBatchReader
 from penstock.spark.schema import full_schema
 
@@ -26,7 +26,9 @@ class PenstockDataSource(DataSource):
     def schema(self) -> StructType:
         """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
         With a user's schema Spark asks nothing before the first action."""
-        return full_schema(parse_options(self.options).include_headers)
+        options = parse_options(self.options)
+        check_batch(options)
+        return full_schema(options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)

@@ -48,4 +48,6 @@ def columns_of(schema: StructType) -> list[str]:
                 f"column {field.name} is {wanted.simpleString()}",
                 "Read it as that and cast it afterwards",
             )
+        if not field.nullable or field.dataType != wanted:
+            raise OptionError("schema", f"{field.name} NOT NULL", "Kafka's columns may be null", "Leave NOT NULL out")
     return list(schema.fieldNames())

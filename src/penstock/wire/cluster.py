@@ -12,19 +12,20 @@ import random
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError, UnknownTopic
+from penstock.errors import ProtocolError, UnknownTopic
 from penstock.topics import TopicPartition
 from penstock.wire.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost
-from penstock.wire.deadline import Attempts
+from penstock.wire.deadline import Attempts, Interrupted
 from penstock.wire.pool import POOL
 
 log = logging.getLogger(__name__)
@@ -73,13 +74,23 @@ class Metadata:
 
 
 class Cluster:
-    """Asks one cluster. Keeps the last metadata; connections come from the process's pool. For one thread."""
+    """Asks one cluster. Keeps the last metadata; connections come from the process's pool.
+
+    For one thread; only `abort` may come from another one, when `wait` has begun to return True.
+    """
 
     def __init__(self, config: ClientConfig, wait: Callable[[float], object] = time.sleep) -> None:
         self.config = config
         self._wait = wait
         self._brokers: Mapping[int, Broker] = {}
         self._known: Metadata | None = None
+        self._connection: Connection | None = None
+
+    def abort(self) -> None:
+        """Wake a thread that waits for an answer. May be called by any thread."""
+        connection = self._connection
+        if connection is not None:
+            connection.abort()
 
     # --- topics ---------------------------------------------------------------------------------------------------
 
@@ -95,6 +106,9 @@ class Cluster:
                     raise NotYet(f"topic {unknown[0]!r} is unknown so far")
                 known, _ = self._ask_metadata(connection, None, attempts)
                 raise UnknownTopic(unknown[0], detail=_nearest(unknown[0], known))
+            missing = [name for name in topics or () if name not in metadata.topics]
+            if missing:
+                raise NotYet(f"the answer leaves out topic {missing[0]!r}")
             return metadata
 
         self._known = self._retry(attempts, ask)
@@ -231,7 +245,10 @@ class Cluster:
                 except NotYet as error:
                     attempts.failed(str(error))
                 else:
-                    found[tp] = partition.offset
+                    if tp in wanted and (partition.offset >= 0 or wanted[tp] >= 0):
+                        found[tp] = partition.offset
+                    else:
+                        attempts.failed(f"offset {partition.offset} of {tp} makes no sense")
         return found
 
     # --- groups ---------------------------------------------------------------------------------------------------
@@ -243,11 +260,8 @@ class Cluster:
 
         def ask(connection: Connection) -> dict[TopicPartition, int | None]:
             coordinator = self._coordinator(connection, group, attempts)
-            held = POOL.acquire(self.config, coordinator.host, coordinator.port, attempts.remaining())
-            try:
+            with self._borrowed(coordinator.host, coordinator.port, attempts) as held:
                 return self._ask_committed(held, group, wanted, attempts)
-            finally:
-                POOL.release(held)
 
         return self._retry(attempts, ask)
 
@@ -256,7 +270,7 @@ class Cluster:
         names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
         request = FindCoordinatorRequest(version=version, key_type=0, **names)
         response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        answer = response.coordinators[0] if version >= 4 else response
+        answer = _only(response.coordinators, "coordinators") if version >= 4 else response
         check(answer.error_code, f"coordinator of group {group!r}")
         return Broker(answer.node_id, answer.host, answer.port)
 
@@ -283,7 +297,7 @@ class Cluster:
             ]
             request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
         response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        answer = response.groups[0] if version >= 8 else response
+        answer = _only(response.groups, "groups") if version >= 8 else response
         check(answer.error_code, f"committed offsets of group {group!r}")
         found: dict[TopicPartition, int | None] = {}
         for topic in answer.topics:
@@ -310,31 +324,55 @@ class Cluster:
         """Ask any broker until one answers."""
         while True:
             try:
-                connection = self.any_connection(attempts)
-                try:
+                with self._any_broker(attempts) as connection:
                     return ask(connection)
-                finally:
-                    POOL.release(connection)
             except (ConnectionLost, NotYet, ProtocolError) as error:
                 if attempts.count == 0 and isinstance(error, ConnectionLost):
                     log.warning("%s: %s; trying for %g s", attempts.what, error, attempts.timeout)
                 attempts.failed(str(error), error)
             attempts.pause()
 
-    def any_connection(self, attempts: Attempts) -> Connection:
+    @contextmanager
+    def _any_broker(self, attempts: Attempts) -> Iterator[Connection]:
         """A connection to some broker: the known ones in random order, then the bootstrap list."""
         known = [(b.host, b.port) for b in self._brokers.values()]
         random.shuffle(known)
-        last: BrokerError | None = None
-        for host, port in [*known, *self.config.bootstrap]:
-            try:
-                return POOL.acquire(self.config, host, port, attempts.remaining())
-            except AuthenticationFailed:
-                raise
-            except (ConnectionLost, ProtocolError) as error:
-                last = error
-        assert last is not None
-        raise last
+        addresses = [*known, *self.config.bootstrap]
+        for host, port in addresses[:-1]:
+            with suppress(ConnectionLost, ProtocolError):
+                connection = self._acquire(host, port, attempts)
+                break
+        else:
+            connection = self._acquire(*addresses[-1], attempts)
+        with self._released(connection):
+            yield connection
+
+    @contextmanager
+    def _borrowed(self, host: str, port: int, attempts: Attempts) -> Iterator[Connection]:
+        connection = self._acquire(host, port, attempts)
+        with self._released(connection):
+            yield connection
+
+    def _acquire(self, host: str, port: int, attempts: Attempts) -> Connection:
+        if self._wait(0):
+            raise Interrupted
+        return POOL.acquire(self.config, host, port, attempts.remaining())
+
+    @contextmanager
+    def _released(self, connection: Connection) -> Iterator[None]:
+        """Give a connection back afterwards; meanwhile `abort` reaches it."""
+        before, self._connection = self._connection, connection
+        try:
+            yield
+        finally:
+            self._connection = before
+            POOL.release(connection)
+
+
+def _only(answers: Sequence[Any], what: str) -> Any:
+    if len(answers) != 1:
+        raise ProtocolError(f"asked about one group, the answer holds {len(answers)} {what}")
+    return answers[0]
 
 
 def _topic_id(topic: Any) -> uuid.UUID | None:

@@ -29,7 +29,8 @@ def check(error_code: int, what: str) -> None:
         return
     error = kafka_errors.for_code(error_code)
     text = f"{what}: {getattr(error, 'message', error.__name__)}"
-    if issubclass(error, kafka_errors.RetriableError):
+    # Java's consumer, too, asks again after an unknown error: it is what a broker says when it does not know better.
+    if issubclass(error, kafka_errors.RetriableError) or error is kafka_errors.UnknownError:
         raise NotYet(text)
     if issubclass(error, NOT_ALLOWED):
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")

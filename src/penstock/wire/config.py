@@ -22,7 +22,6 @@ class ClientConfig:
     retry_backoff: float = 0.1
     retry_backoff_max: float = 1.0
     idle_timeout: float = 60.0
-    metadata_max_age: float = 300.0
     fetch_min_bytes: int = 1
     fetch_max_wait: float = 0.5
     fetch_max_bytes: int = 50 << 20

@@ -106,14 +106,19 @@ class Connection:
         try:
             header = response_class.parse_header(stream)
             if header.correlation_id != expected:
-                raise ProtocolError(f"{self.address} answered request {header.correlation_id}, not {expected}")
+                raise ValueError(f"it answers request {header.correlation_id}, not {expected}")
             return response_class.decode(frame[stream.tell() :])
-        except (ValueError, IndexError, struct.error, UnicodeDecodeError) as error:
+        except Exception as error:  # kafka-python's decoders fail in many ways on bytes that mean nothing
             self.close()
-            raise ProtocolError(f"{self.address} sent a {response_class.name} that cannot be read: {error}") from error
+            raise ProtocolError(
+                f"{self.address} sent a {response_class.name} that cannot be read: {error or type(error).__name__}"
+            ) from error
 
     def send(self, request: Any, timeout: float) -> int:
         """Send a request without waiting; returns its correlation id."""
+        if timeout <= 0:
+            self.close()
+            raise ConnectionLost(f"{self.address}: timed out")
         correlation_id = next(self._correlation) & 0x7FFFFFFF
         request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
         try:
@@ -164,6 +169,12 @@ class Connection:
                 done += count
         except OSError as error:
             self.close()
+            if isinstance(error, ssl.SSLError) and self._versions is None and not isinstance(error, ssl.SSLEOFError):
+                # TLS 1.3 refuses a client's certificate, or its absence, only with the first answer.
+                raise AuthenticationFailed(
+                    f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
+                    "kafka.ssl.keystore.location"
+                ) from error
             raise ConnectionLost(f"{self.address}: reading failed: {error}") from error
         return done
 
@@ -180,7 +191,7 @@ class Connection:
     def _connect(self, deadline: float) -> socket.socket:
         try:
             plain = socket.create_connection((self.host, self.port), max(0.001, deadline - time.monotonic()))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: an advertised name that cannot be a host name
             raise ConnectionLost(f"{self.address}: connecting failed: {error}") from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -191,6 +202,12 @@ class Connection:
         try:
             plain.settimeout(max(0.001, deadline - time.monotonic()))
             return self.config.security.tls_context().wrap_socket(plain, server_hostname=self.host)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
+            plain.close()
+            raise ConnectionLost(
+                f"{self.address}: hung up in the TLS handshake ({error}). Does kafka.security.protocol match that port?"
+            ) from error
         except ssl.SSLError as error:
             plain.close()
             raise AuthenticationFailed(
@@ -218,7 +235,7 @@ class Connection:
             if response.error_code != UNSUPPORTED_VERSION or version == 0:
                 raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
             spoken = {api.api_key: api.max_version for api in response.api_keys}
-            version = min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1)
+            version = max(0, min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1))
         spoken_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         self._versions = BrokerVersionData(api_versions=spoken_versions)
 
@@ -245,8 +262,12 @@ class Connection:
                     )
                 mechanism.receive(answer.auth_bytes)
             authenticated = mechanism.is_authenticated()
-        except (ImportError, ValueError, kafka_errors.KafkaError) as error:
-            raise AuthenticationFailed(f"{self.address}: SASL {name} failed: {error}") from error
+        except BrokerError:
+            raise
+        except Exception as error:  # a mechanism may need a package, and fails in many ways on a strange answer
+            raise AuthenticationFailed(
+                f"{self.address}: SASL {name} failed: {type(error).__name__}: {error}"
+            ) from error
         if not authenticated:
             raise AuthenticationFailed(f"{self.address} could not prove that it knows the password (SASL {name})")
         lifetime = getattr(answer, "session_lifetime_ms", 0) or 0

@@ -44,12 +44,9 @@ class FetchedPartition:
     error_code: int
     high_watermark: int
     last_stable_offset: int
-    log_start_offset: int
     aborted: list[tuple[int, int]]
     preferred_replica: int
     records: memoryview
-    leader_id: int = -1
-    leader_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -79,13 +76,17 @@ class PartitionFetch:
         """Whether something was asked that is not answered."""
         return self._asked is not None
 
-    def answer(self, buffer: bytearray) -> FetchResponse:
+    def answer(self, buffer: bytearray, timeout: float) -> FetchResponse:
         """The answer to the last `ask`, its records lying in `buffer`."""
         assert self._asked is not None, "answer without ask"
         asked, self._asked = self._asked, None
         config = self.connection.config
-        frame = self.connection.receive_into(buffer, config.request_timeout + config.fetch_max_wait)
-        return read_fetch_response(frame, self._version, asked, self.connection.address)
+        frame = self.connection.receive_into(buffer, min(timeout, config.request_timeout + config.fetch_max_wait))
+        try:
+            return read_fetch_response(frame, self._version, asked, self.connection.address)
+        except ProtocolError:
+            self.connection.close()  # out of step: nobody else may have it
+            raise
 
 
 def _fetch_request(config: ClientConfig, position: FetchPosition, version: int, max_bytes: int) -> Any:
@@ -156,21 +157,20 @@ class _FrameReader:
 
     def _partition(self, topic: str | uuid.UUID) -> FetchedPartition:
         partition, error_code, high_watermark, last_stable = self._numbers(">ihqq")
+        if self._version >= 5:
+            self._number(">q")  # log start offset
         fetched = FetchedPartition(
             topic,
             partition,
             error_code,
             high_watermark,
             last_stable,
-            log_start_offset=self._number(">q") if self._version >= 5 else -1,
             aborted=[self._aborted() for _ in range(self._count())],
             preferred_replica=self._number(">i") if self._version >= 11 else -1,
             records=self._bytes(),
         )
         if self._flexible:
-            for tag, value in self._tags():
-                if tag == 1:  # CurrentLeader: who leads now, sent along with NOT_LEADER
-                    fetched.leader_id, fetched.leader_epoch = struct.unpack_from(">ii", value)
+            self._skip_tags()
         return fetched
 
     def _aborted(self) -> tuple[int, int]:
@@ -196,11 +196,10 @@ class _FrameReader:
             raise ValueError(f"an array of {count} elements in {len(self._frame) - self._at} bytes")
         return max(count, 0)
 
-    def _tags(self) -> list[tuple[int, memoryview]]:
-        return [(self._varint(), self._take(self._varint())) for _ in range(self._varint())]
-
     def _skip_tags(self) -> None:
-        self._tags()
+        for _ in range(self._varint()):
+            self._varint()
+            self._take(self._varint())
 
     def _number(self, layout: str) -> int:
         return int(self._numbers(layout)[0])

@@ -15,10 +15,10 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 from kafka.record.legacy_records import LegacyRecordBatch
 
-from penstock.errors import CorruptBatch, ProtocolError
+from penstock.errors import BrokerError, CorruptBatch
 
-DECOMPRESSION_LIMIT = 256 << 20
-"""As in the kernel: the bytes one compressed set may unpack to."""
+READ_STEP = 1 << 20
+"""Decompressed so many bytes at a time, so that memory follows what is really there."""
 
 _OVERHEAD = 12  # offset and length, which the length does not count
 _FIXED = {0: 14, 1: 22}  # by magic: crc, magic, attributes, timestamp of magic 1, lengths of key and value
@@ -49,6 +49,7 @@ def decode_legacy(
     columns: Sequence[str],
     start: int,
     stop: int,
+    decompression_limit: int,
 ) -> tuple[pa.RecordBatch | None, int, int]:
     """Decode the messages of magic 0 and 1 that begin at byte `position`, up to one of another magic or the end.
 
@@ -62,7 +63,7 @@ def decode_legacy(
         view = data[position : position + size]
         (claimed,) = struct.unpack_from(">q", view)
         try:
-            records = _read(view)
+            records = _read(view, decompression_limit)
         except (KafkaError, ValueError, struct.error, OSError, pa.ArrowException) as error:
             raise CorruptBatch(topic, partition, claimed, position, str(error) or type(error).__name__) from error
         for record in records:
@@ -99,7 +100,7 @@ def _whole_message(data: memoryview, position: int, topic: str, partition: int) 
 class _Checked(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no types
     """kafka-python's decoder, over bytes that are known to be what they claim."""
 
-    __slots__ = ()
+    __slots__ = ("limit",)
 
     def _decompress(self, key_offset: int) -> bytes:
         buffer, magic = self._buffer, self._magic
@@ -108,7 +109,9 @@ class _Checked(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no 
         (value_size,) = struct.unpack_from(">i", buffer, begin)
         if value_size < 0:
             raise ValueError("a compressed set has no bytes")
-        inner = _decompressed(bytes(buffer[begin + 4 : begin + 4 + value_size]), self.compression_type, magic)
+        inner = _decompressed(
+            bytes(buffer[begin + 4 : begin + 4 + value_size]), self.compression_type, magic, self.limit
+        )
         position, view = 0, memoryview(inner)
         while position < len(inner):
             position += _check_message(view[position:], magic, inner=True)
@@ -117,11 +120,12 @@ class _Checked(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no 
         return inner
 
 
-def _read(view: memoryview) -> list[Any]:
+def _read(view: memoryview, limit: int) -> list[Any]:
     """The records of one message, or of the set that it wraps."""
     magic = view[16]
     _check_message(view, magic, inner=False)
     batch = _Checked(view, magic)
+    batch.limit = limit
     if not batch.validate_crc():
         raise ValueError("the CRC is wrong")
     records = list(batch)
@@ -160,43 +164,45 @@ def _check_message(view: memoryview, magic: int, *, inner: bool) -> int:
     return end
 
 
-def _decompressed(packed: bytes, codec: int, magic: int) -> bytes:
+def _decompressed(packed: bytes, codec: int, magic: int, limit: int) -> bytes:
     if codec == _GZIP:
-        return _streamed(packed, "gzip")
+        return _streamed(packed, "gzip", limit)
     if codec == _SNAPPY:
-        return _unsnapped(packed)
+        return _unsnapped(packed, limit)
     if codec == _LZ4 and magic == 1:
-        return _streamed(packed, "lz4")
+        return _streamed(packed, "lz4", limit)
     if codec == _LZ4:
         # Kafka wrote a wrong checksum into the frames of magic 0, and no reader but its own takes them.
-        raise ProtocolError("lz4 in messages of magic 0 is not supported; let the broker rewrite the topic")
+        raise BrokerError("lz4 in messages of magic 0 is not supported; let the broker rewrite the topic")
     raise ValueError(f"unknown codec {codec}")
 
 
-def _streamed(packed: bytes, codec: str) -> bytes:
+def _streamed(packed: bytes, codec: str, limit: int) -> bytes:
+    unpacked = bytearray()
     with pa.CompressedInputStream(pa.BufferReader(packed), codec) as stream:
-        unpacked: bytes = stream.read(DECOMPRESSION_LIMIT + 1)
-    if len(unpacked) > DECOMPRESSION_LIMIT:
-        raise ValueError(_over_limit())
-    return unpacked
+        while piece := stream.read(READ_STEP):
+            unpacked += piece
+            if len(unpacked) > limit:
+                raise ValueError(_over_limit(limit))
+    return bytes(unpacked)
 
 
-def _unsnapped(packed: bytes) -> bytes:
+def _unsnapped(packed: bytes, limit: int) -> bytes:
     if not packed.startswith(_XERIAL):
-        return _snappy_block(packed, DECOMPRESSION_LIMIT)
-    position, left, blocks = _XERIAL_HEADER, DECOMPRESSION_LIMIT, []
+        return _snappy_block(packed, limit, limit)
+    position, left, blocks = _XERIAL_HEADER, limit, []
     while position < len(packed):
         (size,) = struct.unpack_from(">i", packed, position)
         position += 4
         if not 0 < size <= len(packed) - position:
             raise ValueError(f"a snappy block of {size} bytes does not fit")
-        blocks.append(_snappy_block(packed[position : position + size], left))
+        blocks.append(_snappy_block(packed[position : position + size], left, limit))
         position += size
         left -= len(blocks[-1])
     return b"".join(blocks)
 
 
-def _snappy_block(block: bytes, limit: int) -> bytes:
+def _snappy_block(block: bytes, left: int, limit: int) -> bytes:
     size = 0
     for at, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << (7 * at)
@@ -204,16 +210,16 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
             break
     else:
         raise ValueError("a snappy block has no length")
-    if size > limit:
-        raise ValueError(_over_limit())
+    if size > left:
+        raise ValueError(_over_limit(limit))
     if size * 3 > len(block) * 64:  # 3 bytes of snappy produce at most 64
         raise ValueError(f"{len(block)} bytes of snappy cannot unpack to {size}")
     unpacked: bytes = pa.decompress(block, decompressed_size=size, codec="snappy", asbytes=True)
     return unpacked
 
 
-def _over_limit() -> str:
-    return f"unpacks to more than the decompression limit of {DECOMPRESSION_LIMIT} bytes"
+def _over_limit(limit: int) -> str:
+    return f"unpacks to more than the decompression limit of {limit} bytes"
 
 
 def _columns(rows: list[Any], topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch | None:

@@ -1,0 +1,194 @@
+"""What the reader does with answers that a healthy broker rarely gives: on a scripted one."""
+
+import logging
+
+import pytest
+
+import penstock.fetch.reader as reader_module
+from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
+from penstock.fetch.reader import RangeReader
+from penstock.ranges import OffsetRange
+from penstock.wire.cluster import Broker
+from penstock.wire.codes import NotYet
+from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition, FetchResponse
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
+
+
+def answer(records=b"", error_code=0, high_watermark=1000, throttle=0.0, preferred=-1):
+    fetched = FetchedPartition("t", 0, error_code, high_watermark, high_watermark, [], preferred, memoryview(records))
+    return FetchResponse(throttle, 0, [fetched])
+
+
+class Connection:
+    address = "scripted"
+    session_over = False
+
+    def abort(self):
+        pass
+
+
+class Pool:
+    def acquire(self, *_):
+        return Connection()
+
+    def release(self, _):
+        pass
+
+    def acquire_buffer(self, size):
+        return bytearray(size)
+
+    def release_buffer(self, _):
+        pass
+
+
+class Leader:
+    """Knows one leader; `known` are the replicas that may be recommended."""
+
+    epoch = 0
+
+    def __init__(self, known=(), local_begin=0):
+        self.known = known
+        self.on_follower = False
+        self.cluster = self
+        self._local_begin = local_begin
+        self.forgotten = 0
+
+    def broker(self):
+        return Broker(1, "localhost", 1)
+
+    def forget(self):
+        self.forgotten += 1
+        self.on_follower = False
+
+    def prefer(self, node):
+        if node not in self.known:
+            raise NotYet(f"no replica {node}")
+        self.on_follower = True
+
+    def back_to_leader(self):
+        self.on_follower = False
+
+    def local_begin(self, _):
+        return self._local_begin
+
+    def abort(self):
+        pass
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """`scripted(answers, leader)` reads offsets 0 to 1000 from a broker that gives these answers, the last for ever."""
+    monkeypatch.setattr(reader_module, "POOL", Pool())
+
+    def make(answers, leader=None, **options):
+        left = list(answers)
+
+        class Fetch:
+            def __init__(self, *_):
+                self.pending = False
+
+            def ask(self, *_):
+                self.pending = True
+
+            def answer(self, *_):
+                self.pending = False
+                given = left.pop(0) if len(left) > 1 else left[0]
+                return given() if callable(given) else given
+
+        monkeypatch.setattr(reader_module, "PartitionFetch", Fetch)
+        reader = RangeReader(OffsetRange("t", 0, 0, 1000), ["offset"], CONFIG, **options)
+        reader._leader = leader or Leader()
+        return reader
+
+    return make
+
+
+def test_a_recommended_replica_that_nobody_knows_is_never_taken_for_an_empty_log(scripted):
+    reader = scripted([lambda: answer(preferred=7)], poll_timeout=0.2)
+    with pytest.raises(BrokerUnavailable, match="no replica 7"):
+        list(reader)
+    assert reader.position == 0
+
+
+def test_a_follower_that_only_errs_and_a_leader_that_only_recommends_it_end_some_time(scripted):
+    leader = Leader(known=(7,))
+
+    def ping_pong():
+        return answer(error_code=75) if leader.on_follower else answer(preferred=7)
+
+    with pytest.raises(BrokerUnavailable, match="recommended replica answered with error 75"):
+        list(scripted([ping_pong], leader, poll_timeout=0.2))
+
+
+def test_a_client_that_is_throttled_for_ever_ends_some_time(scripted):
+    with pytest.raises(BrokerUnavailable, match="throttled for"):
+        list(scripted([lambda: FetchResponse(0.001, 0, [])], poll_timeout=0.2))
+    with pytest.raises(BrokerUnavailable, match="throttled for"):
+        list(scripted([lambda: FetchResponse(10_000_000.0, 0, [])], poll_timeout=0.2))
+
+
+def test_a_gap_up_to_the_end_is_believed_after_a_while_and_said(scripted, monkeypatch, caplog):
+    monkeypatch.setattr(reader_module, "EMPTY_SECONDS", 0.1)
+    with caplog.at_level(logging.WARNING):
+        assert list(scripted([lambda: answer()])) == []
+    assert "no records from offset 0 on (1000 offsets)" in caplog.text
+
+
+def test_an_empty_answer_is_not_believed_while_the_data_may_lie_in_tiered_storage(scripted, monkeypatch):
+    monkeypatch.setattr(reader_module, "EMPTY_SECONDS", 0.05)
+    reader = scripted([lambda: answer()], Leader(local_begin=500), poll_timeout=0.3)
+    with pytest.raises(BrokerUnavailable, match="tiered storage has not answered"):
+        list(reader)
+    assert reader.position == 0
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_F27_a_log_that_ends_before_the_range_does_is_data_loss(scripted, fails):
+    reader = scripted([lambda: answer(high_watermark=0)], poll_timeout=0.1, fail_on_data_loss=fails)
+    if fails:
+        with pytest.raises((DataLoss, BrokerUnavailable), match="up to"):
+            list(reader)
+    else:
+        assert list(reader) == []
+
+
+def test_a_first_batch_that_is_never_whole_is_corrupt(scripted, caplog):
+    half = (0).to_bytes(8) + (100_000).to_bytes(4) + bytes(4) + b"\x02" + bytes(60)
+    with pytest.raises(CorruptBatch, match="the first batch is incomplete"):
+        list(scripted([lambda: answer(half)]))
+    assert "fetching it again" in caplog.text
+
+
+@pytest.mark.parametrize("code", [-1, 3, 5, 6, 9, 56, 74, 75, 78, 100])
+def test_errors_that_may_pass_are_retried(scripted, code):
+    leader = Leader()
+    with pytest.raises(BrokerUnavailable):
+        list(scripted([lambda: answer(error_code=code)], leader, poll_timeout=0.05))
+    assert leader.forgotten >= 1
+
+
+def test_a_frame_that_a_traceback_holds_does_not_pin_the_buffer(scripted):
+    """An exception that was handled inside keeps its callers' frames, and with them the reader's variables."""
+    buffers, kept = [], []
+
+    class Recording(Leader):
+        def broker(self):
+            try:
+                raise OSError("handled here")
+            except OSError as error:
+                kept.append(error)
+            return super().broker()
+
+    def from_buffer():
+        view = memoryview(buffers[-1])[:10]
+        return FetchResponse(0.0, 0, [FetchedPartition("t", 0, 3, 1000, 1000, [], -1, view)])
+
+    reader = scripted([from_buffer], Recording(), poll_timeout=0.05)
+    reader_module.POOL.acquire_buffer = lambda size: buffers.append(bytearray(size)) or buffers[-1]
+    with pytest.raises(BrokerUnavailable):
+        list(reader)
+    assert kept
+    for buffer in buffers:
+        buffer.extend(b"more")
