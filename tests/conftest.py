@@ -8,6 +8,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No deadline per example: a busy machine is no bug, and pytest-timeout catches what hangs.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
 
