@@ -26,7 +26,7 @@ class Rec:
 
 def rdkafka(options: dict[str, str], **more: Any) -> dict[str, Any]:
     """librdkafka's configuration from the options an embedded broker gives (PLAINTEXT only: tests write there)."""
-    return {"bootstrap.servers": options["bootstrap.servers"], "linger.ms": 5, **more}
+    return {"bootstrap.servers": options["bootstrap.servers"], "linger.ms": 5, "enable.idempotence": True, **more}
 
 
 def send(producer: Producer, topic: str, records: Iterable[Rec]) -> int:

@@ -27,3 +27,8 @@ mod forge;
 #[cfg(feature = "extension-module")]
 #[allow(unsafe_code)]
 mod ffi;
+
+// Not for the tests and the fuzz targets: their own allocator finds what is read past its end. Cargo.toml says why.
+#[cfg(feature = "extension-module")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

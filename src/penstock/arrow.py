@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from penstock._kernel import COLUMNS
+from penstock.columns import arrow_schema
 from penstock.errors import OptionError
 from penstock.fetch.reader import RangeReader
 from penstock.options import SourceOptions, parse_options
@@ -27,21 +28,24 @@ def read_batches(
     *,
     columns: Sequence[str] | None = None,
     **more: str | int | bool,
-) -> Iterator[pa.RecordBatch]:
+) -> pa.RecordBatchReader:
     """Read Kafka as Arrow record batches, partition after partition.
+
+    The reader knows its schema, iterates over batches as they arrive, and `read_all()` makes one table of them.
 
     `options` and `more` are those of the Spark source (docs/options.md): names with a dot go into the mapping, the
     others may be keywords. `columns` names what to build, in that order; fewer columns are read faster. Without it:
     key, value, topic, partition, offset, timestamp, timestampType, and headers if `includeHeaders` is true.
 
     What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
-    iterator is advanced. Close it (`batches.close()`), or just drop it, to stop early.
+    reader is advanced. Drop it to stop early.
     """
     given = dict(options or {})
     given |= {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in more.items()}
     parsed = parse_options(given)
     wanted = _checked(columns, parsed.include_headers)
-    return _read(plan_batch(parsed), wanted, parsed)
+    batches = _read(plan_batch(parsed), wanted, parsed)
+    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
 
 
 def _checked(columns: Sequence[str] | None, include_headers: bool) -> list[str]:

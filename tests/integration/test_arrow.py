@@ -64,5 +64,10 @@ def test_F17_stopping_early_leaves_no_thread(kafka, topic, produce):
     batches = penstock.read_batches(kafka.client_options(), subscribe=name)
     assert next(batches).num_rows > 0
     assert any(name in thread.name for thread in threading.enumerate())
-    batches.close()
+    del batches
     assert not any(name in thread.name for thread in threading.enumerate())
+
+
+def test_an_empty_topic_is_an_empty_table_with_its_columns(kafka, topic):
+    table = penstock.read_batches(kafka.client_options(), subscribe=topic(), columns=["offset", "value"]).read_all()
+    assert (table.num_rows, table.column_names) == (0, ["offset", "value"])

@@ -8,6 +8,7 @@ import threading
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from hostile.forge import (
     BASE_TIME,
@@ -23,7 +24,9 @@ from hostile.forge import (
 )
 from penstock import _kernel
 from penstock._kernel import COLUMNS, Decoder
+from penstock.columns import arrow_schema
 from penstock.errors import CorruptBatch
+from penstock.spark.schema import full_schema
 
 
 def test_columns_are_those_of_sparks_source_in_its_order() -> None:
@@ -35,40 +38,14 @@ def test_version_is_the_packages() -> None:
 
 
 def test_schema_equals_what_pyspark_makes_of_sparks_kafka_schema() -> None:
-    types = pytest.importorskip("pyspark.sql.types")
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    wanted = to_arrow_schema(
-        types.StructType(
-            [
-                types.StructField("key", types.BinaryType()),
-                types.StructField("value", types.BinaryType()),
-                types.StructField("topic", types.StringType()),
-                types.StructField("partition", types.IntegerType()),
-                types.StructField("offset", types.LongType()),
-                types.StructField("timestamp", types.TimestampType()),
-                types.StructField("timestampType", types.IntegerType()),
-                types.StructField(
-                    "headers",
-                    types.ArrayType(
-                        types.StructType(
-                            [
-                                types.StructField("key", types.StringType()),
-                                types.StructField("value", types.BinaryType()),
-                            ]
-                        )
-                    ),
-                ),
-            ]
-        ),
-        timezone="UTC",
-    )
+    wanted = to_arrow_schema(full_schema(include_headers=True), timezone="UTC")
     decoder = Decoder(TOPIC, PARTITION, COLUMNS)
     decoder.open(chunk(counted(0, 1)), start=0, stop=1, high_watermark=1, aligned=True, cut=False)
     batch = decoder.next_batch()
     assert batch is not None
     assert pa.record_batch(batch).schema.equals(wanted, check_metadata=True)
     assert pa.schema(batch).equals(wanted)
+    assert arrow_schema(COLUMNS).equals(wanted, check_metadata=True)
 
 
 def test_every_column_holds_what_the_record_says() -> None:

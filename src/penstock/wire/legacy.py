@@ -15,6 +15,7 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 from kafka.record.legacy_records import LegacyRecordBatch
 
+from penstock.columns import TYPES, arrow_schema
 from penstock.errors import BrokerError, CorruptBatch
 
 READ_STEP = 1 << 20
@@ -27,18 +28,6 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _MOST_MILLISECONDS = (2**63 - 1) // 1000
 _NO_TIMESTAMP = -1
-
-_HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
-_TYPES = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": _HEADERS,
-}
 
 
 def decode_legacy(
@@ -236,8 +225,8 @@ def _columns(rows: list[Any], topic: str, partition: int, columns: Sequence[str]
         "timestampType": lambda: [-1 if row.timestamp_type is None else row.timestamp_type for row in rows],
         "headers": lambda: [None] * len(rows),
     }
-    arrays = [pa.array(values[name](), _TYPES[name]) for name in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(name, _TYPES[name]) for name in columns]))
+    arrays = [pa.array(values[name](), TYPES[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
 def _microseconds(milliseconds: int | None) -> int | None:
