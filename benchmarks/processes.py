@@ -15,12 +15,14 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.contestants.answering import PREFIX
+from penstock.embedded import Distribution
 
 ANSWER_SECONDS = 900.0
 _STOP_SECONDS = 10.0
@@ -143,16 +145,51 @@ class JavaConsumer(Contestant):
     def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         self.tell(f"{order['bootstrap']} {order['topic']} {order['rows']}")
         while (line := self.hear()) is not None:
-            # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
-            fields = line.split(", ")
-            if len(fields) == 10:
-                # Its own time without joining the group; `bytes` is what it took up, keys and values.
-                return {
-                    "seconds": float(fields[7]) / 1000,
-                    "rows": int(fields[4]),
-                    "bytes": round(float(fields[2]) * (1 << 20)),
-                    "rebalance_seconds": float(fields[6]) / 1000,
-                }
+            answer = performance_figures(line)
+            if answer is not None:
+                return answer
             if "WARNING" in line and "Exiting before consuming" in line:
                 raise ContestantFailed(f"{self.name}: {line}")
         raise ContestantFailed(f"{self.name} ended without an answer")
+
+
+class JavaTool:
+    """Kafka's ConsumerPerformance as it is shipped: a process for every run, as kafka-consumer-perf-test starts it."""
+
+    def __init__(self, name: str, distribution: Distribution) -> None:
+        self.name = name
+        self._distribution = distribution
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass  # every run has ended by itself
+
+    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        ran = self._distribution.run_tool(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            *("--bootstrap-server", order["bootstrap"], "--topic", order["topic"]),
+            *("--num-records", str(order["rows"]), "--group", f"bench-{uuid.uuid4()}", "--hide-header"),
+            seconds=ANSWER_SECONDS,
+            jvm_options=("-Xmx512m",),  # what kafka-consumer-perf-test.sh gives it
+        )
+        for line in ran.stdout.splitlines():
+            answer = performance_figures(line)
+            if answer is not None:
+                return answer
+        raise ContestantFailed(f"{self.name}: {ran.stdout[-500:]}{ran.stderr[-500:]}")
+
+
+def performance_figures(line: str) -> dict[str, Any] | None:
+    """ConsumerPerformance's line of figures: its own time without joining the group, and the bytes it took up."""
+    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
+    fields = line.split(", ")
+    if len(fields) != 10:
+        return None
+    return {
+        "seconds": float(fields[7]) / 1000,
+        "rows": int(fields[4]),
+        "bytes": round(float(fields[2]) * (1 << 20)),
+        "rebalance_seconds": float(fields[6]) / 1000,
+    }

@@ -27,7 +27,8 @@ class Target:
 TARGETS = (
     Target("Spark batch read: Penstock / JVM source", speed.SPARK_PENSTOCK, speed.SPARK_JVM, 3.3),
     Target("Spark batch read: share of the ceiling", speed.SPARK_PENSTOCK, speed.SPARK_CEILING, 0.85),
-    Target("one thread: Penstock / Java's consumer", speed.PYTHON_PENSTOCK, speed.JAVA_CONSUMER, 3.5),
+    Target("one thread: Penstock / Java's ConsumerPerformance", speed.PYTHON_PENSTOCK, speed.JAVA_CONSUMER, 3.5),
+    Target("one thread: Penstock / the same in a warm JVM", speed.PYTHON_PENSTOCK, speed.JAVA_WARM, 3.5),
     Target("one thread: Penstock / confluent-kafka to Arrow", speed.PYTHON_PENSTOCK, speed.PYTHON_CONFLUENT, 25.0),
     Target("one thread: Penstock / the same, its queues tuned", speed.PYTHON_PENSTOCK, speed.CONFLUENT_TUNED, 25.0),
 )

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.environments import Rival
-from benchmarks.processes import Contestant, JavaConsumer
+from benchmarks.processes import Contestant, JavaConsumer, JavaTool
 from benchmarks.progress import Progress
 from benchmarks.topics import Topic
 from penstock.embedded import Distribution
@@ -33,11 +33,12 @@ SPARK_CEILING = "spark-ceiling"
 PYTHON_PENSTOCK = "python-penstock"
 PYTHON_AHEAD = "python-penstock-ahead"
 JAVA_CONSUMER = "java-consumer"
+JAVA_WARM = "java-consumer-warm"
 PYTHON_CONFLUENT = "python-confluent"
 CONFLUENT_TUNED = "python-confluent-tuned"
 
 SPARK = (SPARK_PENSTOCK, SPARK_JVM, SPARK_CEILING)
-PLAIN = (PYTHON_PENSTOCK, PYTHON_AHEAD, JAVA_CONSUMER, PYTHON_CONFLUENT, CONFLUENT_TUNED)
+PLAIN = (PYTHON_PENSTOCK, PYTHON_AHEAD, JAVA_CONSUMER, JAVA_WARM, PYTHON_CONFLUENT, CONFLUENT_TUNED)
 CONTESTANTS = (*SPARK, *PLAIN)
 
 
@@ -105,7 +106,7 @@ def _measure_group(
     progress: Progress,
 ) -> list[Result]:
     with contextlib.ExitStack() as stack:
-        running: dict[str, tuple[Contestant, dict[str, Any]]] = {}
+        running: dict[str, tuple[Contestant | JavaTool, dict[str, Any]]] = {}
         for name in names:
             order = _order(name, topic, bootstrap, scratch)
             contestant = stack.enter_context(_start(name, rivals))
@@ -127,7 +128,7 @@ def _measure_group(
         return list(results.values())
 
 
-def _start(name: str, rivals: Rivals) -> Contestant:
+def _start(name: str, rivals: Rivals) -> Contestant | JavaTool:
     spark_read, cores = HERE / "spark_read.py", str(SPARK_CORES)
     match name:
         case "spark-penstock":
@@ -140,6 +141,8 @@ def _start(name: str, rivals: Rivals) -> Contestant:
         case "python-penstock" | "python-penstock-ahead":
             return Contestant(name, [sys.executable, HERE / "plain_penstock.py"])
         case "java-consumer":
+            return JavaTool(name, rivals.distribution)
+        case "java-consumer-warm":
             kafka = rivals.distribution
             return JavaConsumer(name, [kafka.java, "-Xmx1g", "-cp", kafka.classpath(), HERE / "Consume.java"])
         case "python-confluent" | "python-confluent-tuned":
@@ -173,6 +176,6 @@ def _check(name: str, topic: Topic, answer: dict[str, Any]) -> None:
     if answer["rows"] != topic.rows:
         raise WrongRead(f"{name} read {answer['rows']} of {topic.rows} records of {topic.name}")
     # The ceiling repeats a few batches, so its bytes differ by a hair; Java's tool rounds to four digits of a MB.
-    allowed = 0.01 * topic.bytes if name == SPARK_CEILING else 100 if name == JAVA_CONSUMER else 0
+    allowed = 0.01 * topic.bytes if name == SPARK_CEILING else 100 if name in (JAVA_CONSUMER, JAVA_WARM) else 0
     if abs(answer["bytes"] - topic.bytes) > allowed:
         raise WrongRead(f"{name} read {answer['bytes']} of {topic.bytes} bytes of {topic.name}")
