@@ -27,6 +27,9 @@ WARM_UPS = 2
 
 SPARK_CORES = 2
 
+CONFLUENT_SHARE = 6
+"""confluent-kafka reads one record in so many: at 0.15 M rows/s the whole topic takes 40 s, and half a benchmark."""
+
 SPARK_PENSTOCK = "spark-penstock"
 SPARK_JVM = "spark-jvm"
 SPARK_CEILING = "spark-ceiling"
@@ -114,16 +117,16 @@ def _measure_group(
                 progress(f"{topic.codec}: warming {name}, {warm_up + 1} of {WARM_UPS}")
                 answer = contestant.ask({**order, "verify": warm_up == 0})
                 if warm_up == 0:
-                    _check(name, topic, answer)
+                    _check(name, topic, order["rows"], answer)
             running[name] = contestant, order
-        results = {name: Result(name, topic.codec, topic.rows) for name in names}
+        results = {name: Result(name, topic.codec, running[name][1]["rows"]) for name in names}
         for turn in range(rounds):
             for name, (contestant, order) in running.items():
                 answer = contestant.ask(order)
                 result = results[name]
                 result.runs.append(answer["seconds"])
                 result.extra.append({key: round(value, 4) for key, value in answer.items() if key.endswith("_seconds")})
-                speed = topic.rows / answer["seconds"] / 1e6
+                speed = order["rows"] / answer["seconds"] / 1e6
                 progress.note(f"{topic.codec}: {name}, run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
         return list(results.values())
 
@@ -162,8 +165,8 @@ def _order(name: str, topic: Topic, bootstrap: str, scratch: Path) -> dict[str, 
     }
     if name == PYTHON_AHEAD:
         return {**order, "ahead": True}
-    if name == CONFLUENT_TUNED:
-        return {**order, "tuned": True}
+    if name in (PYTHON_CONFLUENT, CONFLUENT_TUNED):
+        return {**order, "rows": topic.rows // CONFLUENT_SHARE, "tuned": name == CONFLUENT_TUNED}
     if name == SPARK_CEILING:
         file = str(scratch / f"{topic.name}.arrow")
         with Contestant("templates", [sys.executable, HERE / "plain_penstock.py"]) as penstock:
@@ -172,9 +175,11 @@ def _order(name: str, topic: Topic, bootstrap: str, scratch: Path) -> dict[str, 
     return order
 
 
-def _check(name: str, topic: Topic, answer: dict[str, Any]) -> None:
-    if answer["rows"] != topic.rows:
-        raise WrongRead(f"{name} read {answer['rows']} of {topic.rows} records of {topic.name}")
+def _check(name: str, topic: Topic, rows: int, answer: dict[str, Any]) -> None:
+    if answer["rows"] != rows:
+        raise WrongRead(f"{name} read {answer['rows']} of {rows} records of {topic.name}")
+    if rows < topic.rows:
+        return
     # The ceiling repeats a few batches, so its bytes differ by a hair; Java's tool rounds to four digits of a MB.
     allowed = 0.01 * topic.bytes if name == SPARK_CEILING else 100 if name in (JAVA_CONSUMER, JAVA_WARM) else 0
     if abs(answer["bytes"] - topic.bytes) > allowed:
