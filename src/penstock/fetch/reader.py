@@ -287,7 +287,7 @@ class RangeReader:
                 lost = f"offsets {self.position} to {self.range.stop}"
                 raise DataLoss([(self.range.topic, self.range.partition, lost, f"offsets up to {readable}")])
             self._attempts.failed(f"the log is readable up to offset {readable} only")
-            self._attempts.pause()
+            self._attempts.rest()  # not `pause`: past the deadline this is data loss, not an absent broker
             return
         now = time.monotonic()
         self._empty_since = self._empty_since or now

@@ -74,6 +74,10 @@ class Attempts:
         """Back off before the next try; raises BrokerUnavailable when the deadline has passed."""
         if self.expired():
             raise self.give_up()
+        self.rest()
+
+    def rest(self) -> None:
+        """Back off, and leave it to the caller what a passed deadline means."""
         # Jitter of a quarter keeps the tasks of a job from asking a recovering broker in step.
         if self._wait(min(self._backoff * random.uniform(0.75, 1.25), self.remaining())):  # noqa: S311
             raise Interrupted
