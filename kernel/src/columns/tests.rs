@@ -1,0 +1,120 @@
+use super::*;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, TimestampMicrosecondType};
+
+use crate::forge;
+use crate::record::Reader;
+
+fn push(columns: &mut Columns, offset: i64, milliseconds: Option<i64>, bytes: &[u8]) {
+    let record = Reader::new(bytes).record().unwrap();
+    columns.push(offset, milliseconds, &record).unwrap();
+    columns.push_types(false, 1);
+}
+
+#[test]
+fn only_the_columns_asked_for_are_built_in_the_order_asked_for() {
+    let mut columns = Columns::new("t", 1, &[Column::Offset, Column::Key]);
+    push(&mut columns, 5, Some(1), &forge::record(0, b"v"));
+    let batch = columns.finish().unwrap();
+    let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["offset", "key"]);
+    let none = Columns::new("t", 1, &[]).finish().unwrap();
+    assert_eq!((none.num_columns(), none.num_rows()), (0, 0));
+}
+
+#[test]
+fn null_bitmaps_appear_with_the_first_null() {
+    let mut columns = Columns::new("t", 1, &[Column::Key, Column::Value]);
+    push(&mut columns, 0, None, &forge::record_with(0, 0, Some(b"a"), Some(b"b"), &[]));
+    push(&mut columns, 1, None, &forge::record_with(0, 0, None, Some(b""), &[]));
+    push(&mut columns, 2, None, &forge::record_with(0, 0, Some(b"c"), Some(b"d"), &[]));
+    let batch = columns.finish().unwrap();
+    let keys = batch.column(0).as_binary::<i32>();
+    assert_eq!(keys.iter().collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b"c"[..])]);
+    assert!(batch.column(1).nulls().is_none());
+}
+
+#[test]
+fn a_timestamp_that_microseconds_cannot_hold_is_null() {
+    let mut columns = Columns::new("t", 1, &[Column::Timestamp]);
+    for milliseconds in [Some(-1), Some(i64::MAX), None, Some(i64::MAX / 1000)] {
+        push(&mut columns, 0, milliseconds, &forge::record(0, b""));
+    }
+    let batch = columns.finish().unwrap();
+    let found: Vec<_> = batch.column(0).as_primitive::<TimestampMicrosecondType>().iter().collect();
+    assert_eq!(found, [Some(-1000), None, None, Some(i64::MAX / 1000 * 1000)]);
+}
+
+#[test]
+fn header_keys_become_utf8_and_no_headers_become_null() {
+    let mut columns = Columns::new("t", 1, &[Column::Headers]);
+    push(&mut columns, 0, None, &forge::record(0, b""));
+    push(
+        &mut columns,
+        1,
+        None,
+        &forge::record_with(0, 0, None, None, &[(b"a\xff", None), (b"b", Some(b""))]),
+    );
+    let batch = columns.finish().unwrap();
+    let lists = batch.column(0).as_list::<i32>();
+    assert!(lists.is_null(0) && !lists.is_null(1));
+    let structs = lists.value(1);
+    let structs = structs.as_struct();
+    assert_eq!(
+        structs.column(0).as_string::<i32>().iter().collect::<Vec<_>>(),
+        [Some("a\u{fffd}"), Some("b")]
+    );
+    assert_eq!(structs.column(1).as_binary::<i32>().iter().collect::<Vec<_>>(), [None, Some(&b""[..])]);
+}
+
+#[test]
+fn rows_taken_back_leave_no_trace() {
+    let fill = |columns: &mut Columns, rows: i64| {
+        for row in 0..rows {
+            let null = (row % 3 == 0).then_some(&b"v"[..]);
+            let headers: [forge::HeaderPair<'_>; 1] = [(b"h", null)];
+            let record = forge::record_with(row, 0, null, null, &headers[..(row % 2) as usize]);
+            let record = Reader::new(&record).record().unwrap();
+            columns.push(row, (row % 5 != 0).then_some(row), &record).unwrap();
+            columns.push_types(row % 4 > 1, 1);
+        }
+    };
+    for kept in 0..10 {
+        let mut wanted = Columns::new("t", 1, &Column::ALL);
+        fill(&mut wanted, kept);
+        let mut columns = Columns::new("t", 1, &Column::ALL);
+        fill(&mut columns, 10);
+        columns.truncate(kept as usize);
+        assert_eq!(columns.finish().unwrap(), wanted.finish().unwrap());
+    }
+}
+
+#[test]
+fn constant_columns_share_their_memory_between_batches() {
+    let mut columns = Columns::new("topic", 9, &[Column::Topic, Column::Partition, Column::TimestampType]);
+    let mut batches = Vec::new();
+    for rows in [3, 2] {
+        for _ in 0..rows {
+            push(&mut columns, 0, None, &forge::record(0, b""));
+        }
+        batches.push(columns.finish().unwrap());
+    }
+    let [first, second] = batches.as_slice() else { panic!() };
+    assert_eq!(second.column(0).as_string::<i32>().iter().collect::<Vec<_>>(), [Some("topic"); 2]);
+    assert_eq!(second.column(1).as_primitive::<Int32Type>().values(), &[9, 9]);
+    for column in 0..3 {
+        let start = |batch: &RecordBatch| batch.column(column).to_data().buffers()[0].as_ptr();
+        assert_eq!(start(first), start(second));
+    }
+}
+
+#[test]
+fn mixed_timestamp_types_are_told_apart() {
+    let mut columns = Columns::new("t", 1, &[Column::TimestampType]);
+    for append in [false, false, true] {
+        let bytes = forge::record(0, b"");
+        columns.push(0, None, &Reader::new(&bytes).record().unwrap()).unwrap();
+        columns.push_types(append, 1);
+    }
+    assert_eq!(columns.finish().unwrap().column(0).as_primitive::<Int32Type>().values(), &[0, 0, 1]);
+}
