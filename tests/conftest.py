@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import signal
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,11 @@ settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
+
+
+# A runner that works in the background ignores Ctrl-C, and so would the programs under test, which must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

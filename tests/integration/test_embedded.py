@@ -525,23 +525,26 @@ class TestCommand:
             env=os.environ | {"TMPDIR": str(tmp_path)},
             start_new_session=True,
         ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            said = ""
-            while "Ctrl-C" not in said:
-                line = process.stdout.readline()
-                assert line, process.stderr.read()
-                said += line
-            servers = re.search(r"ready at (\S+)", said)
-            assert servers is not None
-            assert f'.option("kafka.bootstrap.servers", "{servers[1]}")' in said
-            consumer = KafkaConsumer(bootstrap_servers=servers[1])
-            assert consumer.partitions_for_topic("words") == {0, 1, 2}
-            consumer.close()
-            os.killpg(process.pid, end)  # as a terminal does it: the whole group at once
-            process.wait(SECONDS)
-            assert process.stderr.read() == ""
-            assert process.returncode == code
+            try:
+                assert process.stdout is not None
+                assert process.stderr is not None
+                said = ""
+                while "Ctrl-C" not in said:
+                    line = process.stdout.readline()
+                    assert line, process.stderr.read()
+                    said += line
+                servers = re.search(r"ready at (\S+)", said)
+                assert servers is not None
+                assert f'.option("kafka.bootstrap.servers", "{servers[1]}")' in said
+                consumer = KafkaConsumer(bootstrap_servers=servers[1])
+                assert consumer.partitions_for_topic("words") == {0, 1, 2}
+                consumer.close()
+                os.killpg(process.pid, end)  # as a terminal does it: the whole group at once
+                process.wait(SECONDS)
+                assert process.stderr.read() == ""
+                assert process.returncode == code
+            finally:
+                process.kill()  # nothing, when it has ended; else the `with` would wait for ever
         assert list(tmp_path.iterdir()) == []
 
     def test_failure_is_one_line_and_exit_code_1(self, tmp_path: Path) -> None:
