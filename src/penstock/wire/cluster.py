@@ -6,27 +6,27 @@ cannot get better by asking again (a wrong password, no permission) fails at onc
 
 from __future__ import annotations
 
-import difflib
 import logging
 import random
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from penstock.errors import ProtocolError, UnknownTopic
 from penstock.topics import TopicPartition
-from penstock.wire.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
+from penstock.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost
 from penstock.wire.deadline import Attempts, Interrupted
+from penstock.wire.groups import ask_commit, ask_committed, find_coordinator
+from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
 from penstock.wire.pool import POOL
+
+__all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -37,40 +37,6 @@ EARLIEST_LOCAL = -4
 
 UNKNOWN_TOPIC_GRACE = 2.0
 """A topic created a moment ago is unknown to some brokers; after this long it is taken to be missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Where a partition is read: travels inside a plan, so that an executor need not ask first."""
-
-    broker: Broker
-    epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    name: str
-    topic_id: uuid.UUID | None
-    internal: bool
-    partitions: Mapping[int, Leader | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    brokers: Mapping[int, Broker]
-    topics: Mapping[str, Topic]
-
-    def leader(self, tp: TopicPartition) -> Leader | None:
-        topic = self.topics.get(tp.topic)
-        return None if topic is None else topic.partitions.get(tp.partition)
 
 
 class Cluster:
@@ -84,6 +50,7 @@ class Cluster:
         self._wait = wait
         self._brokers: Mapping[int, Broker] = {}
         self._known: Metadata | None = None
+        self._coordinators: dict[str, Broker] = {}
         self._connection: Connection | None = None
 
     def abort(self) -> None:
@@ -96,55 +63,38 @@ class Cluster:
 
     def metadata(self, topics: Sequence[str] | None) -> Metadata:
         """The named topics (None: all) with their leaders. Raises UnknownTopic for a name the cluster does not have."""
+        metadata, unknown = self.listing(topics)
+        if unknown:
+            attempts = self._attempts(f"asking {self.config.bootstrap_text} for all topics")
+            others = self._retry(attempts, lambda: self._ask_metadata(None, attempts))[0]
+            raise UnknownTopic(unknown[0], detail=nearest(unknown[0], others))
+        return metadata
+
+    def listing(self, topics: Sequence[str] | None) -> tuple[Metadata, list[str]]:
+        """The named topics (None: all) with their leaders, and the names that the cluster does not have."""
         attempts = self._attempts(f"asking {self.config.bootstrap_text} for topics")
         started = time.monotonic()
 
-        def ask(connection: Connection) -> Metadata:
-            metadata, unknown = self._ask_metadata(connection, topics, attempts)
-            if unknown:
-                if time.monotonic() - started < UNKNOWN_TOPIC_GRACE:
-                    raise NotYet(f"topic {unknown[0]!r} is unknown so far")
-                known, _ = self._ask_metadata(connection, None, attempts)
-                raise UnknownTopic(unknown[0], detail=_nearest(unknown[0], known))
-            missing = [name for name in topics or () if name not in metadata.topics]
+        def ask() -> tuple[Metadata, list[str]]:
+            metadata, unknown = self._ask_metadata(topics, attempts)
+            if unknown and not self._is_over(started):
+                raise NotYet(f"topic {unknown[0]!r} is unknown so far")
+            missing = [name for name in topics or () if name not in metadata.topics and name not in unknown]
             if missing:
                 raise NotYet(f"the answer leaves out topic {missing[0]!r}")
-            return metadata
+            return metadata, unknown
 
-        self._known = self._retry(attempts, ask)
-        return self._known
+        metadata, unknown = self._retry(attempts, ask)
+        known = metadata if topics is None or self._known is None else self._known.updated(metadata)
+        self._known = known.without(unknown) if unknown else known
+        return metadata, unknown
 
-    def _ask_metadata(
-        self, connection: Connection, topics: Sequence[str] | None, attempts: Attempts
-    ) -> tuple[Metadata, list[str]]:
-        version = connection.version(MetadataRequest)
-        topic_class = MetadataRequest.MetadataRequestTopic
-        request = MetadataRequest(
-            version=version,
-            topics=None if topics is None else [topic_class(version=version, name=name) for name in topics],
-            allow_auto_topic_creation=False,
-        )
-        response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        brokers = {b.node_id: Broker(b.node_id, b.host, b.port, getattr(b, "rack", None)) for b in response.brokers}
-        if not brokers:
-            raise NotYet("the answer names no broker")
-        self._brokers = brokers
-        found: dict[str, Topic] = {}
-        unknown: list[str] = []
-        for topic in response.topics:
-            if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
-                unknown.append(topic.name)
-                continue
-            if topic.error_code == INVALID_TOPIC:
-                raise UnknownTopic(topic.name, detail="Kafka does not allow such a topic name")
-            check(topic.error_code, f"topic {topic.name!r}")
-            found[topic.name] = Topic(
-                topic.name,
-                _topic_id(topic),
-                bool(getattr(topic, "is_internal", False)),
-                {p.partition_index: _leader(p, brokers) for p in sorted(topic.partitions, key=_partition_index)},
-            )
-        return Metadata(brokers, found), unknown
+    def _ask_metadata(self, topics: Sequence[str] | None, attempts: Attempts) -> tuple[Metadata, list[str]]:
+        with self._any_broker(attempts) as connection:
+            timeout = attempts.remaining(self.config.request_timeout)
+            metadata, unknown = ask_metadata(connection, topics, timeout)
+        self._brokers = metadata.brokers
+        return metadata, unknown
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
@@ -259,53 +209,64 @@ class Cluster:
         attempts = self._attempts(f"asking for the committed offsets of group {group!r}")
 
         def ask(connection: Connection) -> dict[TopicPartition, int | None]:
-            coordinator = self._coordinator(connection, group, attempts)
-            with self._borrowed(coordinator.host, coordinator.port, attempts) as held:
-                return self._ask_committed(held, group, wanted, attempts)
+            return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout))
 
-        return self._retry(attempts, ask)
+        return self._ask_coordinator(group, attempts, ask)
 
-    def _coordinator(self, connection: Connection, group: str, attempts: Attempts) -> Broker:
-        version = connection.version(FindCoordinatorRequest)
-        names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
-        request = FindCoordinatorRequest(version=version, key_type=0, **names)
-        response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        answer = _only(response.coordinators, "coordinators") if version >= 4 else response
-        check(answer.error_code, f"coordinator of group {group!r}")
-        return Broker(answer.node_id, answer.host, answer.port)
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] | None = None,
+        metadata: str = "",
+    ) -> None:
+        """Commit the next offsets to read for a group that has no members: one request while its coordinator stays.
 
-    def _ask_committed(
-        self, connection: Connection, group: str, wanted: Sequence[TopicPartition], attempts: Attempts
-    ) -> dict[TopicPartition, int | None]:
-        # Version 10 names topics by id; 9 is the last that takes names, and says no less.
-        version = connection.version(OffsetFetchRequest, at_most=9)
-        by_topic: dict[str, list[int]] = defaultdict(list)
-        for tp in wanted:
-            by_topic[tp.topic].append(tp.partition)
-        if version >= 8:
-            group_class = OffsetFetchRequest.OffsetFetchRequestGroup
-            topics = [
-                group_class.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=numbers)
-                for name, numbers in by_topic.items()
-            ]
-            groups = [group_class(version=version, group_id=group, member_id=None, member_epoch=-1, topics=topics)]
-            request = OffsetFetchRequest(version=version, groups=groups, require_stable=True)
-        else:
-            topic_class = OffsetFetchRequest.OffsetFetchRequestTopic
-            topics = [
-                topic_class(version=version, name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
-            ]
-            request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
-        response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        answer = _only(response.groups, "groups") if version >= 8 else response
-        check(answer.error_code, f"committed offsets of group {group!r}")
-        found: dict[TopicPartition, int | None] = {}
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                check(partition.error_code, f"committed offset of {tp} in group {group!r}")
-                found[tp] = partition.committed_offset if partition.committed_offset >= 0 else None
-        return {tp: found.get(tp) for tp in wanted}
+        Raises when any partition could not be committed; the others then may have been.
+        """
+        for tp, offset in offsets.items():
+            if offset < 0:
+                raise ValueError(f"offset {offset} of {tp} cannot be committed: an offset is 0 or more")
+        missing = dict(offsets)
+        if not missing:
+            return
+        attempts = self._attempts(f"committing {len(offsets)} offsets of group {group!r}")
+        started = time.monotonic()
+
+        def ask(connection: Connection) -> None:
+            timeout = attempts.remaining(self.config.request_timeout)
+            outcomes = ask_commit(connection, group, missing, epochs or {}, metadata, timeout)
+            for tp, problem in outcomes.items():
+                if problem is None:
+                    del missing[tp]
+            for tp in missing:
+                problem = outcomes[tp]
+                assert problem is not None
+                if problem.error_code == UNKNOWN_TOPIC_OR_PARTITION and self._is_over(started):
+                    raise UnknownTopic(tp.topic, tp.partition, f"so group {group!r} cannot commit offset {offsets[tp]}")
+            if missing:
+                raise next(problem for problem in outcomes.values() if problem is not None)
+
+        self._ask_coordinator(group, attempts, ask)
+
+    def _ask_coordinator(self, group: str, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
+        """Ask a group's coordinator, which is looked up once and again when it proves wrong."""
+
+        def tried() -> Answer:
+            coordinator = self._coordinators.get(group)
+            if coordinator is None:
+                with self._any_broker(attempts) as connection:
+                    timeout = attempts.remaining(self.config.request_timeout)
+                    coordinator = find_coordinator(connection, group, timeout)
+                self._coordinators[group] = coordinator
+            try:
+                with self._borrowed(coordinator.host, coordinator.port, attempts) as connection:
+                    return ask(connection)
+            except (ConnectionLost, NotYet, ProtocolError):
+                del self._coordinators[group]
+                raise
+
+        return self._retry(attempts, tried)
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
@@ -320,12 +281,15 @@ class Cluster:
             wait=self._wait,
         )
 
-    def _retry(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
-        """Ask any broker until one answers."""
+    def _is_over(self, started: float) -> bool:
+        """Whether a topic that has been unknown since then is taken to be missing."""
+        return time.monotonic() - started >= min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
+
+    def _retry(self, attempts: Attempts, ask: Callable[[], Answer]) -> Answer:
+        """Ask until there is an answer."""
         while True:
             try:
-                with self._any_broker(attempts) as connection:
-                    return ask(connection)
+                return ask()
             except (ConnectionLost, NotYet, ProtocolError) as error:
                 if attempts.count == 0 and isinstance(error, ConnectionLost):
                     log.warning("%s: %s; trying for %g s", attempts.what, error, attempts.timeout)
@@ -367,32 +331,3 @@ class Cluster:
         finally:
             self._connection = before
             POOL.release(connection)
-
-
-def _only(answers: Sequence[Any], what: str) -> Any:
-    if len(answers) != 1:
-        raise ProtocolError(f"asked about one group, the answer holds {len(answers)} {what}")
-    return answers[0]
-
-
-def _topic_id(topic: Any) -> uuid.UUID | None:
-    topic_id = getattr(topic, "topic_id", None)
-    return topic_id if topic_id is not None and topic_id.int != 0 else None
-
-
-def _partition_index(partition: Any) -> int:
-    return int(partition.partition_index)
-
-
-def _leader(partition: Any, brokers: Mapping[int, Broker]) -> Leader | None:
-    broker = brokers.get(partition.leader_id)
-    epoch = getattr(partition, "leader_epoch", None)
-    return None if broker is None else Leader(broker, -1 if epoch is None else epoch)
-
-
-def _nearest(name: str, metadata: Metadata) -> str:
-    names = [topic.name for topic in metadata.topics.values() if not topic.internal]
-    close = difflib.get_close_matches(name, names, n=3)
-    if close:
-        return "did you mean " + " or ".join(repr(other) for other in close) + "?"
-    return "the cluster has no topic that this user may see" if not names else f"the cluster has {len(names)} others"

@@ -20,7 +20,11 @@ NOT_ALLOWED = (
 
 
 class NotYet(Exception):
-    """An answer that is worth asking for again."""
+    """An answer that is worth asking for again. `error_code` is the broker's, where it gave one."""
+
+    def __init__(self, text: str, error_code: int = 0) -> None:
+        super().__init__(text)
+        self.error_code = error_code
 
 
 def check(error_code: int, what: str) -> None:
@@ -31,7 +35,7 @@ def check(error_code: int, what: str) -> None:
     text = f"{what}: {getattr(error, 'message', error.__name__)}"
     # Java's consumer, too, asks again after an unknown error: it is what a broker says when it does not know better.
     if issubclass(error, kafka_errors.RetriableError) or error is kafka_errors.UnknownError:
-        raise NotYet(text)
+        raise NotYet(text, error_code)
     if issubclass(error, NOT_ALLOWED):
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
     raise BrokerError(text)

@@ -1,0 +1,140 @@
+"""What a group's coordinator is asked: where it is, what the group has committed, and to commit.
+
+Commits are those of a consumer outside of the group's membership: no member, no generation. A coordinator takes them
+while the group has no members.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from penstock.errors import BrokerError, ProtocolError
+from penstock.topics import TopicPartition
+from penstock.wire.codes import NotYet, check
+from penstock.wire.connection import Connection
+from penstock.wire.metadata import Broker
+
+NAMES_ONLY = 9
+"""From version 10 on OffsetFetch and OffsetCommit name topics by id; 9, the last that takes names, says no less."""
+
+NO_GENERATION = -1
+
+IN_USE = frozenset(
+    error.errno
+    for error in (
+        kafka_errors.IllegalGenerationError,
+        kafka_errors.UnknownMemberIdError,
+        kafka_errors.RebalanceInProgressError,
+        kafka_errors.FencedInstanceIdError,
+        kafka_errors.FencedMemberEpochError,
+        kafka_errors.StaleMemberEpochError,
+    )
+)
+"""What a coordinator says to a commit from outside while the group has members."""
+
+
+def find_coordinator(connection: Connection, group: str, timeout: float) -> Broker:
+    version = connection.version(FindCoordinatorRequest)
+    names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
+    request = FindCoordinatorRequest(version=version, key_type=0, **names)
+    response = connection.call(request, timeout)
+    answer = _only(response.coordinators, "coordinators") if version >= 4 else response
+    check(answer.error_code, f"coordinator of group {group!r}")
+    return Broker(answer.node_id, answer.host, answer.port)
+
+
+def ask_committed(
+    connection: Connection, group: str, wanted: Sequence[TopicPartition], timeout: float
+) -> dict[TopicPartition, int | None]:
+    """The offsets that a group has committed; None where it has committed nothing."""
+    version = connection.version(OffsetFetchRequest, at_most=NAMES_ONLY)
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp in wanted:
+        by_topic[tp.topic].append(tp.partition)
+    if version >= 8:
+        group_class = OffsetFetchRequest.OffsetFetchRequestGroup
+        topics = [
+            group_class.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=numbers)
+            for name, numbers in by_topic.items()
+        ]
+        groups = [group_class(version=version, group_id=group, member_id=None, member_epoch=-1, topics=topics)]
+        request = OffsetFetchRequest(version=version, groups=groups, require_stable=True)
+    else:
+        topic_class = OffsetFetchRequest.OffsetFetchRequestTopic
+        topics = [
+            topic_class(version=version, name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
+        ]
+        request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
+    response = connection.call(request, timeout)
+    answer = _only(response.groups, "groups") if version >= 8 else response
+    check(answer.error_code, f"committed offsets of group {group!r}")
+    found: dict[TopicPartition, int | None] = {}
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            check(partition.error_code, f"committed offset of {tp} in group {group!r}")
+            found[tp] = partition.committed_offset if partition.committed_offset >= 0 else None
+    return {tp: found.get(tp) for tp in wanted}
+
+
+def ask_commit(
+    connection: Connection,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
+    metadata: str,
+    timeout: float,
+) -> dict[TopicPartition, NotYet | None]:
+    """Commit. Per partition None, or why it is worth asking again; what asking again cannot heal is raised."""
+    version = connection.version(OffsetCommitRequest, at_most=NAMES_ONLY)
+    topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for tp, offset in offsets.items():
+        by_topic[tp.topic].append(
+            topic_class.OffsetCommitRequestPartition(
+                version=version,
+                partition_index=tp.partition,
+                committed_offset=offset,
+                committed_leader_epoch=epochs.get(tp, -1),
+                committed_metadata=metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        version=version,
+        group_id=group,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[topic_class(version=version, name=name, partitions=numbers) for name, numbers in by_topic.items()],
+    )
+    response = connection.call(request, timeout)
+    outcomes: dict[TopicPartition, NotYet | None] = {}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if partition.error_code in IN_USE:
+                said = kafka_errors.for_code(partition.error_code).__name__
+                raise BrokerError(
+                    f"group {group!r} is in use by other consumers, so nobody else can commit its offsets ({said} for "
+                    f"{tp}). Choose another kafka.group.id, or end those consumers"
+                )
+            try:
+                check(partition.error_code, f"commit of {tp} in group {group!r}")
+            except NotYet as error:
+                outcomes[tp] = error
+            else:
+                outcomes[tp] = None
+    return {tp: outcomes.get(tp, NotYet(f"the answer leaves out {tp}")) for tp in offsets}
+
+
+def _only(answers: Sequence[Any], what: str) -> Any:
+    if len(answers) != 1:
+        raise ProtocolError(f"asked about one group, the answer holds {len(answers)} {what}")
+    return answers[0]

@@ -1,0 +1,112 @@
+"""Topics, leaders and brokers: as values, and how a broker is asked for them."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from penstock.errors import UnknownTopic
+from penstock.topics import TopicPartition
+from penstock.wire.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
+from penstock.wire.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Where a partition is read: travels inside a plan, so that an executor need not ask first."""
+
+    broker: Broker
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: uuid.UUID | None
+    internal: bool
+    partitions: Mapping[int, Leader | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic]
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def updated(self, newer: Metadata) -> Metadata:
+        """What is known after a newer answer about some of the topics."""
+        return Metadata(newer.brokers, {**self.topics, **newer.topics})
+
+    def without(self, topics: Sequence[str]) -> Metadata:
+        return Metadata(self.brokers, {name: topic for name, topic in self.topics.items() if name not in topics})
+
+
+def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: float) -> tuple[Metadata, list[str]]:
+    """The named topics (None: all) that this broker knows, and the names it does not know."""
+    version = connection.version(MetadataRequest)
+    topic_class = MetadataRequest.MetadataRequestTopic
+    request = MetadataRequest(
+        version=version,
+        topics=None if topics is None else [topic_class(version=version, name=name) for name in topics],
+        allow_auto_topic_creation=False,
+    )
+    response = connection.call(request, timeout)
+    brokers = {b.node_id: Broker(b.node_id, b.host, b.port, getattr(b, "rack", None)) for b in response.brokers}
+    if not brokers:
+        raise NotYet("the answer names no broker")
+    found: dict[str, Topic] = {}
+    unknown: list[str] = []
+    for topic in response.topics:
+        if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            unknown.append(topic.name)
+            continue
+        if topic.error_code == INVALID_TOPIC:
+            raise UnknownTopic(topic.name, detail="Kafka does not allow such a topic name")
+        check(topic.error_code, f"topic {topic.name!r}")
+        found[topic.name] = Topic(
+            topic.name,
+            _topic_id(topic),
+            bool(getattr(topic, "is_internal", False)),
+            {p.partition_index: _leader(p, brokers) for p in sorted(topic.partitions, key=_partition_index)},
+        )
+    return Metadata(brokers, found), unknown
+
+
+def nearest(name: str, metadata: Metadata) -> str:
+    """What to say to somebody who asked for a topic that does not exist."""
+    names = [topic.name for topic in metadata.topics.values() if not topic.internal]
+    close = difflib.get_close_matches(name, names, n=3)
+    if close:
+        return "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    return "the cluster has no topic that this user may see" if not names else f"the cluster has {len(names)} others"
+
+
+def _topic_id(topic: Any) -> uuid.UUID | None:
+    topic_id = getattr(topic, "topic_id", None)
+    return topic_id if topic_id is not None and topic_id.int != 0 else None
+
+
+def _partition_index(partition: Any) -> int:
+    return int(partition.partition_index)
+
+
+def _leader(partition: Any, brokers: Mapping[int, Broker]) -> Leader | None:
+    broker = brokers.get(partition.leader_id)
+    epoch = getattr(partition, "leader_epoch", None)
+    return None if broker is None else Leader(broker, -1 if epoch is None else epoch)
