@@ -71,12 +71,25 @@ KAFKA_OPTIONS: dict[str, Option] = {
             None,
             "This client's rack: replicas there are read if the brokers say so.",
         ),
-        Option("kafka.group.id", text, None, "The group whose offsets `startingOffsets=group` starts from."),
+        Option(
+            "kafka.group.id",
+            text,
+            None,
+            "The group whose offsets `startingOffsets=group` starts from, and to which a stream commits what it has "
+            "finished. It is never joined.",
+        ),
         Option(
             "kafka.auto.offset.reset",
             one_of("earliest", "latest", "none"),
-            "none",
-            "Where a partition starts that the group has no offset for; only together with `kafka.group.id`.",
+            None,
+            "Where a partition starts that the group has no offset for; only together with `kafka.group.id`. Default: "
+            "`latest` in a stream, as in Kafka; an error (`none`) in a batch.",
+        ),
+        Option(
+            "kafka.auto.commit.interval.ms",
+            _ms(1),
+            "5000",
+            "How often a stream with `commitMode=periodic` commits.",
         ),
         Option(
             "kafka.isolation.level",
@@ -111,7 +124,7 @@ KAFKA_OPTIONS: dict[str, Option] = {
 KAFKA_NO_EFFECT = frozenset(
     "kafka." + name
     for name in """
-    allow.auto.create.topics auto.commit.interval.ms check.crcs client.dns.lookup enable.metrics.push
+    allow.auto.create.topics check.crcs client.dns.lookup enable.metrics.push
     exclude.internal.topics group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
     max.poll.interval.ms max.poll.records metadata.max.age.ms metadata.recovery.strategy
     metadata.recovery.rebootstrap.trigger.ms metric.reporters metrics.num.samples metrics.recording.level

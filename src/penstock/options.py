@@ -1,7 +1,8 @@
 """Every option, declared once: its name, how its text is read, its default and what it is for.
 
-Parsing, errors, defaults, `--help` and the table in the docs all come from two tables: OPTIONS here (the source's own,
-named as in Spark's Kafka source) and KAFKA_OPTIONS (Kafka's own, behind `kafka.`).
+Parsing, errors, defaults, `--help` and the tables in the docs all come from three: OPTIONS here (the source's own,
+named as in Spark's Kafka source), STREAM_OPTIONS (what only a stream looks at) and KAFKA_OPTIONS (Kafka's own, behind
+`kafka.`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from penstock.option_values import (
     topic_pattern,
 )
 from penstock.startup import (
+    EARLIEST,
     AtOffsets,
     AtTimestamp,
     Earliest,
@@ -42,6 +44,7 @@ from penstock.startup import (
     StartMode,
     StartRules,
 )
+from penstock.stream_options import STREAM_OPTIONS, StreamOptions, stream_options
 from penstock.topics import Subscription
 from penstock.wire.config import ClientConfig
 
@@ -55,7 +58,7 @@ class SourceOptions:
     client: ClientConfig
     subscription: Subscription
     starting: StartMode | None = None
-    ending: EndMode = field(default_factory=Latest)
+    ending: EndMode | None = None
     rules: StartRules = field(default_factory=StartRules)
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
@@ -65,6 +68,7 @@ class SourceOptions:
     offset_tries: int = 1
     offset_retry_interval: float = 1.0
     push_filters: bool | None = None
+    stream: StreamOptions = field(default_factory=StreamOptions)
 
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -78,15 +82,18 @@ OPTIONS: dict[str, Option] = {
         Option(
             "startingOffsets",
             offset_mode,
-            "earliest",
-            "Where to start: `earliest`, `group` (the offsets that `kafka.group.id` has committed), or JSON with the "
-            f"next offset per partition or topic, -2 for earliest: `{OFFSETS_EXAMPLE}`.",
+            None,
+            "Where to start: `earliest`, `latest` (streams only), `group` (the offsets that `kafka.group.id` has "
+            "committed), or JSON with the next offset per partition or topic, -2 for earliest and -1 for latest: "
+            f"`{OFFSETS_EXAMPLE}`. Default: a batch starts at `earliest`; a stream at `group` if a group is named, "
+            "else at `latest`.",
         ),
         Option(
             "endingOffsets",
             offset_mode,
-            "latest",
-            "Where to stop (exclusive): `latest`, or JSON with an offset per partition or topic, -1 for latest.",
+            None,
+            "Where to stop (exclusive): `latest`, which is what there is at the start, or JSON with an offset per "
+            "partition or topic, -1 for latest. Without it a stream goes on for ever.",
         ),
         Option("startingTimestamp", timestamp_mode, None, "Start every partition at this time (ms since 1970)."),
         Option(
@@ -157,19 +164,16 @@ OPTIONS: dict[str, Option] = {
 }
 
 NO_EFFECT = {
-    "maxOffsetsPerTrigger": "it limits streaming queries",
-    "minOffsetsPerTrigger": "it delays streaming queries",
-    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger",
     "groupIdPrefix": "no consumer group is joined",
 }
-"""Options of Spark's source that change nothing in a batch read: taken, with a warning, as Spark does."""
+"""Options of Spark's source that change nothing here: taken, with a warning."""
 
 DESERIALIZER_ADVICE = "Keys and values leave Kafka as bytes: use DataFrame operations to decode them"
 
 REFUSED = {
     "kafka.key.deserializer": DESERIALIZER_ADVICE,
     "kafka.value.deserializer": DESERIALIZER_ADVICE,
-    "kafka.enable.auto.commit": "Reading moves no group's offsets: there is nothing to commit automatically",
+    "kafka.enable.auto.commit": "A stream with kafka.group.id commits by itself what it has finished: see commitMode",
     "kafka.interceptor.classes": "Interceptors can change records, and are Java classes: use DataFrame operations",
     "path": "A topic is not a path: use option subscribe",
 }
@@ -211,7 +215,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         client=client_config(values),
         subscription=values[chosen[0]],
         starting=starting,
-        ending=ending or Latest(),
+        ending=ending,
         rules=StartRules(
             group,
             values.get("kafka.auto.offset.reset"),
@@ -225,11 +229,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         offset_tries=values.get("fetchOffset.numRetries", 1),
         offset_retry_interval=values.get("fetchOffset.retryIntervalMs", 1.0),
         push_filters=None if pushdown == "auto" else pushdown == "true",
+        stream=stream_options(values, group),
     )
 
 
 def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
-    known = {name.lower(): option for name, option in (OPTIONS | KAFKA_OPTIONS).items()}
+    known = {name.lower(): option for name, option in (OPTIONS | STREAM_OPTIONS | KAFKA_OPTIONS).items()}
     idle = {name.lower(): reason for name, reason in NO_EFFECT.items()}
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -238,11 +243,11 @@ def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
         if name in REFUSED:
             raise OptionError(key, shown, "is not supported", REFUSED[name])
         if name in idle:
-            log.warning("option %s has no effect in a batch read: %s", key, idle[name])
+            log.warning("option %s has no effect: %s", key, idle[name])
         elif name in KAFKA_NO_EFFECT:
             log.info("option %s has no effect here", key)
         elif name not in known:
-            everything = [*OPTIONS, *KAFKA_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
+            everything = [*OPTIONS, *STREAM_OPTIONS, *KAFKA_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
             # Without its value: a misspelt name may stand before a password.
             raise OptionError(key, None, "is unknown", did_you_mean(key, everything) or _prefix_hint(key))
         else:
@@ -276,6 +281,16 @@ def check_batch(options: SourceOptions) -> None:
             for place, offset in [*mode.offsets.topics.items(), *mode.offsets.partitions.items()]:
                 if offset == refused:
                     raise OptionError(mode.option, f"{place}: {refused}", f"cannot be {word} in a batch", advice)
+    for name in options.stream.given:
+        log.warning("option %s has no effect in a batch read", name)
+
+
+def check_stream(options: SourceOptions) -> None:
+    """What a stream refuses: to end at the beginning."""
+    if isinstance(options.ending, AtOffsets):
+        for place, offset in [*options.ending.offsets.topics.items(), *options.ending.offsets.partitions.items()]:
+            if offset == EARLIEST:
+                raise OptionError(options.ending.option, f"{place}: {offset}", "the end cannot be the beginning")
 
 
 def _check_order(starting: StartMode | None, ending: EndMode | None) -> None:

@@ -32,12 +32,13 @@ def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYTHING) -> lis
 
 def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> list[OffsetRange]:
     metadata = cluster.metadata(wanted_topics(options.subscription))
-    partitions = _partitions(options, metadata)
+    partitions = partitions_of(options, metadata)
     # Narrowed only afterwards: the options are held against the whole subscription, or a filter would hide a mistake.
     starting = options.starting or Earliest()
     start = resolve_start(starting, partitions, cluster, options.rules)
-    stop = resolve_end(options.ending, partitions, cluster)
-    if not (isinstance(starting, Earliest) and isinstance(options.ending, Latest)):
+    ending = options.ending or Latest()
+    stop = resolve_end(ending, partitions, cluster)
+    if not (isinstance(starting, Earliest) and isinstance(ending, Latest)):
         within_bounds(start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss)
     start, stop = narrow(start, stop, narrowing)
     if narrowing.min_timestamp is not None:
@@ -47,7 +48,8 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
     return spread(split(ranges, options.min_partitions, options.max_records_per_partition))
 
 
-def _partitions(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:
+def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:
+    """The partitions a subscription means in this cluster."""
     listing: Mapping[str, list[int]] = {name: list(topic.partitions) for name, topic in metadata.topics.items()}
     internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
     partitions = select_partitions(options.subscription, listing, internal)

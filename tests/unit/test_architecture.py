@@ -15,7 +15,20 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 FILES = sorted(SOURCE.rglob("*.py"))
 
-PLANNING = {"plan", "startup", "topics", "ranges", "options", "option_values", "kafka_options"}
+PLANNING = {
+    "plan",
+    "startup",
+    "topics",
+    "ranges",
+    "options",
+    "option_values",
+    "kafka_options",
+    "stream_options",
+    "stream",
+    "discovery",
+    "ending",
+    "limits",
+}
 VALUES = {"errors", "ranges", "topics", "options"}
 """What planning and fetching may both know: the frozen values that pass between them."""
 
@@ -82,7 +95,7 @@ def test_planning_does_not_import_fetching(name):
     assert f"penstock.{name}" not in importers("penstock.fetch")
 
 
-@pytest.mark.parametrize("name", ["ranges", "topics", "startup"])
+@pytest.mark.parametrize("name", ["ranges", "topics", "startup", "limits", "ending"])
 def test_pure_modules_know_no_client(name):
     mine = imports_of(SOURCE / "penstock" / f"{name}.py")
     assert not {m for m in mine if m.startswith(("penstock.wire", "socket", "time", "pyarrow"))}

@@ -1,12 +1,13 @@
 """What every option means, and what is said when it is wrong."""
 
+import math
 import pickle
 
 import pytest
 
 from penstock.errors import OptionError
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.options import NO_EFFECT, OPTIONS, check_batch, parse_options
+from penstock.options import NO_EFFECT, OPTIONS, check_batch, check_stream, parse_options
 from penstock.startup import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition
 from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
 
@@ -136,7 +137,7 @@ def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
         ({"maxRecordsPerPartition": "none"}, "is not a whole number"),
         ({"includeHeaders": "yes"}, "must be true or false"),
         ({"failOnDataLoss": ""}, "must be true or false"),
-        ({"kafka.enable.auto.commit": "true"}, "nothing to commit automatically"),
+        ({"kafka.enable.auto.commit": "true"}, "see commitMode"),
         ({"kafka.interceptor.classes": "x"}, "is not supported"),
         ({"kafka.auto.offset.reset": "earliest"}, "Set the source option startingOffsets"),
         ({"kafka.isolation.level": "read_commited"}, "Did you mean read_committed?"),
@@ -179,6 +180,56 @@ def test_names_are_taken_in_any_case():
 @pytest.mark.parametrize("name", [*NO_EFFECT, *sorted(KAFKA_NO_EFFECT)])
 def test_what_has_no_effect_is_taken(name):
     assert parse(**{name: "1"}) == parse()
+
+
+def test_F21_a_named_group_is_committed_to_unless_the_mode_says_otherwise():
+    assert parse().stream.commit_mode == "disabled"
+    assert parse(**{"kafka.group.id": "g"}).stream.commit_mode == "on-checkpoint"
+    assert parse(**{"kafka.group.id": "g", "commitMode": "Periodic"}).stream.commit_mode == "periodic"
+    assert parse(**{"kafka.group.id": "g", "commitMode": "disabled"}).stream.commit_mode == "disabled"
+    assert parse(**{"kafka.auto.commit.interval.ms": "250"}).stream.commit_interval == 0.25
+
+
+def test_F14_a_negative_discovery_interval_is_an_error_but_for_minus_one_which_is_never():
+    name = "partition.discovery.interval.ms"
+    assert parse().stream.discovery_interval == 30
+    assert parse(**{name: "0"}).stream.discovery_interval == 0
+    assert parse(**{name: "-1"}).stream.discovery_interval == math.inf
+    assert "must be at least -1" in str(refuse(ONE_TOPIC | {name: "-2"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15m", 900), ("500ms", 0.5), ("2 h", 7200), ("750", 0.75), ("10S", 10), ("1min", 60)]
+)
+def test_a_delay_is_written_as_in_spark(text, seconds):
+    assert parse(maxTriggerDelay=text).stream.max_delay == seconds
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"commitMode": "on-checkpoint"}, "Set kafka.group.id"),
+        ({"commitMode": "periodical", "kafka.group.id": "g"}, "Did you mean periodic?"),
+        ({"maxTriggerDelay": "soon"}, "15m, 30s, 500ms"),
+        ({"maxOffsetsPerTrigger": "0"}, "must be at least 1"),
+        ({"maxBytesPerTrigger": "1GB"}, "is not a whole number"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is more than maxOffsetsPerTrigger = 8"),
+        ({"filterRestoredPartitions": "no"}, "must be true or false"),
+    ],
+)
+def test_a_wrong_stream_option_is_refused(options, words):
+    assert words in str(refuse(ONE_TOPIC | options))
+
+
+def test_F6_a_stream_may_start_at_the_end_and_not_end_at_the_beginning():
+    check_stream(parse(startingOffsets="latest", endingOffsets='{"a": -1}'))
+    with pytest.raises(OptionError, match="the end cannot be the beginning"):
+        check_stream(parse(endingOffsets='{"a": {"0": -2}}'))
+
+
+def test_a_batch_warns_of_what_only_streams_look_at(caplog):
+    check_batch(parse(maxOffsetsPerTrigger="5"))
+    assert "maxOffsetsPerTrigger has no effect in a batch read" in caplog.text
 
 
 def test_several_brokers_and_ipv6():

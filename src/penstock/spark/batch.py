@@ -36,20 +36,24 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Called on an executor, once per partition."""
-        if partition.value is None:  # Spark's stand-in for an empty plan
-            return iter(())
-        from penstock.fetch.reader import RangeReader
+        return read_range(partition, self._columns, self._options)
 
-        options = self._options
-        reader = RangeReader(
-            partition.value,
-            self._columns,
-            options.client,
-            fail_on_data_loss=options.fail_on_data_loss,
-            poll_timeout=options.poll_timeout,
-        )
-        _freeze_heap()
-        return reader.ahead()
+
+def read_range(partition: InputPartition, columns: Sequence[str], options: SourceOptions) -> Iterator[Any]:
+    """Read a task's range as Arrow batches."""
+    if partition.value is None:  # Spark's stand-in for an empty plan
+        return iter(())
+    from penstock.fetch.reader import RangeReader
+
+    reader = RangeReader(
+        partition.value,
+        columns,
+        options.client,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout=options.poll_timeout,
+    )
+    _freeze_heap()
+    return reader.ahead()
 
 
 class FilteringBatchReader(BatchReader):

@@ -1,11 +1,11 @@
-"""`spark.read.format("penstock")`."""
+"""`spark.read.format("penstock")` and `spark.readStream.format("penstock")`."""
 
 from __future__ import annotations
 
 import sys
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from penstock.options import check_batch, parse_options
@@ -25,17 +25,22 @@ class PenstockDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
-        With a user's schema Spark asks nothing before the first action."""
-        options = parse_options(self.options)
-        check_batch(options)
-        return full_schema(options.include_headers)
+        With a user's schema Spark asks nothing before the first action. Whether a batch or a stream will follow is
+        not known yet."""
+        return full_schema(parse_options(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
+        check_batch(options)
         push = options.push_filters
         if push is None:
             push = PUSHDOWN_WORKER in sys.modules
         return (FilteringBatchReader if push else BatchReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from penstock.spark.stream import StreamReader
+
+        return StreamReader(parse_options(self.options), schema)
 
 
 def register(spark: SparkSession) -> None:

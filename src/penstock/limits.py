@@ -1,0 +1,82 @@
+"""HOW MUCH one trigger reads: limits shared among partitions. Pure: no client, and the time is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.stream_options import StreamOptions
+from penstock.topics import TopicPartition
+
+UNSEEN_BYTES = 1000.0
+"""What a record is taken to weigh while none was seen: more than most do, so that a limit holds."""
+
+
+@dataclass(slots=True)
+class TriggerBudget:
+    """Decides, trigger by trigger, how many offsets each partition may go on."""
+
+    options: StreamOptions
+    _credit: dict[TopicPartition, float] = field(default_factory=dict)
+    _last_trigger: float | None = None
+
+    def allow(
+        self,
+        backlog: Mapping[TopicPartition, int],
+        bytes_per_record: Mapping[TopicPartition, float],
+        now: float,
+        wait: bool = True,
+    ) -> dict[TopicPartition, int] | None:
+        """Offsets to read per partition; None: too few, wait for more. `wait` false never waits."""
+        if wait and self._too_few(sum(backlog.values()), now):
+            return None
+        self._last_trigger = now
+        limits = [self.options.max_offsets] if self.options.max_offsets is not None else []
+        if self.options.max_bytes is not None:
+            limits.append(offsets_in(self.options.max_bytes, backlog, bytes_per_record))
+        if not limits:
+            return dict(backlog)
+        allowed, self._credit = share(min(limits), backlog, self._credit)
+        return allowed
+
+    def _too_few(self, available: int, now: float) -> bool:
+        if self.options.min_offsets is None or available >= self.options.min_offsets:
+            return False
+        # The first trigger does not wait, as in Spark's source.
+        return self._last_trigger is not None and now - self._last_trigger < self.options.max_delay
+
+
+def share(
+    limit: int, backlog: Mapping[TopicPartition, int], credit: Mapping[TopicPartition, float]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, float]]:
+    """Share `limit` offsets in proportion to the backlog, never more in all; and the credit for the next time.
+
+    What rounding takes from a partition is kept as its credit and paid out first next time: with a limit below the
+    number of partitions each has its turn, so none starves.
+    """
+    total = sum(backlog.values())
+    if total <= limit:
+        return dict(backlog), {}
+    given: dict[TopicPartition, int] = {}
+    owed: dict[TopicPartition, float] = {}
+    for tp, size in backlog.items():
+        given[tp], rest = divmod(limit * size, total)
+        owed[tp] = credit.get(tp, 0.0) + rest / total
+    left = limit - sum(given.values())  # less than one per partition
+    for tp in sorted(owed, key=lambda tp: (-owed[tp], tp))[:left]:
+        given[tp] += 1
+        owed[tp] -= 1
+    return given, owed
+
+
+def offsets_in(
+    max_bytes: int, backlog: Mapping[TopicPartition, int], bytes_per_record: Mapping[TopicPartition, float]
+) -> int:
+    """How many offsets of the backlog, taken in proportion, are about `max_bytes`; at least one, or nothing moves.
+
+    A partition whose records were not seen counts as the others' average.
+    """
+    known = {tp: size for tp, size in backlog.items() if tp in bytes_per_record}
+    known_bytes = sum(size * bytes_per_record[tp] for tp, size in known.items())
+    average = known_bytes / sum(known.values()) if known_bytes else UNSEEN_BYTES
+    return max(1, int(max_bytes / average))

@@ -1,0 +1,64 @@
+"""A stream's state: the next offset of every partition, and its JSON in Spark's offset log.
+
+The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a checkpoint moves both ways (F20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.topics import AssignedPartitions, Subscription, TopicNames, TopicPartition, TopicPattern
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Sorted: Spark compares offsets as text, and the same state must be the same text."""
+    document: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        document.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return document
+
+
+def from_json(document: object) -> Offsets:
+    """Read an offset of the log. What is no such offset is refused: another source may have written the checkpoint."""
+    if not isinstance(document, dict):
+        raise _unreadable(document)
+    offsets: Offsets = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict):
+            raise _unreadable(document)
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+                raise _unreadable(document)
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def _unreadable(document: Any) -> PenstockError:
+    shown = repr(document)
+    return PenstockError(
+        f"the checkpoint's offset {shown[:200]}{'...' if len(shown) > 200 else ''} is not one of a Kafka source. It "
+        'reads {"topic": {"0": 123}}; is the checkpoint of another query?'
+    )
+
+
+def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
+    """What of a restored state the subscription still means, and what not (F12).
+
+    Looks at the subscription only. What a broker lists is no reason to drop state: it may be slow, or down.
+    """
+    kept = {tp: offset for tp, offset in state.items() if _means(subscription, tp)}
+    return kept, {tp: offset for tp, offset in state.items() if tp not in kept}
+
+
+def _means(subscription: Subscription, tp: TopicPartition) -> bool:
+    match subscription:
+        case TopicNames(names):
+            return tp.topic in names
+        case TopicPattern() as pattern:
+            return pattern.matches(tp.topic)
+        case AssignedPartitions(partitions):
+            return tp in partitions

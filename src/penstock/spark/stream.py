@@ -1,0 +1,178 @@
+"""The stream reader: Spark's calls, passed on to the planner and the committer.
+
+Spark makes two kinds of this object. One lives in a process of its own on the driver's machine for as long as the query
+runs, plans, and commits. The other is pickled to the executors and does nothing but `read`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.metrics import REPORT_KEY
+from penstock.offsets.committer import Committer
+from penstock.offsets.state import from_json, to_json
+from penstock.options import SourceOptions
+from penstock.spark.batch import RangePartition, read_range
+from penstock.spark.schema import columns_of
+from penstock.stream import StreamPlanner
+
+log = logging.getLogger(__name__)
+
+OPTIONS_DECIDE = ReadMaxRows(2**63 - 1)
+"""A limit that limits nothing. Spark hands it back at every trigger but those of Trigger.Once, which reads all there
+is: so the two can be told apart."""
+
+LAST_COMMIT_SECONDS = 10.0
+"""How long the end of a bounded run waits for its last commit: nobody calls after it."""
+
+FAREWELL_SECONDS = 3.0
+"""The same when Spark ends this process, which it does without asking."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = columns_of(schema)
+        self._planning: _Planning | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_planning": None}
+
+    @property
+    def _driver(self) -> _Planning:
+        if self._planning is None:
+            self._planning = _Planning(self._options)
+        return self._planning
+
+    # --- called on the driver, one call at a time -------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        return to_json(self._driver.planner.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        planner, limits = self._driver.planner, self._options.stream
+        limited = limits.max_offsets or limits.max_bytes or limits.min_offsets
+        return OPTIONS_DECIDE if planner.pins_start or limited else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._driver.planner.prepare_for_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
+        state, driver = from_json(start), self._driver
+        if driver.planner.is_durable(state):
+            driver.commit(state)
+        answer = driver.planner.latest(state, everything=isinstance(limit, ReadAllAvailable))
+        if driver.planner.at_the_end(state, answer):
+            driver.flush(LAST_COMMIT_SECONDS)
+        # Spark compares texts: what is the same state must look the same.
+        return start if answer == state else to_json(answer)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        driver = self._driver
+        if not driver.planner.newest:
+            return None
+        return to_json(driver.planner.newest) | ({REPORT_KEY: driver.report()} if driver.reports else {})
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        ranges = self._driver.planner.ranges(from_json(start), from_json(end))
+        return [RangePartition(each) for each in ranges]
+
+    def stop(self) -> None:
+        if self._planning is not None:
+            self._planning.close(FAREWELL_SECONDS)
+
+    # --- called on the executors ------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_range(partition, self._columns, self._options)
+
+
+class _Planning:
+    """What lives only on the driver: the planner, and the committer if there is a group to commit to."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.planner = StreamPlanner(options)
+        self.reports = options.stream.report_metrics
+        self._committer = _committer(options, self.planner)
+        if self._committer is not None:
+            self._commit_when_ended()
+
+    def commit(self, durable: dict[Any, int]) -> None:
+        if self._committer is not None:
+            self._committer.durable(durable)
+
+    def flush(self, timeout: float) -> None:
+        if self._committer is not None and not self._committer.flush(timeout):
+            log.warning("the last offsets were not committed within %g s; the next run commits them", timeout)
+
+    def close(self, timeout: float) -> None:
+        if self._committer is not None:
+            self._committer.close(timeout)
+
+    def report(self) -> dict[str, Any]:
+        committer, planner = self._committer, self.planner
+        return {
+            "commitsSucceeded": 0 if committer is None else committer.succeeded,
+            "commitsFailed": 0 if committer is None else committer.failed,
+            "committedOffsets": {} if committer is None else to_json(committer.committed),
+            "bytesPerRecord": _weights(planner),
+            "lostRanges": planner.lost_ranges,
+            "finished": planner.finished,
+        }
+
+    def _commit_when_ended(self) -> None:
+        """Spark ends this process with SIGTERM and does not call `stop` before: commit what waits, then go."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # a program's own reader, not Spark's: its signals are its own
+
+        def farewell(number: int, frame: FrameType | None) -> None:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self.close(FAREWELL_SECONDS)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, farewell)
+
+
+def _committer(options: SourceOptions, planner: StreamPlanner) -> Committer | None:
+    group, stream = options.rules.group, options.stream
+    if group is None or stream.commit_mode == "disabled":
+        return None
+    from penstock.wire.cluster import Cluster
+
+    stopped = threading.Event()
+    cluster = Cluster(options.client, stopped.wait)  # the committing thread's own
+
+    def abort() -> None:
+        stopped.set()
+        cluster.abort()
+
+    return Committer(
+        lambda offsets: cluster.commit(group, offsets),
+        interval=stream.commit_interval if stream.commit_mode == "periodic" else None,
+        name=f"penstock-commit-{group}",
+        abort=abort,
+    )
+
+
+def _weights(planner: StreamPlanner) -> dict[str, dict[str, float]]:
+    document: dict[str, dict[str, float]] = {}
+    for tp, weight in sorted(planner.bytes_per_record.items()):
+        document.setdefault(tp.topic, {})[str(tp.partition)] = round(weight, 1)
+    return document

@@ -1,0 +1,100 @@
+"""Until where a stream goes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from penstock.ending import StreamEnd
+from penstock.errors import OptionError
+from penstock.startup import AtOffsets, AtTimestamp, Latest, PerPartition
+from penstock.topics import TopicPartition
+
+A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+class Log:
+    """Ends that grow, and the offset of the first record at a time."""
+
+    def __init__(self, ends, young=None):
+        self.ends, self.young, self.asked = ends, young or {}, []
+
+    def begin(self, partitions):
+        return dict.fromkeys(partitions, 0)
+
+    def end(self, partitions):
+        return {tp: self.ends[tp] for tp in partitions}
+
+    def for_times(self, times):
+        self.asked.append(dict(times))
+        return {tp: self.young.get(tp) for tp in times}
+
+    def committed(self, group, partitions):
+        raise AssertionError("an end asks no group")
+
+
+def offsets(**partitions):
+    return AtOffsets(PerPartition(partitions={A: partitions["a"], B: partitions["b"]}), "endingOffsets")
+
+
+def test_a_stream_without_an_end_goes_on():
+    end = StreamEnd(None)
+    assert end.cut({A: 5}, Log({})) == {A: 5}
+    assert not end.reached({A: 5})
+
+
+def test_named_offsets_are_the_end():
+    end = StreamEnd(offsets(a=10, b=20))
+    assert end.cut({A: 7, B: 30}, Log({})) == {A: 7, B: 20}
+    assert not end.reached({A: 7, B: 20})
+    assert end.cut({A: 11, B: 31}, Log({})) == {A: 10, B: 20}
+    assert end.reached({A: 10, B: 20})
+
+
+def test_an_unnamed_partition_is_refused():
+    with pytest.raises(OptionError, match="names nothing for t-1"):
+        StreamEnd(AtOffsets(PerPartition(partitions={A: 3}), "endingOffsets")).cut({A: 1, B: 1}, Log({}))
+
+
+@pytest.mark.parametrize("mode", [Latest(), AtOffsets(PerPartition(topics={"t": -1}), "endingOffsets")])
+def test_latest_is_what_there_is_at_the_start(mode):
+    end = StreamEnd(mode)
+    log = Log({A: 5, B: 6})
+    assert end.cut(log.ends, log) == {A: 5, B: 6}
+    assert end.cut({A: 50, B: 60}, log) == {A: 5, B: 6}
+    assert end.reached({A: 5, B: 6})
+
+
+def test_a_partition_that_appears_later_is_left_out_once_and_for_all(caplog):
+    end, log = StreamEnd(Latest()), Log({A: 5})
+    end.cut({A: 5}, log)
+    with caplog.at_level(logging.WARNING):
+        assert end.cut({A: 5, NEW: 9}, log) == {A: 5}
+        assert end.cut({A: 5, NEW: 10}, log) == {A: 5}
+    assert caplog.text.count("u-0 appeared after the stream's end was set") == 1
+
+
+def test_a_later_partition_joins_if_its_topic_is_named():
+    end = StreamEnd(AtOffsets(PerPartition(topics={"t": 10}), "endingOffsets"))
+    end.cut({A: 5}, Log({}))
+    assert end.cut({A: 15, B: 15}, Log({})) == {A: 10, B: 10}
+
+
+def test_a_time_is_the_end_once_a_record_of_that_time_is_there():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({})
+    assert end.cut({A: 5, B: 6}, log) == {A: 5, B: 6}
+    assert not end.reached({A: 5, B: 6})
+    log.young = {A: 7}
+    assert end.cut({A: 9, B: 9}, log) == {A: 7, B: 9}
+    assert not end.reached({A: 7, B: 9})
+    log.young = {A: 7, B: 12}
+    assert end.cut({A: 9, B: 20}, log) == {A: 7, B: 12}
+    assert end.reached({A: 7, B: 12})
+
+
+def test_an_idle_stream_asks_for_no_times():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({})
+    for _ in range(3):
+        end.cut({A: 5}, log)
+    assert [asked for asked in log.asked if asked] == [{A: 1000}]

@@ -1,0 +1,51 @@
+"""A stream's state and its JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import PenstockError
+from penstock.offsets.state import from_json, split_restored, to_json
+from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def test_F20_the_json_is_that_of_sparks_kafka_source():
+    assert json.dumps(to_json({A1: 7, B0: 0, A0: 5}), separators=(",", ":")) == '{"a":{"0":5,"1":7},"b":{"0":0}}'
+
+
+@given(st.dictionaries(st.tuples(st.text(min_size=1), st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1)))
+def test_F20_every_state_comes_back(state):
+    offsets = {TopicPartition(*place): offset for place, offset in state.items()}
+    assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
+
+
+def test_F20_the_same_state_is_the_same_text():
+    ten = {TopicPartition("t", number): number for number in range(11)}
+    assert json.dumps(to_json(ten)) == json.dumps(to_json(dict(reversed(ten.items()))))
+
+
+@pytest.mark.parametrize(
+    "document", [None, 5, [], {"a": 5}, {"a": {"x": 5}}, {"a": {"0": -1}}, {"a": {"0": "5"}}, {"logOffset": True}]
+)
+def test_what_no_kafka_source_wrote_is_refused(document):
+    with pytest.raises(PenstockError, match="is the checkpoint of another query"):
+        from_json(document)
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [TopicNames(("a",)), TopicPattern("a.*"), AssignedPartitions((A0, A1))],
+    ids=lambda s: type(s).__name__,
+)
+def test_F12_restored_partitions_outside_the_subscription_are_told_apart(subscription):
+    assert split_restored({A0: 1, A1: 2, B0: 3}, subscription) == ({A0: 1, A1: 2}, {B0: 3})
+
+
+def test_F12_an_assignment_means_its_partitions_alone():
+    assert split_restored({A0: 1, A1: 2}, AssignedPartitions((A0,))) == ({A0: 1}, {A1: 2})
