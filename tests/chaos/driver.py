@@ -1,0 +1,115 @@
+"""A Spark driver: told by a file what to do, tells in another what came of it.
+
+    python driver.py <order.json>
+
+Run as a script in whatever environment has the PySpark that is wanted, so it imports nothing but that. The order:
+
+    master | remote     where Spark is
+    settings            Spark's configuration
+    answers             the file that gets one line of JSON per step
+    steps               a list of
+
+    {"do": "read", "format": ..., "options": {...}, "path": ...}
+            one batch read into Parquet. Answer: rows
+    {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}, "lag": true}
+            one streaming query into Parquet, until it ends: by itself with availableNow, else by force. Answer: its
+            progress, batch by batch, and with `lag` what LagListener made of it
+    {"do": "places", "format": ..., "options": {...}}
+            where tasks that read run. Answer: one [working directory, sys.path, penstock's file] per task
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "WARN",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+COLUMNS = ("topic", "partition", "offset", "value")
+
+
+def main() -> None:
+    order = json.loads(Path(sys.argv[1]).read_text())
+    spark = session(order)
+    with Path(order["answers"]).open("w") as answers:
+        for step in order["steps"]:
+            answer = STEPS[step["do"]](spark, step)
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    spark.stop()
+
+
+def session(order: dict[str, Any]) -> SparkSession:
+    if order["remote"]:
+        return SparkSession.builder.remote(order["remote"]).getOrCreate()
+    builder = SparkSession.builder.master(order["master"])
+    for name, value in (SETTINGS | order["settings"]).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def read(spark: SparkSession, step: dict[str, Any]) -> int:
+    records(spark.read.format(step["format"]).options(**step["options"]).load()).write.parquet(step["path"])
+    return spark.read.parquet(step["path"]).count()
+
+
+def stream(spark: SparkSession, step: dict[str, Any]) -> dict[str, Any]:
+    listener = None
+    if step.get("lag"):
+        from penstock.spark import LagListener
+
+        listener = LagListener()
+        spark.streams.addListener(listener)
+    writer = records(spark.readStream.format(step["format"]).options(**step["options"]).load()).writeStream
+    writer = writer.format("parquet").option("checkpointLocation", step["checkpoint"]).trigger(**step["trigger"])
+    query = writer.start(step["path"])
+    query.awaitTermination()
+    progress = [json.loads(each.json) for each in query.recentProgress]
+    answer: dict[str, Any] = {"batches": [batch(one) for one in progress if one["numInputRows"] > 0]}
+    if listener is not None:
+        spark.streams.removeListener(listener)
+    return answer
+
+
+def batch(progress: dict[str, Any]) -> dict[str, Any]:
+    source = progress["sources"][0]
+    names = ("startOffset", "endOffset", "latestOffset")
+    return {"id": progress["batchId"], "rows": progress["numInputRows"], **{name: source[name] for name in names}}
+
+
+def places(spark: SparkSession, step: dict[str, Any]) -> list[list[Any]]:
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import time
+
+        import pyarrow as pa
+
+        import penstock
+
+        for _ in batches:
+            pass
+        time.sleep(1)  # so that one executor cannot take both tasks while the other is still greeting
+        yield pa.RecordBatch.from_pydict({"place": [json.dumps([str(Path.cwd()), sys.path, penstock.__file__])]})
+
+    frame = spark.read.format(step["format"]).options(**step["options"]).load()
+    return [json.loads(row.place) for row in frame.mapInArrow(look, "place string").collect()]
+
+
+def records(frame: DataFrame) -> DataFrame:
+    return frame.select(*COLUMNS)
+
+
+STEPS = {"read": read, "stream": stream, "places": places}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Programs as processes of their own: each leads a session, and is gone with all of it when its test is.
+
+A session, not a process group: PySpark's daemon makes a group of its own, but it stays in the session. And a keeper
+(the embedded broker's) in between, so that a test run that is killed leaves nothing behind either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.embedded import _keeper
+from penstock.embedded.node import LOOPBACK
+
+DRIVER = Path(__file__).with_name("driver.py")
+RUN_SECONDS = 150.0  # Spark starts in 5 s on two idle cores, and takes many times that on busy ones
+_END_SECONDS = 20.0
+_ORPHAN_GRACE_SECONDS = "5"
+
+
+class Program:
+    """A process and what it starts. Its output goes to `<folder>/<name>.log`. Used by one thread."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log_path = folder / f"{name}.log"
+        keeper = [sys.executable, "-I", "-S", str(_keeper.__file__), str(os.getpid()), _ORPHAN_GRACE_SECONDS, ""]
+        self._leader = subprocess.Popen(
+            [*keeper, str(self.log_path), *(str(word) for word in command)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            cwd=folder,
+            env=clean_environment() | dict(environment or {}),
+        )
+        assert self._leader.stdout is not None
+        said = self._leader.stdout.readline()
+        assert said.strip().isdigit(), f"{name} could not be started: {self.log()}"
+        self.pid = int(said)
+        """Of the program itself; the session is led by its keeper."""
+
+    @property
+    def running(self) -> bool:
+        return self._leader.poll() is None
+
+    def log(self) -> str:
+        return self.log_path.read_text("utf-8", errors="replace") if self.log_path.exists() else ""
+
+    def await_line(self, text: str, seconds: float = RUN_SECONDS) -> None:
+        """Return when the program has printed this."""
+
+        def printed() -> bool:
+            said = text in self.log()
+            assert said or self.running, f"{self.name} ended without {text!r}: {self.log()[-3000:]}"
+            return said
+
+        assert until(printed, seconds), f"{self.name} did not say {text!r} in {seconds:g} s: {self.log()[-3000:]}"
+
+    def wait(self, seconds: float = RUN_SECONDS) -> int:
+        """The exit status, when it has ended by itself; what it left behind is ended then."""
+        try:
+            status = self._leader.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} did not end in {seconds:g} s: {self.log()[-3000:]}") from None
+        self.kill()
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL to the whole session, at once; returns when it is empty. May be called twice."""
+        end = time.monotonic() + _END_SECONDS
+        while members := session_members(self._leader.pid):
+            assert time.monotonic() < end, f"{self.name}: still there after SIGKILL: {members}"
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._leader.poll()
+            time.sleep(0.01)
+        self._leader.wait()
+        for pipe in (self._leader.stdin, self._leader.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+class Driver(Program):
+    """A Spark driver that carries out `steps` (see driver.py) and answers each."""
+
+    def __init__(
+        self,
+        steps: Sequence[Mapping[str, Any]],
+        folder: Path,
+        *,
+        name: str = "driver",
+        python: str | Path = sys.executable,
+        master: str = "local[2]",
+        remote: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._answers = folder / f"{name}.answers"
+        self._answers.unlink(missing_ok=True)
+        order = folder / f"{name}.order"
+        order.write_text(
+            json.dumps(
+                {
+                    "master": None if remote else master,
+                    "remote": remote,
+                    "settings": {"spark.local.dir": str(folder / "local")} | dict(settings or {}),
+                    "answers": str(self._answers),
+                    "steps": list(steps),
+                }
+            )
+        )
+        where = {"PYSPARK_PYTHON": str(python)} | dict(environment or {})
+        super().__init__(name, [python, DRIVER, order], folder, where)
+
+    def answers(self, seconds: float = RUN_SECONDS) -> list[Any]:
+        """What the steps gave, when all are done."""
+        status = self.wait(seconds)
+        assert status == 0, f"{self.name} ended with {status}: {self.log()[-4000:]}"
+        return [json.loads(line) for line in self._answers.read_text().splitlines()]
+
+
+def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory: str = "256m") -> Program:
+    """A process of Spark's own, by the script that the pip package has for it."""
+    found = importlib.util.find_spec("pyspark")  # not imported: that takes a while, and unit tests come by here too
+    assert found is not None
+    assert found.origin is not None
+    home = Path(found.origin).parent
+    environment = {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_DAEMON_MEMORY": memory,
+        # Nothing here speaks to the master but its own workers and drivers.
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    return Program(name, [home / "bin" / "spark-class", *arguments], folder, environment)
+
+
+def clean_environment() -> dict[str, str]:
+    """Ours, less what would point another Spark or Python at this one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+
+
+def session_members(leader: int) -> list[int]:
+    """The processes of a session, less those that are dead and only wait for their parent to look."""
+    members = []
+    for pid in _all_pids():
+        try:
+            if os.getsid(pid) == leader and not _dead(pid):
+                members.append(pid)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return members
+
+
+def until(condition: Callable[[], object], seconds: float, pause: float = 0.05) -> bool:
+    """Wait for it; False when the time is over."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def _all_pids() -> list[int]:
+    if Path("/proc/self").exists():
+        return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True, timeout=30)
+    return [int(word) for word in listed.stdout.split()]
+
+
+def _dead(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] == "Z"

@@ -1,0 +1,27 @@
+"""Through Spark Connect: the client is a process without a JVM, and the server one that never saw Penstock imported."""
+
+import pytest
+
+from chaos.sink import read_back
+from fix_produce import Rec
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+PARTITIONS = 3
+
+
+def numbered(start: int, end: int) -> list[Rec]:
+    return [Rec(b"value %d" % i, timestamp=1_700_000_000_000 + i, partition=i % PARTITIONS) for i in range(start, end)]
+
+
+def expected(topic: str, end: int) -> dict:
+    return {(topic, i % PARTITIONS, i // PARTITIONS, b"value %d" % i): 1 for i in range(end)}
+
+
+def test_a_batch_read_through_connect_gives_exactly_the_input(connect_server, kafka, topic, produce, tmp_path):
+    name = topic(partitions=PARTITIONS)
+    produce(name, numbered(0, 900))
+    source = {"format": "penstock", "options": kafka.client_options() | {"subscribe": name}}
+    [rows] = connect_server.client([{"do": "read", "path": str(tmp_path / "out"), **source}], tmp_path).answers()
+    assert rows == 900
+    assert read_back(tmp_path / "out") == expected(name, 900)
