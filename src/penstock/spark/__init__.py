@@ -1,5 +1,7 @@
 """The front end for PySpark. The only package that imports pyspark."""
 
+from penstock.spark.awaiting import await_end
 from penstock.spark.datasource import PenstockDataSource, register
+from penstock.spark.listener import LagListener
 
-__all__ = ["PenstockDataSource", "register"]
+__all__ = ["LagListener", "PenstockDataSource", "await_end", "register"]

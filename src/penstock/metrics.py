@@ -1,0 +1,242 @@
+"""The metrics (F26): their names, and their values out of what Spark reports of one source.
+
+The names are those of Flink's Kafka source where it has one, so that a dashboard's words carry over. One thing differs:
+offsets here name the next record to read, Flink's `currentOffset` the last one read.
+
+Everything is computed from Spark's progress, because that is the only way from a source in Spark to whoever watches.
+What a source does not report is None: Spark's own Kafka source reports offsets, but no commits and no bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from penstock.topics import TopicPartition
+
+REPORT_KEY = "#penstock"
+"""The key beside the topics under which a Penstock source reports its own figures. No topic can be called so."""
+
+LARGEST = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def prometheus_name(self) -> str:
+        """`penstock_pending_records` for `pendingRecords`; a counter's `_total` is not part of it."""
+        return "penstock_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
+
+
+PARTITION = ("topic", "partition")
+
+PENDING_RECORDS = Metric("pendingRecords", "gauge", "Records between the query and the end of the log, all partitions")
+RECORDS_LAG = Metric("recordsLag", "gauge", "Records between the query and the end of the log", PARTITION)
+CURRENT_OFFSET = Metric("currentOffset", "gauge", "Offset of the next record the query will read", PARTITION)
+LATEST_OFFSET = Metric("latestOffset", "gauge", "Offset of the next record that will be produced", PARTITION)
+COMMITTED_OFFSET = Metric("committedOffset", "gauge", "Offset that the consumer group was told", PARTITION)
+COMMITS_SUCCEEDED = Metric("commitsSucceeded", "counter", "Commits to the consumer group that Kafka took")
+COMMITS_FAILED = Metric("commitsFailed", "counter", "Commits to the consumer group that failed")
+LOST_RANGES = Metric(
+    "lostRanges", "counter", "Offset ranges that were gone before they were read (failOnDataLoss false)"
+)
+RECORDS_PER_SECOND = Metric("numRecordsInPerSecond", "gauge", "Records per second in the last batch; 0 while idle")
+BYTES_PER_SECOND = Metric(
+    "numBytesInPerSecond", "gauge", "Bytes per second, as stored by Kafka, in the last batch (estimated); 0 while idle"
+)
+
+METRICS = (
+    PENDING_RECORDS,
+    RECORDS_LAG,
+    CURRENT_OFFSET,
+    LATEST_OFFSET,
+    COMMITTED_OFFSET,
+    COMMITS_SUCCEEDED,
+    COMMITS_FAILED,
+    LOST_RANGES,
+    RECORDS_PER_SECOND,
+    BYTES_PER_SECOND,
+)
+
+Sample: TypeAlias = tuple[Metric, tuple[str, ...], float]
+"""A metric, the values of its labels, its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetrics:
+    topic: str
+    partition: int
+    current_offset: int
+    latest_offset: int | None = None
+    committed_offset: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind, never below 0: the log may have been asked for its end before the batch was planned."""
+        return None if self.latest_offset is None else max(0, self.latest_offset - self.current_offset)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMetrics:
+    """One source of one query, as of its last progress. What was not reported is None."""
+
+    partitions: tuple[PartitionMetrics, ...] = ()
+    """Ordered by topic and number; only those the query reads."""
+    num_input_rows: int = 0
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    commits_succeeded: int | None = None
+    commits_failed: int | None = None
+    lost_ranges: int | None = None
+    finished: bool | None = None
+    """Whether the stream has come to the end its options set; None if it has none or does not say."""
+    reported: bool = False
+    """Whether a Penstock source told its own figures (option reportMetrics)."""
+
+    @property
+    def lag(self) -> int | None:
+        """Records behind over all partitions whose end is known; None where none is known."""
+        known = [lag for partition in self.partitions if (lag := partition.lag) is not None]
+        return sum(known) if known or not self.partitions else None
+
+    @property
+    def worst(self) -> PartitionMetrics | None:
+        """The partition that is furthest behind."""
+        return max(self.partitions, key=lambda partition: partition.lag or 0, default=None)
+
+    def samples(self) -> Iterator[Sample]:
+        """Everything that is known, as samples."""
+        for metric, value in (
+            (PENDING_RECORDS, self.lag),
+            (COMMITS_SUCCEEDED, self.commits_succeeded),
+            (COMMITS_FAILED, self.commits_failed),
+            (LOST_RANGES, self.lost_ranges),
+            (RECORDS_PER_SECOND, self.records_per_second),
+            (BYTES_PER_SECOND, self.bytes_per_second),
+        ):
+            if value is not None:
+                yield metric, (), value
+        for each in self.partitions:
+            for metric, value in (
+                (RECORDS_LAG, each.lag),
+                (CURRENT_OFFSET, each.current_offset),
+                (LATEST_OFFSET, each.latest_offset),
+                (COMMITTED_OFFSET, each.committed_offset),
+            ):
+                if value is not None:
+                    yield metric, (each.topic, str(each.partition)), value
+
+    @classmethod
+    def from_progress(
+        cls,
+        start_offset: str | None,
+        end_offset: str | None,
+        latest_offset: str | None,
+        num_input_rows: int = 0,
+        batch_duration_ms: float | None = None,
+    ) -> SourceMetrics | None:
+        """Out of the offset texts of a source's progress. None for a source that is not one of Kafka, or says nothing
+        yet: offsets of other sources look different, and are no error here."""
+        document = _document(latest_offset)
+        report = document.pop(REPORT_KEY, None) if document is not None else None
+        latest, end, start = _offsets(document), _offsets(_document(end_offset)), _offsets(_document(start_offset))
+        if end is None or not (end or isinstance(report, dict)):
+            return None
+        figures = report if isinstance(report, dict) else {}
+        committed = _offsets(figures.get("committedOffsets")) or {}
+        seconds = None if batch_duration_ms is None else max(1.0, batch_duration_ms) / 1000
+        size = _bytes(start, end, num_input_rows, _numbers(figures.get("bytesPerRecord")))
+        return cls(
+            partitions=tuple(
+                PartitionMetrics(tp.topic, tp.partition, end[tp], (latest or {}).get(tp), committed.get(tp))
+                for tp in sorted(end)
+            ),
+            num_input_rows=num_input_rows,
+            records_per_second=None if seconds is None else num_input_rows / seconds,
+            bytes_per_second=None if seconds is None or size is None else size / seconds,
+            commits_succeeded=_count(figures.get("commitsSucceeded")),
+            commits_failed=_count(figures.get("commitsFailed")),
+            lost_ranges=_count(figures.get("lostRanges")),
+            finished=finished if isinstance(finished := figures.get("finished"), bool) else None,
+            reported=isinstance(report, dict),
+        )
+
+
+def _bytes(
+    start: Mapping[TopicPartition, int] | None,
+    end: Mapping[TopicPartition, int],
+    rows: int,
+    per_record: Mapping[TopicPartition, float],
+) -> float | None:
+    """Bytes of a batch, None if nothing is known of its records' size."""
+    read = {tp: max(0, offset - start.get(tp, offset)) for tp, offset in end.items()} if start is not None else {}
+    if rows == 0 and not any(read.values()):
+        return 0.0
+    if not per_record:
+        return None
+    average = sum(per_record.values()) / len(per_record)
+    if start is None:  # Spark's progress names no start for a query's first batch
+        return rows * average
+    return sum(count * per_record.get(tp, average) for tp, count in read.items())
+
+
+# --- texts that others wrote ------------------------------------------------------------------------------------------
+
+
+def _document(text: str | None) -> dict[str, Any] | None:
+    """The JSON object in a text; None if there is none. PySpark writes a missing offset as `None` or as `null`."""
+    if text is None:
+        return None
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _numbers(document: object) -> dict[TopicPartition, float]:
+    """`{"topic": {"0": 1.5}}`, without whatever is not like that."""
+    found: dict[TopicPartition, float] = {}
+    for topic, partitions in document.items() if isinstance(document, dict) else ():
+        for partition, value in partitions.items() if isinstance(partitions, dict) else ():
+            if _is_partition(partition) and _is_number(value):
+                found[TopicPartition(topic, int(partition))] = value
+    return found
+
+
+def _offsets(document: object) -> dict[TopicPartition, int] | None:
+    """`{"topic": {"0": 123}}`; None for anything else, because then it is an offset of some other source."""
+    if not isinstance(document, dict):
+        return None
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict):
+            return None
+        for partition, offset in partitions.items():
+            if not _is_partition(partition) or _count(offset) is None:
+                return None
+            found[TopicPartition(topic, int(partition))] = offset
+    return found
+
+
+def _is_partition(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10  # int32; Python refuses to read very long numbers
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and _is_number(value) else None

@@ -1,0 +1,246 @@
+"""`LagListener`: how far behind a streaming query is, to Python, to the log and to Prometheus (F26)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from penstock.metrics import SourceMetrics
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import CollectorRegistry
+
+log = logging.getLogger("penstock.lag")
+Number = TypeVar("Number", int, float)
+
+ENDED_KEPT = 100
+"""The last values of this many ended queries stay readable: a run with Trigger.AvailableNow is over when one looks."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A query as of its last progress. Guarded by the listener's lock."""
+
+    id: str
+    run_id: str
+    name: str
+    sources: dict[int, SourceMetrics] = field(default_factory=dict)
+    ended: bool = False
+    said_at: float | None = None
+
+
+class LagListener(StreamingQueryListener):
+    """Watches the streaming queries of a session that read Kafka, through Penstock or through Spark's own source.
+
+        listener = LagListener()
+        spark.streams.addListener(listener)
+        query = stream.writeStream.queryName("orders").start(...)
+        ...
+        listener.lag("orders")                  # 1234: records behind, all partitions together
+        for source in listener.metrics("orders"):
+            source.bytes_per_second             # 5300000.0
+            source.commits_failed               # 0
+            for partition in source.partitions:
+                partition.lag, partition.current_offset, partition.committed_offset
+
+    At most every `log_interval` seconds and query (None: never) one line goes to the logger `penstock.lag`, level INFO:
+
+        query orders: 1,234 records behind in 8 partitions (worst orders-3: 900), 52,300 records/s, 5.3 MB/s,
+        committed 12 times (0 failed)
+
+    `prometheus=True` adds the metrics of `penstock.metrics` to the process's registry, a `CollectorRegistry` to that
+    one; serve it with `prometheus_client.start_http_server(8000)`. Series of a query are gone when it has ended.
+
+    Values are as of the query's last progress: lag is what was left when its last batch had been planned. They
+    come after the fact, in a thread of Spark's. The same class works with a classic session and through Spark Connect.
+    """
+
+    def __init__(self, *, log_interval: float | None = 10.0, prometheus: bool | CollectorRegistry = False) -> None:
+        self._log_interval = log_interval
+        self._lock = threading.Lock()
+        self._queries: dict[str, _Watched] = {}
+        self._made_in = _active_session()
+        self._unregister: Callable[[], None] | None = None
+        if prometheus is not False:
+            from penstock.prometheus import register
+
+            self._unregister = register(None if prometheus is True else prometheus, self._series)
+
+    # --- for whoever asks; any thread ---------------------------------------------------------------------------------
+
+    def metrics(self, query: Any) -> tuple[SourceMetrics, ...]:
+        """The newest metrics of a query, one entry for each Kafka source it reads, in Spark's order.
+
+        `query` is a StreamingQuery, or the name or id of one. Empty as long as it has reported nothing.
+        """
+        with self._lock:
+            watched = self._find(query)
+            return () if watched is None else tuple(watched.sources.values())
+
+    def lag(self, query: Any) -> int | None:
+        """Records the query is behind, over all its Kafka sources; None as long as that is unknown."""
+        return _total(source.lag for source in self.metrics(query))
+
+    def close(self) -> None:
+        """Take the series out of the Prometheus registry. Afterwards another listener may use it."""
+        unregister, self._unregister = self._unregister, None
+        if unregister is not None:
+            unregister()
+
+    # --- for Spark, in a thread of its own: nothing here may raise ----------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        try:
+            self._take(event.progress)
+        except Exception:
+            log.exception("the progress of a query could not be read; the query is not affected")
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """An idle query makes no progress event, but a progress: there the last commit and a growing lag are seen."""
+        try:
+            progress = self._last_progress(str(event.id))
+            if progress is not None and str(progress.runId) == str(event.runId):
+                self._take(progress)
+            else:
+                self._rest(str(event.id))
+        except Exception:
+            log.exception("the progress of an idle query could not be read; the query is not affected")
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._lock:
+            watched = self._queries.get(str(event.id))
+            # A query that was started again has the same id, and its first progress may come before this event.
+            if watched is None or watched.run_id != str(event.runId):
+                return
+            watched.ended = True
+            ended = [each.id for each in self._queries.values() if each.ended]
+            for each in ended[:-ENDED_KEPT]:
+                del self._queries[each]
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _take(self, progress: StreamingQueryProgress) -> None:
+        query_id, run_id = str(progress.id), str(progress.runId)
+        sources = source_metrics(progress)
+        with self._lock:
+            known = self._queries.get(query_id)
+            if known is None or known.run_id != run_id:
+                self._queries.pop(query_id, None)  # the newest stand last
+                known = self._queries[query_id] = _Watched(query_id, run_id, progress.name or query_id)
+            known.sources = sources
+            line = self._line(known)
+        if line is not None:
+            log.info(line)
+
+    def _rest(self, query_id: str) -> None:
+        """An idle query of which no more is known reads nothing, at least."""
+        with self._lock:
+            if (watched := self._queries.get(query_id)) is not None:
+                watched.sources = {
+                    number: replace(metrics, num_input_rows=0, records_per_second=0.0, bytes_per_second=0.0)
+                    for number, metrics in watched.sources.items()
+                }
+
+    def _line(self, watched: _Watched) -> str | None:
+        """What to log, if it is time."""
+        now = time.monotonic()
+        if self._log_interval is None or not watched.sources:
+            return None
+        if watched.said_at is not None and now - watched.said_at < self._log_interval:
+            return None
+        watched.said_at = now
+        return describe(watched.name, tuple(watched.sources.values()))
+
+    def _find(self, query: Any) -> _Watched | None:
+        if not isinstance(query, str):
+            return self._queries.get(str(query.id))
+        named = [watched for watched in self._queries.values() if watched.name == query]
+        return self._queries.get(query) or (named[-1] if named else None)
+
+    def _series(self) -> dict[tuple[str, str], SourceMetrics]:
+        with self._lock:
+            return {
+                (watched.name, str(number)): metrics
+                for watched in self._queries.values()
+                if not watched.ended
+                for number, metrics in watched.sources.items()
+            }
+
+    def _last_progress(self, query_id: str) -> StreamingQueryProgress | None:
+        session = self.spark or self._made_in  # Connect sets the first, a classic session does not
+        query = None if session is None else session.streams.get(query_id)
+        return None if query is None else query.lastProgress
+
+
+def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]:
+    """The Kafka sources of a progress, by their number in the query."""
+    found = (
+        SourceMetrics.from_progress(
+            source.startOffset, source.endOffset, source.latestOffset, source.numInputRows, progress.batchDuration
+        )
+        for source in progress.sources
+    )
+    return {number: metrics for number, metrics in enumerate(found) if metrics is not None}
+
+
+def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
+    """One line about a query."""
+    lag = _total(source.lag for source in sources)
+    count = sum(len(source.partitions) for source in sources)
+    said = "lag unknown" if lag is None else f"{lag:,} {'record' if lag == 1 else 'records'} behind"
+    said += f" in {count} {'partition' if count == 1 else 'partitions'}"
+    worst = max((each for s in sources if (each := s.worst) is not None), key=lambda each: each.lag or 0, default=None)
+    if worst is not None and worst.lag:
+        said += f" (worst {worst}: {worst.lag:,})"
+    parts = [said]
+    records = _total(source.records_per_second for source in sources)
+    if records is not None:
+        parts.append(f"{records:,.0f} records/s")
+    size = _total(source.bytes_per_second for source in sources)
+    if size is not None:
+        parts.append(_rate(size))
+    succeeded = _total(source.commits_succeeded for source in sources)
+    failed = _total(source.commits_failed for source in sources)
+    if succeeded or failed:
+        parts.append(f"committed {succeeded or 0:,} times ({failed or 0:,} failed)")
+    lost = _total(source.lost_ranges for source in sources)
+    if lost:
+        parts.append(f"{lost:,} ranges lost")
+    return f"query {name}: " + ", ".join(parts)
+
+
+def _rate(size: float) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}/s"
+    return f"{size:.0f} B/s"
+
+
+def _total(values: Iterable[Number | None]) -> Number | None:
+    """The sum of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _active_session() -> SparkSession | None:
+    try:
+        return SparkSession.getActiveSession()
+    except Exception:  # no session to be had, or only a remote one that is gone: then Connect may still set its own
+        return None
