@@ -6,37 +6,33 @@ cannot get better by asking again (a wrong password, no permission) fails at onc
 
 from __future__ import annotations
 
-import logging
-import random
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from kafka.protocol.consumer import ListOffsetsRequest
-
-from penstock.errors import ProtocolError, UnknownTopic
+from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
-from penstock.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
+from penstock.wire.brokers import HEALING, Brokers
+from penstock.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
 from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection, ConnectionLost
-from penstock.wire.deadline import Attempts, Interrupted
+from penstock.wire.connection import Connection, Pending
+from penstock.wire.deadline import Attempts
+from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
 from penstock.wire.groups import ask_commit, ask_committed, find_coordinator
+from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
-from penstock.wire.pool import POOL
+from penstock.wire.sample import ask_sizes
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
-log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
-
-EARLIEST = -2
-LATEST = -1
-EARLIEST_LOCAL = -4
 
 UNKNOWN_TOPIC_GRACE = 2.0
 """A topic created a moment ago is unknown to some brokers; after this long it is taken to be missing."""
+
+LEAST_AGE = 1.0
+"""Metadata younger than this is not asked for again for partitions that nobody waits for: they may be without a leader
+for hours, and a query may ask many times a second."""
 
 
 class Cluster:
@@ -47,32 +43,36 @@ class Cluster:
 
     def __init__(self, config: ClientConfig, wait: Callable[[float], object] = time.sleep) -> None:
         self.config = config
-        self._wait = wait
-        self._brokers: Mapping[int, Broker] = {}
-        self._known: Metadata | None = None
+        self._brokers = Brokers(config, wait)
         self._coordinators: dict[str, Broker] = {}
-        self._connection: Connection | None = None
+        self._known: Metadata | None = None
+        self._known_since = float("-inf")
+        self._doubted = False
+        """Whether a leader has proved wrong since."""
 
     def abort(self) -> None:
         """Wake a thread that waits for an answer. May be called by any thread."""
-        connection = self._connection
-        if connection is not None:
-            connection.abort()
+        self._brokers.abort()
 
     # --- topics ---------------------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Metadata | None:
+        """Everything the cluster has said so far. Another object whenever it has said something new."""
+        return self._known
 
     def metadata(self, topics: Sequence[str] | None) -> Metadata:
         """The named topics (None: all) with their leaders. Raises UnknownTopic for a name the cluster does not have."""
         metadata, unknown = self.listing(topics)
         if unknown:
-            attempts = self._attempts(f"asking {self.config.bootstrap_text} for all topics")
-            others = self._retry(attempts, lambda: self._ask_metadata(None, attempts))[0]
+            attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for all topics")
+            others, _ = self._brokers.retry(attempts, lambda: self._ask_metadata(None, attempts))
             raise UnknownTopic(unknown[0], detail=nearest(unknown[0], others))
         return metadata
 
     def listing(self, topics: Sequence[str] | None) -> tuple[Metadata, list[str]]:
         """The named topics (None: all) with their leaders, and the names that the cluster does not have."""
-        attempts = self._attempts(f"asking {self.config.bootstrap_text} for topics")
+        attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for topics")
         started = time.monotonic()
 
         def ask() -> tuple[Metadata, list[str]]:
@@ -84,17 +84,21 @@ class Cluster:
                 raise NotYet(f"the answer leaves out topic {missing[0]!r}")
             return metadata, unknown
 
-        metadata, unknown = self._retry(attempts, ask)
+        metadata, unknown = self._brokers.retry(attempts, ask)
         known = metadata if topics is None or self._known is None else self._known.updated(metadata)
         self._known = known.without(unknown) if unknown else known
+        self._known_since, self._doubted = time.monotonic(), False
         return metadata, unknown
 
     def _ask_metadata(self, topics: Sequence[str] | None, attempts: Attempts) -> tuple[Metadata, list[str]]:
-        with self._any_broker(attempts) as connection:
-            timeout = attempts.remaining(self.config.request_timeout)
-            metadata, unknown = ask_metadata(connection, topics, timeout)
-        self._brokers = metadata.brokers
+        with self._brokers.any(attempts) as connection:
+            metadata, unknown = ask_metadata(connection, topics, attempts.remaining(self.config.request_timeout))
+        self._brokers.learn(metadata.brokers.values())
         return metadata, unknown
+
+    def _is_over(self, started: float) -> bool:
+        """Whether a topic that has been unknown since then is taken to be missing."""
+        return time.monotonic() - started >= min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
@@ -105,6 +109,15 @@ class Cluster:
         """Where a consumer's reading ends now: the high watermark, or the last stable offset under read_committed."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
+    def reachable_ends(
+        self, partitions: Iterable[TopicPartition], wait_for: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Like `end`, but waits only for the partitions in `wait_for`: others without an answer are left out.
+
+        So are those in `wait_for` when the deadline passes; it is an error only if no partition at all has answered.
+        """
+        return self._offsets(dict.fromkeys(partitions, LATEST), wait_for=frozenset(wait_for))
+
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time (ms) per partition; None where no record is that young."""
         found = self._offsets(times)
@@ -112,101 +125,137 @@ class Cluster:
 
     def local_begin(self, tp: TopicPartition) -> int:
         """The first offset on the leader's own disk: below it lies tiered storage, if the topic has that."""
-        return self._offsets({tp: EARLIEST_LOCAL}, below_version=(8, EARLIEST))[tp]
+        return self._offsets({tp: EARLIEST_LOCAL})[tp]
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """Per partition the largest leader epoch that is not above the given one, and the offset where it ends.
+
+        (-1, -1) where no such epoch is known. A log that was cut off ends below what was read of that epoch.
+        """
+        known = [tp for tp, epoch in epochs.items() if epoch >= 0]
+        attempts = self._brokers.attempts(f"asking for the leader epochs of {len(known)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> Pending[dict[TopicPartition, tuple[int, int] | NotYet]]:
+            return ask_epoch_ends(connection, {tp: epochs[tp] for tp in partitions}, metadata)
+
+        return dict.fromkeys(epochs, UNKNOWN_EPOCH) | self._ask_leaders(attempts, known, ask)
+
+    def bytes_per_record(
+        self, positions: Mapping[TopicPartition, int], sample: int = 65536
+    ) -> dict[TopicPartition, float]:
+        """Stored bytes (compressed, as they travel) per offset from these positions on, by one small fetch per leader.
+
+        An estimate, tried once: partitions without data or answer are left out.
+        """
+        if not positions:
+            return {}
+        topics = {tp.topic for tp in positions}
+        known = self._known
+        if known is None or not topics <= known.topics.keys():
+            known, _ = self.listing(sorted(topics))
+        metadata = known
+        questions, _ = metadata.by_leader(positions)
+
+        def ask(connection: Connection, partitions: list[TopicPartition]) -> Pending[dict[TopicPartition, float]]:
+            return ask_sizes(connection, {tp: positions[tp] for tp in partitions}, metadata, sample)
+
+        attempts = self._brokers.attempts(f"sampling {len(positions)} partitions")
+        found: dict[TopicPartition, float] = {}
+        for sizes in self._brokers.ask_each(questions, ask, attempts, impatient=questions):
+            found |= sizes
+        return found
 
     def _offsets(
-        self, wanted: Mapping[TopicPartition, int], below_version: tuple[int, int] | None = None
+        self, times: Mapping[TopicPartition, int], wait_for: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        if not wanted:
-            return {}
-        attempts = self._attempts(f"asking for the offsets of {len(wanted)} partitions")
-        found: dict[TopicPartition, int] = {}
-        metadata = self._known
-        while len(found) < len(wanted):
-            missing = {tp: at for tp, at in wanted.items() if tp not in found}
-            if attempts.count or metadata is None or any(metadata.leader(tp) is None for tp in missing):
-                metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in missing)))
-            by_leader: dict[Broker, list[TopicPartition]] = defaultdict(list)
-            for tp in missing:
-                leader = metadata.leader(tp)
-                if leader is not None:
-                    by_leader[leader.broker].append(tp)
-                elif tp.partition not in metadata.topics[tp.topic].partitions:
-                    count = len(metadata.topics[tp.topic].partitions)
-                    raise UnknownTopic(tp.topic, tp.partition, f"the topic has partitions 0 to {count - 1}")
-                else:
-                    attempts.failed(f"{tp} has no leader")
-            for broker, partitions in by_leader.items():
+        attempts = self._brokers.attempts(f"asking for the offsets of {len(times)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> Pending[dict[TopicPartition, int | NotYet]]:
+            return ask_offsets(connection, {tp: times[tp] for tp in partitions}, metadata)
+
+        return self._ask_leaders(attempts, times, ask, wait_for)
+
+    def _ask_leaders(
+        self,
+        attempts: Attempts,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition], Metadata], Pending[dict[TopicPartition, Answer | NotYet]]],
+        wait_for: Collection[TopicPartition] | None = None,
+    ) -> dict[TopicPartition, Answer]:
+        """Ask the leaders of partitions until all have answered, or only those in `wait_for` if that is given."""
+        found: dict[TopicPartition, Answer] = {}
+        missing = partitions
+        fresh = self._doubted and self._may_refresh()
+        while missing:
+            metadata, questions = self._by_leader(missing, attempts, fresh)
+
+            def ask_one(
+                connection: Connection, tps: list[TopicPartition], metadata: Metadata = metadata
+            ) -> Pending[dict[TopicPartition, Answer | NotYet]]:
+                return ask(connection, tps, metadata)
+
+            impatient = () if wait_for is None else _unwaited(questions, wait_for)
+            for answer in self._brokers.ask_each(questions, ask_one, attempts, impatient):
+                for tp, value in answer.items():
+                    if isinstance(value, NotYet):
+                        attempts.failed(str(value), value)
+                    else:
+                        found[tp] = value
+            missing = [tp for tp in partitions if tp not in found]
+            if not missing:
+                break
+            self._doubted = True
+            if wait_for is None or not found or any(tp in wait_for for tp in missing):
                 try:
-                    connection = POOL.acquire(self.config, broker.host, broker.port, attempts.remaining())
-                    try:
-                        found |= self._ask_offsets(
-                            connection,
-                            {tp: wanted[tp] for tp in partitions},
-                            metadata,
-                            below_version,
-                            attempts,
-                        )
-                    finally:
-                        POOL.release(connection)
-                except (ConnectionLost, NotYet) as error:
-                    attempts.failed(str(error), error)
-            if len(found) < len(wanted):
-                attempts.pause()
+                    attempts.pause()
+                except BrokerUnavailable:
+                    if wait_for is None or not found:
+                        raise
+                    break
+                fresh = True
+            elif not fresh and self._may_refresh():
+                fresh = True
+            else:
+                break
         return found
 
-    def _ask_offsets(
-        self,
-        connection: Connection,
-        wanted: Mapping[TopicPartition, int],
-        metadata: Metadata,
-        below_version: tuple[int, int] | None,
-        attempts: Attempts,
-    ) -> dict[TopicPartition, int]:
-        version = connection.version(ListOffsetsRequest)
-        topic_class = ListOffsetsRequest.ListOffsetsTopic
-        by_topic: dict[str, list[Any]] = defaultdict(list)
-        for tp, timestamp in wanted.items():
-            if below_version is not None and version < below_version[0]:
-                timestamp = below_version[1]
-            leader = metadata.leader(tp)
-            by_topic[tp.topic].append(
-                topic_class.ListOffsetsPartition(
-                    version=version,
-                    partition_index=tp.partition,
-                    current_leader_epoch=-1 if leader is None else leader.epoch,
-                    timestamp=timestamp,
-                )
-            )
-        request = ListOffsetsRequest(
-            version=version,
-            replica_id=-1,
-            isolation_level=1 if self.config.read_committed else 0,
-            topics=[topic_class(version=version, name=name, partitions=ps) for name, ps in by_topic.items()],
-            timeout_ms=int(self.config.request_timeout * 1000),
-        )
-        response = connection.call(request, attempts.remaining(self.config.request_timeout))
-        found: dict[TopicPartition, int] = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                try:
-                    check(partition.error_code, f"offsets of {tp}")
-                except NotYet as error:
-                    attempts.failed(str(error))
-                else:
-                    if tp in wanted and (partition.offset >= 0 or wanted[tp] >= 0):
-                        found[tp] = partition.offset
-                    else:
-                        attempts.failed(f"offset {partition.offset} of {tp} makes no sense")
-        return found
+    def _by_leader(
+        self, partitions: Collection[TopicPartition], attempts: Attempts, fresh: bool
+    ) -> tuple[Metadata, dict[Broker, list[TopicPartition]]]:
+        """Partitions by their leaders. Asks for metadata if what is known is not enough, or `fresh` demands it."""
+        metadata = self._known
+        if metadata is not None and not fresh:
+            questions, leaderless = metadata.by_leader(partitions)
+            if not leaderless or (all(map(metadata.lists, leaderless)) and not self._may_refresh()):
+                self._note_leaderless(leaderless, attempts)
+                return metadata, questions
+        metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in partitions)))
+        questions, leaderless = metadata.by_leader(partitions)
+        for tp in leaderless:
+            if not metadata.lists(tp):
+                count = len(metadata.topics[tp.topic].partitions)
+                raise UnknownTopic(tp.topic, tp.partition, f"the topic has partitions 0 to {count - 1}")
+        self._note_leaderless(leaderless, attempts)
+        return metadata, questions
+
+    def _note_leaderless(self, partitions: Sequence[TopicPartition], attempts: Attempts) -> None:
+        if partitions:
+            others = f" nor have {len(partitions) - 1} others" if len(partitions) > 1 else ""
+            attempts.failed(f"{partitions[0]} has no leader{others}")
+
+    def _may_refresh(self) -> bool:
+        return time.monotonic() - self._known_since >= LEAST_AGE
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The offsets a group has committed; None where it has committed nothing."""
         wanted = list(partitions)
-        attempts = self._attempts(f"asking for the committed offsets of group {group!r}")
+        attempts = self._brokers.attempts(f"asking for the committed offsets of group {group!r}")
 
         def ask(connection: Connection) -> dict[TopicPartition, int | None]:
             return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout))
@@ -230,22 +279,20 @@ class Cluster:
         missing = dict(offsets)
         if not missing:
             return
-        attempts = self._attempts(f"committing {len(offsets)} offsets of group {group!r}")
+        attempts = self._brokers.attempts(f"committing {len(offsets)} offsets of group {group!r}")
         started = time.monotonic()
 
         def ask(connection: Connection) -> None:
             timeout = attempts.remaining(self.config.request_timeout)
-            outcomes = ask_commit(connection, group, missing, epochs or {}, metadata, timeout)
-            for tp, problem in outcomes.items():
-                if problem is None:
+            refused = ask_commit(connection, group, missing, epochs or {}, metadata, timeout)
+            for tp in list(missing):
+                if tp not in refused:
                     del missing[tp]
-            for tp in missing:
-                problem = outcomes[tp]
-                assert problem is not None
+            for tp, problem in refused.items():
                 if problem.error_code == UNKNOWN_TOPIC_OR_PARTITION and self._is_over(started):
                     raise UnknownTopic(tp.topic, tp.partition, f"so group {group!r} cannot commit offset {offsets[tp]}")
-            if missing:
-                raise next(problem for problem in outcomes.values() if problem is not None)
+            for problem in refused.values():
+                raise problem
 
         self._ask_coordinator(group, attempts, ask)
 
@@ -255,79 +302,22 @@ class Cluster:
         def tried() -> Answer:
             coordinator = self._coordinators.get(group)
             if coordinator is None:
-                with self._any_broker(attempts) as connection:
+                with self._brokers.any(attempts) as connection:
                     timeout = attempts.remaining(self.config.request_timeout)
                     coordinator = find_coordinator(connection, group, timeout)
                 self._coordinators[group] = coordinator
             try:
-                with self._borrowed(coordinator.host, coordinator.port, attempts) as connection:
+                with self._brokers.one(coordinator.host, coordinator.port, attempts) as connection:
                     return ask(connection)
-            except (ConnectionLost, NotYet, ProtocolError):
+            except HEALING:
                 del self._coordinators[group]
                 raise
 
-        return self._retry(attempts, tried)
+        return self._brokers.retry(attempts, tried)
 
-    # --- asking ---------------------------------------------------------------------------------------------------
 
-    def _attempts(self, what: str) -> Attempts:
-        return Attempts(
-            what,
-            self.config.api_timeout,
-            backoff=self.config.retry_backoff,
-            backoff_max=self.config.retry_backoff_max,
-            way_out="Check kafka.bootstrap.servers and kafka.security.protocol, and that the brokers run. To wait "
-            "longer, set kafka.default.api.timeout.ms",
-            wait=self._wait,
-        )
-
-    def _is_over(self, started: float) -> bool:
-        """Whether a topic that has been unknown since then is taken to be missing."""
-        return time.monotonic() - started >= min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
-
-    def _retry(self, attempts: Attempts, ask: Callable[[], Answer]) -> Answer:
-        """Ask until there is an answer."""
-        while True:
-            try:
-                return ask()
-            except (ConnectionLost, NotYet, ProtocolError) as error:
-                if attempts.count == 0 and isinstance(error, ConnectionLost):
-                    log.warning("%s: %s; trying for %g s", attempts.what, error, attempts.timeout)
-                attempts.failed(str(error), error)
-            attempts.pause()
-
-    @contextmanager
-    def _any_broker(self, attempts: Attempts) -> Iterator[Connection]:
-        """A connection to some broker: the known ones in random order, then the bootstrap list."""
-        known = [(b.host, b.port) for b in self._brokers.values()]
-        random.shuffle(known)
-        addresses = [*known, *self.config.bootstrap]
-        for host, port in addresses[:-1]:
-            with suppress(ConnectionLost, ProtocolError):
-                connection = self._acquire(host, port, attempts)
-                break
-        else:
-            connection = self._acquire(*addresses[-1], attempts)
-        with self._released(connection):
-            yield connection
-
-    @contextmanager
-    def _borrowed(self, host: str, port: int, attempts: Attempts) -> Iterator[Connection]:
-        connection = self._acquire(host, port, attempts)
-        with self._released(connection):
-            yield connection
-
-    def _acquire(self, host: str, port: int, attempts: Attempts) -> Connection:
-        if self._wait(0):
-            raise Interrupted
-        return POOL.acquire(self.config, host, port, attempts.remaining())
-
-    @contextmanager
-    def _released(self, connection: Connection) -> Iterator[None]:
-        """Give a connection back afterwards; meanwhile `abort` reaches it."""
-        before, self._connection = self._connection, connection
-        try:
-            yield
-        finally:
-            self._connection = before
-            POOL.release(connection)
+def _unwaited(
+    questions: Mapping[Broker, Iterable[TopicPartition]], wait_for: Collection[TopicPartition]
+) -> set[Broker]:
+    """The brokers that are asked only for what nobody waits for."""
+    return {broker for broker, tps in questions.items() if not any(tp in wait_for for tp in tps)}

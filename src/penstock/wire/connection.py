@@ -1,8 +1,9 @@
 """One blocking connection to one broker.
 
 Life of a connection: connect (TCP, TLS) -> ApiVersions -> SASL -> calls -> close. `call` is for the small requests of
-planning; `send` and `receive_into` are the two halves of a fetch, apart so that the next request is on its way before
-the last response is decoded. One thread uses a connection at a time; only `abort` may come from another one.
+planning, `ask` for those that go to several brokers at once; `send` and `receive_into` are the two halves of a fetch,
+apart so that the next request is on its way before the last response is decoded. One thread uses a connection at a
+time; only `abort` may come from another one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import socket
 import ssl
 import struct
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.net.sasl import get_sasl_mechanism
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 
 FRAME_LIMIT = 1 << 30
 """No response of Kafka comes near this; a length above it is garbage (or another protocol on that port)."""
+
+Answer = TypeVar("Answer")
+Pending: TypeAlias = Callable[[float], Answer]
+"""The second half of a question that was sent: called with the seconds to wait, it returns the answer."""
 
 GROWTH = 4 << 20
 """A frame larger than the buffer is believed this many bytes at a time, as they arrive."""
@@ -95,13 +101,25 @@ class Connection:
                 "Kafka 1.0 or newer"
             ) from error
 
+    def speaks(self, request_class: Any, version: int) -> bool:
+        """Whether this broker knows at least that version of an API."""
+        assert self._versions is not None
+        lowest_and_highest = self._versions.api_versions.get(request_class.API_KEY)
+        return lowest_and_highest is not None and int(lowest_and_highest[1]) >= version
+
     # --- requests -------------------------------------------------------------------------------------------------
 
     def call(self, request: Any, timeout: float) -> Any:
         """Send a request whose version is set and wait for its decoded response."""
+        return self.ask(request, timeout)(timeout)
+
+    def ask(self, request: Any, timeout: float) -> Pending[Any]:
+        """Send a request whose version is set. What is returned waits for its decoded response when called."""
         expected = self.send(request, timeout)
+        return lambda timeout: self._decoded(request.header.get_response_class(), expected, timeout)
+
+    def _decoded(self, response_class: Any, expected: int, timeout: float) -> Any:
         frame = self.receive_into(bytearray(64 * 1024), timeout)
-        response_class = request.header.get_response_class()
         stream = io.BytesIO(frame)
         try:
             header = response_class.parse_header(stream)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +70,15 @@ class PartitionFetch:
 
     def ask(self, position: FetchPosition, max_bytes: int) -> None:
         config = self.connection.config
-        request = _fetch_request(config, position, self._version, max_bytes)
+        request = fetch_request(
+            self._version,
+            [position],
+            config,
+            max_bytes=max_bytes,
+            partition_max_bytes=max_bytes,
+            max_wait=config.fetch_max_wait,
+            rack=config.client_rack,
+        )
         self._asked = self.connection.send(request, config.request_timeout)
 
     @property
@@ -89,31 +99,44 @@ class PartitionFetch:
             raise
 
 
-def _fetch_request(config: ClientConfig, position: FetchPosition, version: int, max_bytes: int) -> Any:
-    """A full (sessionless) fetch of one partition."""
+def fetch_request(
+    version: int,
+    positions: Iterable[FetchPosition],
+    config: ClientConfig,
+    *,
+    max_bytes: int,
+    partition_max_bytes: int,
+    max_wait: float,
+    rack: str = "",
+) -> Any:
+    """A full (sessionless) fetch."""
     topic_class = FetchRequest.FetchTopic
-    partition = topic_class.FetchPartition(
-        version=version,
-        partition=position.partition,
-        current_leader_epoch=position.leader_epoch,
-        fetch_offset=position.offset,
-        last_fetched_epoch=-1,
-        log_start_offset=-1,
-        partition_max_bytes=max_bytes,
-    )
-    names = {"topic_id": position.topic_id} if version > NAMES_ONLY else {"topic": position.topic}
+    by_topic: dict[str | uuid.UUID | None, list[Any]] = defaultdict(list)
+    for position in positions:
+        by_topic[position.topic_id if version > NAMES_ONLY else position.topic].append(
+            topic_class.FetchPartition(
+                version=version,
+                partition=position.partition,
+                current_leader_epoch=position.leader_epoch,
+                fetch_offset=position.offset,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    key = "topic_id" if version > NAMES_ONLY else "topic"
     return FetchRequest(
         version=version,
         replica_id=-1,
-        max_wait_ms=int(config.fetch_max_wait * 1000),
+        max_wait_ms=int(max_wait * 1000),
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
         isolation_level=1 if config.read_committed else 0,
         session_id=0,
         session_epoch=-1,
-        topics=[topic_class(version=version, partitions=[partition], **names)],
+        topics=[topic_class(version=version, partitions=ps, **{key: topic}) for topic, ps in by_topic.items()],
         forgotten_topics_data=[],
-        rack_id=config.client_rack,
+        rack_id=rack,
     )
 
 

@@ -90,8 +90,8 @@ def ask_commit(
     epochs: Mapping[TopicPartition, int],
     metadata: str,
     timeout: float,
-) -> dict[TopicPartition, NotYet | None]:
-    """Commit. Per partition None, or why it is worth asking again; what asking again cannot heal is raised."""
+) -> dict[TopicPartition, NotYet]:
+    """Commit. Returns the partitions that are worth asking again, and why; what that cannot heal is raised."""
     version = connection.version(OffsetCommitRequest, at_most=NAMES_ONLY)
     topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -115,7 +115,7 @@ def ask_commit(
         topics=[topic_class(version=version, name=name, partitions=numbers) for name, numbers in by_topic.items()],
     )
     response = connection.call(request, timeout)
-    outcomes: dict[TopicPartition, NotYet | None] = {}
+    refused = {tp: NotYet(f"the answer leaves out {tp}") for tp in offsets}
     for topic in response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
@@ -128,10 +128,10 @@ def ask_commit(
             try:
                 check(partition.error_code, f"commit of {tp} in group {group!r}")
             except NotYet as error:
-                outcomes[tp] = error
+                refused[tp] = error
             else:
-                outcomes[tp] = None
-    return {tp: outcomes.get(tp, NotYet(f"the answer leaves out {tp}")) for tp in offsets}
+                refused.pop(tp, None)
+    return refused
 
 
 def _only(answers: Sequence[Any], what: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,32 @@ class Metadata:
     def leader(self, tp: TopicPartition) -> Leader | None:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Broker, list[TopicPartition]], list[TopicPartition]]:
+        """Partitions by the broker that leads them, and those without a leader."""
+        # By node id first: to hash a Broker takes longer than all the rest of the loop.
+        by_node: dict[int, list[TopicPartition]] = {}
+        leaderless: list[TopicPartition] = []
+        brokers: dict[int, Broker] = {}
+        for tp in partitions:
+            leader = self.leader(tp)
+            if leader is None:
+                leaderless.append(tp)
+                continue
+            node_id = leader.broker.node_id
+            if node_id in by_node:
+                by_node[node_id].append(tp)
+            else:
+                by_node[node_id] = [tp]
+                brokers[node_id] = leader.broker
+        return {brokers[node_id]: tps for node_id, tps in by_node.items()}, leaderless
+
+    def lists(self, tp: TopicPartition) -> bool:
+        """Whether there is such a partition, with a leader or without."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
 
     def updated(self, newer: Metadata) -> Metadata:
         """What is known after a newer answer about some of the topics."""
