@@ -106,16 +106,17 @@ class CorruptBatch(PenstockError):
 class DataLoss(PenstockError):
     """Offsets that were asked for and that the broker no longer (or not yet) has.
 
-    `ranges` lists (topic, partition, wanted, available) with `available` in words.
+    `ranges` lists (topic, partition, wanted, available) with `available` in words; `what` is the message without the
+    way out, for those who have taken it.
     """
 
     def __init__(self, ranges: Sequence[tuple[str, int, str, str]]) -> None:
         self.ranges = tuple(ranges)
         lines = "".join(f"\n  - {t}-{p}: wanted {wanted}, the broker has {has}" for t, p, wanted, has in self.ranges)
-        super().__init__(
-            "some of the data asked for is gone (retention, a deleted or recreated topic, or truncation)."
-            f"{lines}\nTo read what is left, set option failOnDataLoss to false"
+        self.what = (
+            f"some of the data asked for is gone (retention, a deleted or recreated topic, or truncation).{lines}"
         )
+        super().__init__(f"{self.what}\nTo read what is left, set option failOnDataLoss to false")
 
 
 class NoOffsetForTimestamp(PenstockError):

@@ -174,7 +174,8 @@ class StreamPlanner:
     def _fixed_ends(self, state: Offsets) -> Offsets:
         if self._fixed is None:
             self._fixed = self._ends(state)
-        return {tp: max(end, state.get(tp, end)) for tp, end in self._fixed.items() if tp not in self._gone}
+        self._fixed = {tp: end for tp, end in self._fixed.items() if tp not in self._gone}
+        return {tp: max(end, state.get(tp, end)) for tp, end in self._fixed.items()}
 
     def _ends(self, state: Offsets) -> Offsets:
         """Until where each partition can be read now. Takes from `state` what is gone."""
@@ -218,7 +219,7 @@ class StreamPlanner:
         if self.options.fail_on_data_loss:
             raise error
         self.lost_ranges += len(lost)
-        log.warning("%s; going on, because failOnDataLoss is false", error)
+        log.warning("%s\nGoing on with what is left, because failOnDataLoss is false", error.what)
 
     def _reset_recreated(self, state: Offsets, recreated: Iterable[TopicPartition]) -> None:
         """A topic made anew begins at its beginning. Its own step in the log, so that a replay sees the same."""

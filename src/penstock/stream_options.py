@@ -61,8 +61,8 @@ STREAM_OPTIONS: dict[str, Option] = {
             one_of("on-checkpoint", "periodic", "disabled"),
             None,
             "When the offsets of finished batches are committed to `kafka.group.id`, where Kafka's tools see them: "
-            "after each batch (`on-checkpoint`, the default when a group is named), every `kafka.auto.commit.interval.ms` "
-            "(`periodic`), or never.",
+            "after each batch (`on-checkpoint`, the default when a group is named), every "
+            "`kafka.auto.commit.interval.ms` (`periodic`), or never.",
         ),
         Option(
             "partition.discovery.interval.ms",
