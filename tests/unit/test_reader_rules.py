@@ -5,12 +5,16 @@ import logging
 import pytest
 
 import penstock.fetch.reader as reader_module
+from hostile.forge import chunk, counted
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
+from penstock.fetch.losses import LOST_RANGES
 from penstock.fetch.reader import RangeReader
 from penstock.ranges import OffsetRange
 from penstock.wire.cluster import Broker
 from penstock.wire.codes import NotYet
 from penstock.wire.config import ClientConfig
+from penstock.wire.connection import ConnectionLost
+from penstock.wire.deadline import Attempts
 from penstock.wire.fetch import FetchedPartition, FetchResponse
 
 CONFIG = ClientConfig(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
@@ -24,6 +28,7 @@ def answer(records=b"", error_code=0, high_watermark=1000, throttle=0.0, preferr
 class Connection:
     address = "scripted"
     session_over = False
+    last_used = float("inf")
 
     def abort(self):
         pass
@@ -46,10 +51,11 @@ class Pool:
 class Leader:
     """Knows one leader; `known` are the replicas that may be recommended."""
 
-    epoch = 0
+    epoch = leader_epoch = 0
 
-    def __init__(self, known=(), local_begin=0):
+    def __init__(self, known=(), local_begin=0, cut=None):
         self.known = known
+        self._cut = cut
         self.on_follower = False
         self.cluster = self
         self._local_begin = local_begin
@@ -57,6 +63,10 @@ class Leader:
 
     def broker(self):
         return Broker(1, "localhost", 1)
+
+    def cut_at(self):
+        cut, self._cut = self._cut, None
+        return cut
 
     def forget(self):
         self.forgotten += 1
@@ -192,3 +202,89 @@ def test_a_frame_that_a_traceback_holds_does_not_pin_the_buffer(scripted):
     assert kept
     for buffer in buffers:
         buffer.extend(b"more")
+
+
+# --- healing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between tries, as they are made."""
+    made = []
+    honest = Attempts.rest
+    monkeypatch.setattr(Attempts, "rest", lambda self: made.append(self.what) or honest(self))
+    return made
+
+
+def whole():
+    return answer(chunk(*(counted(at, 100) for at in range(0, 1000, 100))))
+
+
+def lost():
+    raise ConnectionLost("scripted: closed by the broker")
+
+
+def offsets(reader):
+    return [offset for batch in reader for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.mark.parametrize("stale", [1, 5])
+def test_kept_connections_that_broke_meanwhile_are_replaced_in_silence(scripted, pauses, monkeypatch, caplog, stale):
+    monkeypatch.setattr(Connection, "last_used", 0.0)
+    leader = Leader()
+    with caplog.at_level(logging.WARNING):
+        assert offsets(scripted([lost] * stale + [whole], leader)) == list(range(1000))
+    assert (pauses, leader.forgotten, caplog.text) == ([], 0, "")
+
+
+def test_a_new_connection_that_breaks_sends_us_to_the_cluster_at_once_and_then_with_pauses(scripted, pauses):
+    leader = Leader()
+    assert offsets(scripted([lost, whole], leader)) == list(range(1000))
+    assert (len(pauses), leader.forgotten) == (0, 1)
+    assert offsets(scripted([lost, lost, lost, whole], leader)) == list(range(1000))
+    assert (len(pauses), leader.forgotten) == (2, 4)
+
+
+def test_a_kept_connection_that_has_answered_is_a_connection_like_any_other(scripted, pauses, monkeypatch):
+    monkeypatch.setattr(Connection, "last_used", 0.0)
+    leader = Leader()
+    half = answer(chunk(*(counted(at, 100) for at in range(0, 500, 100))))
+    assert offsets(scripted([half, lost, whole_from(500)], leader)) == list(range(1000))
+    assert leader.forgotten == 1
+
+
+def whole_from(start):
+    return lambda: answer(chunk(*(counted(at, 100) for at in range(start, 1000, 100))))
+
+
+def test_a_broker_that_stays_away_is_an_error_even_if_every_connection_was_kept(scripted, monkeypatch):
+    monkeypatch.setattr(Connection, "last_used", 0.0)
+    with pytest.raises(BrokerUnavailable, match="closed by the broker"):
+        list(scripted([lost], poll_timeout=0.1))
+
+
+# --- losses ---------------------------------------------------------------------------------------------------------
+
+
+def test_F27_a_log_that_an_election_has_cut_is_data_loss(scripted):
+    with pytest.raises(DataLoss, match=r"wanted offsets 700 to 1000 .* an unclean leader election has cut the log"):
+        list(scripted([whole], Leader(cut=700)))
+
+
+def test_F27_without_failing_the_rest_of_a_cut_log_is_read_and_the_loss_counted(scripted, caplog):
+    before = LOST_RANGES.count
+    assert offsets(scripted([whole], Leader(cut=700), fail_on_data_loss=False)) == list(range(1000))
+    assert caplog.text.count("going on") == 1
+    assert LOST_RANGES.count == before + 1
+
+
+def test_F27_a_cut_log_that_stays_short_ends_its_range_soon(scripted, monkeypatch, caplog):
+    monkeypatch.setattr(reader_module, "EMPTY_SECONDS", 0.1)
+    short = answer(chunk(*(counted(at, 100) for at in range(0, 800, 100))), high_watermark=800)
+    answers = [short, lambda: answer(high_watermark=800)]
+    before = LOST_RANGES.count
+    # Had the election not been seen, this would be waited for until the poll's time-out.
+    reader = scripted(answers, Leader(cut=700), fail_on_data_loss=False, poll_timeout=250.0)
+    assert offsets(reader) == list(range(800))
+    assert LOST_RANGES.count == before + 1
+    assert caplog.text.count("going on") == 1, "one range, one warning"

@@ -24,6 +24,7 @@ class PartitionLeader:
         self._leader: Leader | None = None
         self._follower: Broker | None = None
         self._follower_until = 0.0
+        self._held_against = range_.leader_epoch
         if range_.host:
             self._leader = Leader(Broker(-1, range_.host, range_.port), range_.leader_epoch)
 
@@ -31,7 +32,12 @@ class PartitionLeader:
     def epoch(self) -> int:
         """The leader epoch to send, which fences a broker that knows less. Not to a follower: whose metadata lags a
         little would refuse us, and the leader would send us back to it."""
-        return -1 if self._leader is None or self.on_follower else self._leader.epoch
+        return -1 if self.on_follower else self.leader_epoch
+
+    @property
+    def leader_epoch(self) -> int:
+        """Of the leader we know, wherever we fetch from; -1 if it is unknown."""
+        return -1 if self._leader is None else self._leader.epoch
 
     @property
     def on_follower(self) -> bool:
@@ -60,6 +66,20 @@ class PartitionLeader:
         if leader is None:
             raise NotYet(f"{wanted.topic_partition} has no leader")
         return leader
+
+    def cut_at(self) -> int | None:
+        """Where the log was cut since the range was planned, if that is before the range's end; asked once per leader.
+
+        A leader elected from among replicas that lagged (an unclean election) lacks records that could be read before,
+        and gives their offsets to others. It knows where the records of earlier leaders end in its own log.
+        """
+        planned = self._range.leader_epoch
+        if planned < 0 or self.leader_epoch <= self._held_against:
+            return None
+        tp = self._range.topic_partition
+        _, end = self.cluster.epoch_ends({tp: planned}).get(tp, (-1, -1))
+        self._held_against = self.leader_epoch
+        return end if 0 <= end < self._range.stop else None
 
     def forget(self) -> None:
         """What we knew was wrong: the next `broker` asks the cluster."""

@@ -1,8 +1,9 @@
 """Reads one range of offsets from Kafka as Arrow batches.
 
-A range's life: find the leader -> borrow a connection -> ask -> [receive -> ask for what follows -> decode -> emit]...
--> give the connection back. The request for the next chunk is on its way while the last one is decoded; both happen in
-the thread that iterates, and `fetch.handover` puts that thread beside the one that emits.
+A range's life: take what an earlier range has left -> find the leader -> borrow a connection -> ask -> [receive -> ask
+for what follows -> decode -> emit]... -> leave what lies beyond -> give the connection back. The request for the next
+chunk is on its way while the last one is decoded; both happen in the thread that iterates, and `fetch.handover` puts
+that thread beside the one that emits.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from penstock._kernel import Decoder, scan
+from penstock._kernel import scan
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss, ProtocolError, UnknownTopic
+from penstock.fetch.chunk import ChunkDecoder
 from penstock.fetch.handover import run_ahead
 from penstock.fetch.leaders import PartitionLeader
+from penstock.fetch.losses import LOST_RANGES
+from penstock.fetch.tail import TAILS, Tail
 from penstock.ranges import OffsetRange
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig
@@ -31,14 +35,20 @@ from penstock.wire.pool import POOL
 log = logging.getLogger(__name__)
 
 SMALLEST_ASK = 256 << 10
-"""The end of a range is asked for by estimate; below this a second round trip costs more than the bytes saved."""
+"""The end of a range is asked for by estimate; below this a second round trip costs more than the bytes saved, and
+what is too much is kept for the next range."""
+
+GUESSED_BYTES_PER_OFFSET = 1024.0
+"""For the first ask of a partition that this process has never read. From 4,096 offsets on it makes a full chunk of
+the default size; a range of a few records among many does not fetch megabytes."""
 
 CORRUPT_TRIES = 2
 """Damage on the way heals when the bytes are fetched again; damage on disk does not."""
 
 EMPTY_SECONDS = 3.0
 """How long the leader must have nothing on its own disk until a gap up to the end of the range is believed. Compaction
-leaves such gaps; storage behind a broker that is slow to answer only looks like one."""
+leaves such gaps; storage behind a broker that is slow to answer only looks like one. A leader elected a moment ago
+has as long to find out how far its log may be read."""
 
 
 class RangeReader:
@@ -56,7 +66,6 @@ class RangeReader:
         self.range = range_
         self.position = range_.start
         """The next offset to read: everything before it has been emitted."""
-        self._columns = list(columns)
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._stopped = threading.Event()
@@ -70,19 +79,22 @@ class RangeReader:
             way_out="To wait longer, set kafkaConsumer.pollTimeoutMs",
             wait=self._stopped.wait,
         )
-        self._decoder = Decoder(
-            range_.topic, range_.partition, self._columns, decompression_limit=config.decompression_limit
-        )
+        self._decoder = ChunkDecoder(range_.topic, range_.partition, columns, config)
         self._connection: Connection | None = None
+        self._untried = False
+        """Whether the connection was kept from an earlier task and has not answered since."""
         self._aligned = False
-        self._bytes_per_offset = 0.0
+        self._bytes_per_offset = TAILS.bytes_per_offset(config, range_, GUESSED_BYTES_PER_OFFSET)
         self._corrupt_tries = 0
         self._empty_since: float | None = None
+        self._cut_believed_at = float("inf")
+        self._lost = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Emit the range, retrying what may heal. Ends when the range is read or `close` was called."""
         limit = min(self._config.partition_max_bytes, self._config.fetch_max_bytes)
         try:
+            yield from self._read_tail()
             while self.position < self.range.stop and not self._stopped.is_set():
                 # Room for the response's own fields, so that a full chunk needs no growing.
                 buffer = POOL.acquire_buffer(limit + 4096)
@@ -94,9 +106,14 @@ class RangeReader:
                     if self._stopped.is_set():
                         return
                     log.info("%s at offset %d: %s", self.range.topic_partition, self.position, error)
+                    if self._untried and isinstance(error, ConnectionLost) and not self._attempts.expired():
+                        continue  # it broke since the last task, which says nothing of the broker now
                     self._attempts.failed(str(error), error)
                     self._leader.forget()
-                    self._attempts.pause()
+                    if self._attempts.count > 1 or self._attempts.expired():
+                        # Not at the first failure: most often the leader we knew was the wrong one, and the cluster
+                        # knows the right one at once.
+                        self._attempts.pause()
                 except UnknownTopic as error:
                     lost = f"offsets {self.position} to {self.range.stop}"
                     self._lose(DataLoss([(self.range.topic, self.range.partition, lost, f"nothing: {error}")]))
@@ -120,13 +137,49 @@ class RangeReader:
         if connection is not None:
             connection.abort()
 
+    # --- what is here already ---------------------------------------------------------------------------------------
+
+    def _read_tail(self) -> Iterator[pa.RecordBatch]:
+        """Emit what an earlier range of this process has left of ours."""
+        tail = TAILS.take(self._config, self.range)
+        if tail is None:
+            return
+        try:
+            yield from self._emit(tail.chunk, min(tail.stop, self.range.stop), tail.at)
+        except CorruptBatch as error:
+            log.warning("%s; it was left by an earlier fetch, fetching it again", error)
+        else:
+            if self.position >= self.range.stop:
+                TAILS.keep(self._config, self.range, replace(tail, at=self._decoder.at, start=self.position))
+
+    def _leave_tail(self, fetched: FetchedPartition, end: int) -> None:
+        """The range is done; keep what the chunk holds beyond it, up to offset `end`."""
+        TAILS.note_bytes_per_offset(self._config, self.range, self._bytes_per_offset)
+        epoch = self._leader.leader_epoch
+        if end > self.position and self.range.topic_id is not None and epoch >= 0:
+            tail = Tail.of(
+                fetched,
+                self._decoder.at,
+                self.position,
+                end,
+                leader_epoch=epoch,
+                read_committed=self._config.read_committed,
+            )
+            TAILS.keep(self._config, self.range, tail)
+
     # --- reading over one connection --------------------------------------------------------------------------------
 
     def _read(self, buffer: bytearray, limit: int) -> Iterator[pa.RecordBatch]:
         """Read on over one connection until the range is done or another broker must be asked."""
+        self._untried = False
         broker = self._leader.broker()
+        cut = self._leader.cut_at()
+        if cut is not None:
+            self._truncated(cut)
         self._aligned = False  # an error may have stopped us in the middle of a batch
+        before = time.monotonic()
         self._connection = POOL.acquire(self._config, broker.host, broker.port, self._attempts.remaining())
+        self._untried = self._connection.last_used < before
         try:
             fetch = PartitionFetch(self._connection, self.range.topic_id)
             self._ask(fetch, self.position, limit)
@@ -134,6 +187,7 @@ class RangeReader:
                 if self._stopped.is_set():
                     raise Interrupted
                 response = fetch.answer(buffer, self._attempts.remaining())
+                self._untried = False
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
                 if response.throttle > 0 and not response.partitions:
@@ -154,12 +208,15 @@ class RangeReader:
                     if not self._usable(fetched):
                         return
                     follows = scan(fetched.records, self.position)
+                    if follows > self.position:
+                        self._bytes_per_offset = len(fetched.records) / (follows - self.position)
                     more = self.position < follows < self.range.stop
                     if more and response.throttle == 0 and not self._connection.session_over:
                         self._ask(fetch, follows, limit)
                     yield from self._decode(fetched)
-                if self.position >= self.range.stop:
-                    return
+                    if self.position >= self.range.stop:
+                        self._leave_tail(fetched, follows)
+                        return
                 if fetch.pending and self.position != follows:
                     # The scan trusted a header that decoding did not: what is on its way is not what comes next.
                     return
@@ -184,10 +241,8 @@ class RangeReader:
 
     def _ask(self, fetch: PartitionFetch, offset: int, limit: int) -> None:
         """Ask for records from `offset` on."""
-        size = limit
-        if self._bytes_per_offset:
-            rest = int((self.range.stop - offset) * self._bytes_per_offset * 1.1)
-            size = min(limit, max(rest, SMALLEST_ASK))
+        rest = int((self.range.stop - offset) * self._bytes_per_offset * 1.1)
+        size = min(limit, max(rest, SMALLEST_ASK))
         position = FetchPosition(
             self.range.topic, self.range.partition, offset, self.range.topic_id, self._leader.epoch
         )
@@ -216,66 +271,30 @@ class RangeReader:
         return True
 
     def _decode(self, fetched: FetchedPartition) -> Iterator[pa.RecordBatch]:
-        before, size = self.position, len(fetched.records)
-        if size == 0:
+        before = self.position
+        if len(fetched.records) == 0:
             self._nothing_there(fetched)
             return
         try:
-            yield from self._batches(fetched)
+            yield from self._emit(fetched, self.range.stop)
         except CorruptBatch as error:
             self._damaged(error)
-        finally:
-            self._decoder.close()
         if self.position == before:
             # A fetch returns its first batch whole (KIP-74), so this one's length is a lie.
             incomplete = CorruptBatch(
                 self.range.topic, self.range.partition, before, 0, "the first batch is incomplete"
             )
             raise self._damaged(incomplete)
-        self._bytes_per_offset = size / (self.position - before)
         self._aligned = True
         self._empty_since, self._corrupt_tries = None, 0
         self._attempts.reset()
 
-    def _batches(self, fetched: FetchedPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one chunk: magic 2 in the kernel, what is older through kafka-python."""
-        decoder, at = self._decoder, 0
-        while True:
-            decoder.open(
-                fetched.records,
-                start=self.position,
-                stop=self.range.stop,
-                high_watermark=fetched.high_watermark,
-                aligned=self._aligned,
-                # Always possible: a quota or the broker's own limit may have cut it below what was asked for. A last
-                # batch whose length lies is found out when it comes first, for then it must be whole.
-                cut=True,
-                aborted=fetched.aborted if self._config.read_committed else None,
-                position=at,
-            )
-            while (batch := decoder.next_batch()) is not None:
-                arrow = pa.record_batch(batch)
-                self.position = decoder.next_offset
-                yield arrow
-            self.position = decoder.next_offset
-            if not decoder.legacy:
-                break
-            from penstock.wire.legacy import decode_legacy  # rarely met, so rarely loaded
-
-            old, self.position, at = decode_legacy(
-                fetched.records,
-                decoder.position,
-                self.range.topic,
-                self.range.partition,
-                self._columns,
-                self.position,
-                self.range.stop,
-                self._config.decompression_limit,
-            )
-            if old is not None:
-                yield old
-            if at >= len(fetched.records) or self.position >= self.range.stop:
-                break
+    def _emit(self, chunk: FetchedPartition, stop: int, at: int = 0) -> Iterator[pa.RecordBatch]:
+        """The records of a chunk from our position to `stop`; the position moves along."""
+        for batch in self._decoder.batches(chunk, self.position, stop, at=at, aligned=self._aligned):
+            self.position = self._decoder.next_offset
+            yield batch
+        self.position = self._decoder.next_offset
 
     # --- what can go wrong ------------------------------------------------------------------------------------------
 
@@ -283,7 +302,8 @@ class RangeReader:
         """An answer without records: wait for more, or believe that the log has a gap up to the range's end."""
         readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
         if readable < self.range.stop:
-            if self._attempts.expired() and not self._leader.on_follower:
+            ended = self._attempts.expired() or time.monotonic() >= self._cut_believed_at
+            if ended and not self._leader.on_follower:
                 lost = f"offsets {self.position} to {self.range.stop}"
                 raise DataLoss([(self.range.topic, self.range.partition, lost, f"offsets up to {readable}")])
             self._attempts.failed(f"the log is readable up to offset {readable} only")
@@ -322,11 +342,21 @@ class RangeReader:
         self._lose(error)
         self.position, self._aligned = min(begin, self.range.stop), False
 
+    def _truncated(self, cut: int) -> None:
+        """An unclean election replaced records of the range by others, or by none so far."""
+        lost = f"offsets {cut} to {self.range.stop} as leader epoch {self.range.leader_epoch} wrote them"
+        has = f"none of that epoch from offset {cut} on: an unclean leader election has cut the log"
+        self._lose(DataLoss([(self.range.topic, self.range.partition, lost, has)]))
+        self._cut_believed_at = time.monotonic() + EMPTY_SECONDS
+
     def _lose(self, error: DataLoss) -> None:
-        """Fail, or say so and go on, as the user chose."""
+        """Fail, or say so and go on, as the user chose. A range that meets several losses counts and speaks once."""
         if self._fail_on_data_loss:
             raise error
-        log.warning("%s; going on, because failOnDataLoss is false", error)
+        if not self._lost:
+            self._lost = True
+            LOST_RANGES.add()
+            log.warning("%s; going on, because failOnDataLoss is false", error)
 
     def _damaged(self, error: CorruptBatch) -> NoReturn:
         """Damaged bytes: fetch them again first, raise the error when they come again."""
