@@ -1,4 +1,4 @@
-"""Fixture: Spark's own Kafka source, in an environment of its own, to hold Penstock against.
+"""Fixtures: Spark's own Kafka source, in an environment of its own, to hold Penstock against and to change places with.
 
 The environment (PySpark 4.2.0 and four jars) is made once and kept in the user's cache folder. Where it cannot be made
 the tests are skipped, and the reason says what could not be fetched.
@@ -6,15 +6,19 @@ the tests are skipped, and the reason says what could not be fetched.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from chaos.processes import Driver
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for benchmarks, which is no package to install
 
@@ -104,3 +108,31 @@ def jvm_source(
         return {name: Outcome(one["schema"], folder / name, one["error"]) for name, one in outcomes.items()}
 
     return run
+
+
+@pytest.fixture(scope="session")
+def both_sources(jvm_environment: Rival, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Driver]:
+    """`both_sources(steps, folder)` is a driver on the PySpark of Spark's own source that has Penstock too.
+
+    Installed there it would be built once more, and the benchmarks' rival would no longer be alone. So it is linked:
+    the same interpreter made both environments.
+    """
+    linked = tmp_path_factory.mktemp("penstock-beside")
+    for name in ("penstock", "pyspark_penstock", "pyarrow", "kafka"):
+        found = importlib.util.find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        (linked / name).symlink_to(Path(found.origin).parent)
+
+    def start(steps: Sequence[Mapping[str, Any]], folder: Path, name: str = "driver") -> Driver:
+        jars = ",".join(str(jar) for jar in jvm_environment.jars)
+        return Driver(
+            steps,
+            folder,
+            name=name,
+            python=jvm_environment.python,
+            settings={"spark.jars": jars},
+            environment={"PYTHONPATH": str(linked)},
+        )
+
+    return start

@@ -12,8 +12,10 @@ Run as a script in whatever environment has the PySpark that is wanted, so it im
     {"do": "read", "format": ..., "options": {...}, "path": ...}
             one batch read into Parquet. Answer: rows
     {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}, "lag": true}
-            one streaming query into Parquet, until it ends: by itself with availableNow, else by force. Answer: its
+            one streaming query into Parquet, until it ends by itself, or has done `batches` of them. Answer: its
             progress, batch by batch, and with `lag` what LagListener made of it
+    {"do": "await", "path": ...}
+            goes on when the file is there. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
             where tasks that read run. Answer: one [working directory, sys.path, penstock's file] per task
 """
@@ -22,11 +24,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -74,12 +78,21 @@ def stream(spark: SparkSession, step: dict[str, Any]) -> dict[str, Any]:
     writer = records(spark.readStream.format(step["format"]).options(**step["options"]).load()).writeStream
     writer = writer.format("parquet").option("checkpointLocation", step["checkpoint"]).trigger(**step["trigger"])
     query = writer.start(step["path"])
+    if "batches" in step:
+        while query.isActive and len(recent(query)) < step["batches"]:
+            time.sleep(0.05)
+        query.stop()
     query.awaitTermination()
-    progress = [json.loads(each.json) for each in query.recentProgress]
-    answer: dict[str, Any] = {"batches": [batch(one) for one in progress if one["numInputRows"] > 0]}
+    answer: dict[str, Any] = {"batches": recent(query)}
     if listener is not None:
         spark.streams.removeListener(listener)
     return answer
+
+
+def recent(query: StreamingQuery) -> list[dict[str, Any]]:
+    """The batches that had data."""
+    progress = [json.loads(each.json) for each in query.recentProgress]
+    return [batch(one) for one in progress if one["numInputRows"] > 0]
 
 
 def batch(progress: dict[str, Any]) -> dict[str, Any]:
@@ -88,10 +101,13 @@ def batch(progress: dict[str, Any]) -> dict[str, Any]:
     return {"id": progress["batchId"], "rows": progress["numInputRows"], **{name: source[name] for name in names}}
 
 
+def await_file(spark: SparkSession, step: dict[str, Any]) -> None:
+    while not Path(step["path"]).exists():
+        time.sleep(0.05)
+
+
 def places(spark: SparkSession, step: dict[str, Any]) -> list[list[Any]]:
     def look(batches: Iterator[Any]) -> Iterator[Any]:
-        import time
-
         import pyarrow as pa
 
         import penstock
@@ -109,7 +125,7 @@ def records(frame: DataFrame) -> DataFrame:
     return frame.select(*COLUMNS)
 
 
-STEPS = {"read": read, "stream": stream, "places": places}
+STEPS = {"read": read, "stream": stream, "await": await_file, "places": places}
 
 if __name__ == "__main__":
     main()

@@ -144,7 +144,13 @@ class Driver(Program):
         """What the steps gave, when all are done."""
         status = self.wait(seconds)
         assert status == 0, f"{self.name} ended with {status}: {self.log()[-4000:]}"
-        return [json.loads(line) for line in self._answers.read_text().splitlines()]
+        return self.answered()
+
+    def answered(self) -> list[Any]:
+        """What the steps that are done so far gave."""
+        text = self._answers.read_text() if self._answers.exists() else ""
+        whole, _, _ = text.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory: str = "256m") -> Program:

@@ -35,6 +35,14 @@ def read_files(paths: Sequence[Path]) -> Counter[Record]:
     return found
 
 
+def values_of(records: Counter[Record]) -> Counter[bytes]:
+    """Every value, with how often it came."""
+    values: Counter[bytes] = Counter()
+    for (_, _, _, value), times in records.items():
+        values[value] += times
+    return values
+
+
 def logged_files(folder: Path) -> list[Path]:
     batches = {int(path.name.partition(".")[0]): path for path in (folder / "_spark_metadata").glob("[0-9]*")}
     compact = max((batch for batch, path in batches.items() if path.name.endswith(".compact")), default=-1)
