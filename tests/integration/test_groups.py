@@ -42,7 +42,7 @@ def asked(monkeypatch):
     honest = Connection.send
 
     def send(self, request, timeout):
-        names.append(type(request).__name__)
+        names.append(request.name)
         return honest(self, request, timeout)
 
     monkeypatch.setattr(Connection, "send", send)

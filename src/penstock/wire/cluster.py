@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
@@ -26,6 +26,8 @@ from penstock.wire.sample import ask_sizes
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
 Answer = TypeVar("Answer")
+PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, NotYet]]]
+"""To come: what some partitions' leader has answered, and which of them to ask again, and why."""
 
 UNKNOWN_TOPIC_GRACE = 2.0
 """A topic created a moment ago is unknown to some brokers; after this long it is taken to be missing."""
@@ -137,7 +139,7 @@ class Cluster:
 
         def ask(
             connection: Connection, partitions: list[TopicPartition], metadata: Metadata
-        ) -> Pending[dict[TopicPartition, tuple[int, int] | NotYet]]:
+        ) -> PendingAnswers[tuple[int, int]]:
             return ask_epoch_ends(connection, {tp: epochs[tp] for tp in partitions}, metadata)
 
         return dict.fromkeys(epochs, UNKNOWN_EPOCH) | self._ask_leaders(attempts, known, ask)
@@ -172,10 +174,8 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         attempts = self._brokers.attempts(f"asking for the offsets of {len(times)} partitions")
 
-        def ask(
-            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
-        ) -> Pending[dict[TopicPartition, int | NotYet]]:
-            return ask_offsets(connection, {tp: times[tp] for tp in partitions}, metadata)
+        def ask(connection: Connection, partitions: list[TopicPartition], metadata: Metadata) -> PendingAnswers[int]:
+            return ask_offsets(connection, partitions, times, metadata)
 
         return self._ask_leaders(attempts, times, ask, wait_for)
 
@@ -183,7 +183,7 @@ class Cluster:
         self,
         attempts: Attempts,
         partitions: Collection[TopicPartition],
-        ask: Callable[[Connection, list[TopicPartition], Metadata], Pending[dict[TopicPartition, Answer | NotYet]]],
+        ask: Callable[[Connection, list[TopicPartition], Metadata], PendingAnswers[Answer]],
         wait_for: Collection[TopicPartition] | None = None,
     ) -> dict[TopicPartition, Answer]:
         """Ask the leaders of partitions until all have answered, or only those in `wait_for` if that is given."""
@@ -195,19 +195,17 @@ class Cluster:
 
             def ask_one(
                 connection: Connection, tps: list[TopicPartition], metadata: Metadata = metadata
-            ) -> Pending[dict[TopicPartition, Answer | NotYet]]:
+            ) -> PendingAnswers[Answer]:
                 return ask(connection, tps, metadata)
 
             impatient = () if wait_for is None else _unwaited(questions, wait_for)
-            for answer in self._brokers.ask_each(questions, ask_one, attempts, impatient):
-                for tp, value in answer.items():
-                    if isinstance(value, NotYet):
-                        attempts.failed(str(value), value)
-                    else:
-                        found[tp] = value
-            missing = [tp for tp in partitions if tp not in found]
-            if not missing:
+            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient):
+                found |= answered
+                for problem in refused.values():
+                    attempts.failed(str(problem), problem)
+            if len(found) == len(partitions):
                 break
+            missing = [tp for tp in partitions if tp not in found]
             self._doubted = True
             if wait_for is None or not found or any(tp in wait_for for tp in missing):
                 try:

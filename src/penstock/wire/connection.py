@@ -55,6 +55,7 @@ class Connection:
         self._correlation = itertools.count(1)
         self._unanswered = 0
         self._versions: BrokerVersionData | None = None
+        self._agreed: dict[tuple[Any, int | None], int] = {}
         self._session_ends = float("inf")
         self.last_used = time.monotonic()
         deadline = time.monotonic() + min(timeout, config.connect_timeout)
@@ -91,6 +92,12 @@ class Connection:
 
     def version(self, request_class: Any, at_most: int | None = None) -> int:
         """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
+        key = (request_class, at_most)
+        if key not in self._agreed:
+            self._agreed[key] = self._agree(request_class, at_most)
+        return self._agreed[key]
+
+    def _agree(self, request_class: Any, at_most: int | None) -> int:
         assert self._versions is not None
         limit = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
         try:

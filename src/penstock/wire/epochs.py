@@ -23,13 +23,14 @@ def ask_epoch_ends(
     connection: Connection,
     epochs: Mapping[TopicPartition, int],
     metadata: Metadata,
-) -> Pending[dict[TopicPartition, tuple[int, int] | NotYet]]:
+) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, NotYet]]]:
     """Ask a leader, per partition, for the largest epoch up to the given one, and the offset at which it ends.
 
-    `UNKNOWN_EPOCH` where the log has no such epoch, or the broker is too old to tell.
+    `UNKNOWN_EPOCH` where the log has no such epoch, or the broker is too old to tell. Beside them the partitions to ask
+    again, and why.
     """
     if not connection.speaks(OffsetForLeaderEpochRequest, FOR_CONSUMERS):
-        return lambda timeout: dict.fromkeys(epochs, UNKNOWN_EPOCH)
+        return lambda timeout: (dict.fromkeys(epochs, UNKNOWN_EPOCH), {})
     version = connection.version(OffsetForLeaderEpochRequest)
     topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -50,18 +51,21 @@ def ask_epoch_ends(
     )
     answer = connection.ask(request, connection.config.request_timeout)
 
-    def read(timeout: float) -> dict[TopicPartition, tuple[int, int] | NotYet]:
-        found: dict[TopicPartition, tuple[int, int] | NotYet] = {}
+    def read(timeout: float) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, NotYet]]:
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        refused: dict[TopicPartition, NotYet] = {}
         for topic in answer(timeout).topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.topic, partition.partition)
+                if tp not in epochs:
+                    continue
                 try:
                     check(partition.error_code, f"leader epochs of {tp}")
                 except NotYet as error:
-                    found[tp] = error
+                    refused[tp] = error
                 else:
                     epoch, end = partition.leader_epoch, partition.end_offset
                     found[tp] = (epoch, end) if epoch >= 0 and end >= 0 else UNKNOWN_EPOCH
-        return found
+        return found, refused
 
     return read

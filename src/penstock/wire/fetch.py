@@ -18,9 +18,12 @@ from kafka.protocol.consumer import FetchRequest
 from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
+from penstock.wire.frame import FrameReader
 
 NAMES_ONLY = 12
 """From version 13 on a fetch names topics by id; without the id of a topic this is the highest one to speak."""
+
+FLEXIBLE = 12
 
 LOWEST = 4
 """The first version that carries magic 2 batches and aborted transactions."""
@@ -143,109 +146,46 @@ def fetch_request(
 def read_fetch_response(frame: memoryview, version: int, correlation_id: int, broker: str) -> FetchResponse:
     """Read a response frame of versions 4 to 18."""
     try:
-        return _FrameReader(frame, version).response(correlation_id)
+        return _read_response(FrameReader(frame, version >= FLEXIBLE, correlation_id), version)
     except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(
             f"{broker} sent a fetch response (version {version}) that cannot be read: {error}"
         ) from error
 
 
-class _FrameReader:
-    """A position moving over one frame. Flexible versions (12 and up) have compact lengths and tagged fields."""
+def _read_response(reader: FrameReader, version: int) -> FetchResponse:
+    throttle = reader.number(">i")
+    error_code = reader.number(">h") if version >= 7 else 0
+    if version >= 7:
+        reader.number(">i")  # session id: we ask for none
+    partitions = []
+    for _ in range(reader.count()):
+        topic = uuid.UUID(bytes=bytes(reader.take(16))) if version > NAMES_ONLY else reader.text()
+        for _ in range(reader.count()):
+            partitions.append(_read_partition(reader, version, topic))
+        reader.tags()
+    return FetchResponse(throttle / 1000, error_code, partitions)
 
-    def __init__(self, frame: memoryview, version: int) -> None:
-        self._frame = frame
-        self._at = 0
-        self._version = version
-        self._flexible = version >= 12
 
-    def response(self, expected: int) -> FetchResponse:
-        correlation_id = self._number(">i")
-        if correlation_id != expected:
-            raise ValueError(f"it answers request {correlation_id}, not {expected}")
-        if self._flexible:
-            self._skip_tags()
-        throttle = self._number(">i")
-        error_code = self._number(">h") if self._version >= 7 else 0
-        if self._version >= 7:
-            self._number(">i")  # session id: we ask for none
-        partitions = []
-        for _ in range(self._count()):
-            topic = self._topic()
-            for _ in range(self._count()):
-                partitions.append(self._partition(topic))
-            if self._flexible:
-                self._skip_tags()
-        return FetchResponse(throttle / 1000, error_code, partitions)
+def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -> FetchedPartition:
+    partition, error_code, high_watermark, last_stable = reader.numbers(">ihqq")
+    if version >= 5:
+        reader.number(">q")  # log start offset
+    fetched = FetchedPartition(
+        topic,
+        partition,
+        error_code,
+        high_watermark,
+        last_stable,
+        aborted=[_read_aborted(reader) for _ in range(reader.count())],
+        preferred_replica=reader.number(">i") if version >= 11 else -1,
+        records=reader.data(),
+    )
+    reader.tags()
+    return fetched
 
-    def _partition(self, topic: str | uuid.UUID) -> FetchedPartition:
-        partition, error_code, high_watermark, last_stable = self._numbers(">ihqq")
-        if self._version >= 5:
-            self._number(">q")  # log start offset
-        fetched = FetchedPartition(
-            topic,
-            partition,
-            error_code,
-            high_watermark,
-            last_stable,
-            aborted=[self._aborted() for _ in range(self._count())],
-            preferred_replica=self._number(">i") if self._version >= 11 else -1,
-            records=self._bytes(),
-        )
-        if self._flexible:
-            self._skip_tags()
-        return fetched
 
-    def _aborted(self) -> tuple[int, int]:
-        producer_id, first_offset = self._numbers(">qq")
-        if self._flexible:
-            self._skip_tags()
-        return producer_id, first_offset
-
-    def _topic(self) -> str | uuid.UUID:
-        if self._version > NAMES_ONLY:
-            return uuid.UUID(bytes=bytes(self._take(16)))
-        length = self._varint() - 1 if self._flexible else self._number(">h")
-        return str(self._take(length), "utf-8")
-
-    def _bytes(self) -> memoryview:
-        length = self._varint() - 1 if self._flexible else self._number(">i")
-        return self._take(max(length, 0))
-
-    def _count(self) -> int:
-        """Elements of an array; null counts as none. Bounded by the bytes left, so that no count makes us loop long."""
-        count = self._varint() - 1 if self._flexible else self._number(">i")
-        if count > len(self._frame) - self._at:
-            raise ValueError(f"an array of {count} elements in {len(self._frame) - self._at} bytes")
-        return max(count, 0)
-
-    def _skip_tags(self) -> None:
-        for _ in range(self._varint()):
-            self._varint()
-            self._take(self._varint())
-
-    def _number(self, layout: str) -> int:
-        return int(self._numbers(layout)[0])
-
-    def _numbers(self, layout: str) -> tuple[int, ...]:
-        values = struct.unpack_from(layout, self._frame, self._at)
-        self._at += struct.calcsize(layout)
-        return values
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._frame[self._at]
-            self._at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise ValueError("a length of more than five bytes")
-
-    def _take(self, length: int) -> memoryview:
-        if not 0 <= length <= len(self._frame) - self._at:
-            raise ValueError(f"a field of {length} bytes where {len(self._frame) - self._at} are left")
-        self._at += length
-        return self._frame[self._at - length : self._at]
+def _read_aborted(reader: FrameReader) -> tuple[int, int]:
+    producer_id, first_offset = reader.numbers(">qq")
+    reader.tags()
+    return producer_id, first_offset

@@ -55,10 +55,12 @@ class Metadata:
         """Partitions by the broker that leads them, and those without a leader."""
         # By node id first: to hash a Broker takes longer than all the rest of the loop.
         by_node: dict[int, list[TopicPartition]] = {}
-        leaderless: list[TopicPartition] = []
         brokers: dict[int, Broker] = {}
+        leaderless: list[TopicPartition] = []
+        topics = self.topics
         for tp in partitions:
-            leader = self.leader(tp)
+            topic = topics.get(tp[0])
+            leader = None if topic is None else topic.partitions.get(tp[1])
             if leader is None:
                 leaderless.append(tp)
                 continue
@@ -98,6 +100,7 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
         raise NotYet("the answer names no broker")
     found: dict[str, Topic] = {}
     unknown: list[str] = []
+    leaders: dict[tuple[int, int], Leader | None] = {}
     for topic in response.topics:
         if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             unknown.append(topic.name)
@@ -109,7 +112,7 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
             topic.name,
             _topic_id(topic),
             bool(getattr(topic, "is_internal", False)),
-            {p.partition_index: _leader(p, brokers) for p in sorted(topic.partitions, key=_partition_index)},
+            {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
         )
     return Metadata(brokers, found), unknown
 
@@ -132,7 +135,13 @@ def _partition_index(partition: Any) -> int:
     return int(partition.partition_index)
 
 
-def _leader(partition: Any, brokers: Mapping[int, Broker]) -> Leader | None:
-    broker = brokers.get(partition.leader_id)
+def _leader(
+    partition: Any, brokers: Mapping[int, Broker], leaders: dict[tuple[int, int], Leader | None]
+) -> Leader | None:
+    """A partition's leader; one object for all partitions that have the same, because there are few and it is slow."""
     epoch = getattr(partition, "leader_epoch", None)
-    return None if broker is None else Leader(broker, -1 if epoch is None else epoch)
+    key = (partition.leader_id, -1 if epoch is None else epoch)
+    if key not in leaders:
+        broker = brokers.get(key[0])
+        leaders[key] = None if broker is None else Leader(broker, key[1])
+    return leaders[key]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from kafka.protocol.consumer import FetchRequest
 
+from penstock.errors import ProtocolError
 from penstock.topics import TopicPartition
 from penstock.wire.connection import FRAME_LIMIT, Connection, Pending
 from penstock.wire.fetch import NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
@@ -84,8 +85,13 @@ def ask_sizes(
         def receive(correlation_id: int) -> list[TopicPartition]:
             """Note the sizes of one answer; the partitions in it that have data but sent none."""
             frame = connection.receive_into(bytearray(sample), timeout)
+            try:
+                response = read_fetch_response(frame, version, correlation_id, connection.address)
+            except ProtocolError:
+                connection.close()  # out of step: nobody else may have it
+                raise
             silent = []
-            for fetched in read_fetch_response(frame, version, correlation_id, connection.address).partitions:
+            for fetched in response.partitions:
                 tp = TopicPartition(names.get(fetched.topic, ""), fetched.partition)
                 if tp not in positions or fetched.error_code != 0:
                     continue
