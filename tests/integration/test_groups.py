@@ -157,22 +157,6 @@ def test_a_coordinator_that_is_not_one_is_looked_up_again(kafka_cluster, group):
     assert cluster.committed(group, [tp]) == {tp: 2}
 
 
-def test_a_coordinator_that_is_killed_is_replaced_within_the_deadline(kafka_cluster, group):
-    name = f"coordinated-{group}"
-    kafka_cluster.create_topic(name, 1, 3)
-    tp = TopicPartition(name, 0)
-    cluster = cluster_of(kafka_cluster)
-    cluster.commit(group, {tp: 1})
-    killed = cluster._coordinators[group].node_id
-    kafka_cluster.kill_node(killed)
-    try:
-        cluster.commit(group, {tp: 2})
-        assert cluster.committed(group, [tp]) == {tp: 2}
-        assert cluster._coordinators[group].node_id != killed
-    finally:
-        kafka_cluster.restart_node(killed)
-
-
 def test_an_unreachable_coordinator_is_an_error_with_its_history_within_the_time_out(cluster, topic, group):
     tp = TopicPartition(topic(), 0)
     nowhere = Cluster(dataclasses.replace(cluster.config, bootstrap=(("127.0.0.1", 1),), api_timeout=0.7))
