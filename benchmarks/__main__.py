@@ -19,6 +19,18 @@ from benchmarks.memory import PARTITION_BYTES, Peak
 from benchmarks.processes import ContestantFailed
 from benchmarks.progress import Progress
 from benchmarks.speed import CONTESTANTS, Result, Rivals
+from benchmarks.streaming import catching_up, idling, steadiness, triggers
+from benchmarks.streaming.measurement import (
+    CATCH_UP,
+    FIGURES,
+    IDLE,
+    MICRO_BATCH,
+    PLANNING,
+    STEADINESS,
+    Growth,
+    Measurement,
+)
+from benchmarks.streaming.sides import FLINK, JVM, SIDES, Arena
 from benchmarks.topics import BATCH_SIZE, RECORD_BYTES, load
 from penstock.embedded import Distribution, EmbeddedKafka, get_distribution
 from penstock.errors import PenstockError
@@ -27,6 +39,8 @@ RESULTS = Path(__file__).parent / "results"
 CODECS = ("none", "lz4", "zstd")
 MEMORY_CODECS = ("none", "zstd")
 MEMORY = "memory"
+STREAMS = "streams"
+NAMES = (*CONTESTANTS, MEMORY, *FIGURES)
 PARTITIONS = 4
 ROWS = 6_000_000
 QUICK = 10
@@ -48,11 +62,17 @@ def parse_arguments() -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        choices=(*CONTESTANTS, MEMORY),
-        help=f"this one alone, may be repeated: {', '.join((*CONTESTANTS, MEMORY))}",
+        choices=(*NAMES, STREAMS),
+        help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-",
+    )
+    parser.add_argument(
+        "--side", action="append", choices=SIDES, help="of the stream figures this side alone, may be repeated"
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
+    parser.add_argument(
+        "--stream-rounds", type=int, default=3, help="rounds of each stream figure (default: %(default)s)"
+    )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
     )
@@ -60,8 +80,10 @@ def parse_arguments() -> argparse.Namespace:
     arguments.codecs = arguments.codecs.split(",")
     if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
         parser.error(f"no such codec: {', '.join(sorted(unknown))}")
-    if arguments.rounds < 1:
-        parser.error("--rounds must be at least 1")
+    if min(arguments.rounds, arguments.stream_rounds) < 1:
+        parser.error("at least one round is needed")
+    if arguments.only and STREAMS in arguments.only:
+        arguments.only = [*(name for name in arguments.only if name != STREAMS), *FIGURES]
     return arguments
 
 
@@ -85,24 +107,41 @@ def main() -> int:
 
 
 def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> None:
-    names = arguments.only or [*CONTESTANTS, MEMORY]
+    names = arguments.only or list(NAMES)
     busy = load_average()
     if busy > 0.5:
         progress.note(f"the machine is not idle (load {busy}): figures will be lower than they could be")
     distribution = get_distribution()
-    rivals = Rivals(
-        distribution,
-        environments.jvm_source(progress) if speed.SPARK_JVM in names else None,
-        environments.confluent(progress) if {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) else None,
-    )
+    rivals = make_rivals(arguments, names, distribution, progress)
     progress("starting the broker")
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
         results = measure_speed(arguments, names, kafka, rivals, scratch, progress)
         peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
+        streams, growths = measure_streams(arguments, names, kafka, rivals, scratch, progress)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks) + "\n\n")
-    path = write_results(arguments, names, results, peaks, busy, distribution)
+    sys.stdout.write("\n" + report.text(results, peaks, streams, growths) + "\n\n")
+    path = write_results(arguments, names, results, peaks, streams, growths, busy, distribution)
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
+
+
+def make_rivals(
+    arguments: argparse.Namespace, names: list[str], distribution: Distribution, progress: Progress
+) -> Rivals:
+    """The environments of those who take part, made before anything is measured."""
+    sides = sides_of(arguments)
+    jvm_source = speed.SPARK_JVM in names or (JVM in sides and {CATCH_UP, MICRO_BATCH, IDLE, PLANNING} & set(names))
+    confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names)
+    flink = FLINK in sides and CATCH_UP in names
+    return Rivals(
+        distribution,
+        environments.jvm_source(progress) if jvm_source else None,
+        environments.confluent(progress) if confluent else None,
+        environments.flink(progress) if flink else None,
+    )
+
+
+def sides_of(arguments: argparse.Namespace) -> list[str]:
+    return arguments.side or list(SIDES)
 
 
 def measure_speed(
@@ -156,16 +195,42 @@ def measure_memory(
     return peaks
 
 
+def measure_streams(
+    arguments: argparse.Namespace,
+    names: list[str],
+    kafka: EmbeddedKafka,
+    rivals: Rivals,
+    scratch: Path,
+    progress: Progress,
+) -> tuple[list[Measurement], list[Growth]]:
+    arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
+    measured: list[Measurement] = []
+    growths: list[Growth] = []
+    if CATCH_UP in names:
+        measured += catching_up.measure(arena)
+    if MICRO_BATCH in names:
+        measured += triggers.measure_micro_batch(arena)
+    if IDLE in names:
+        measured += idling.measure(arena)
+    if STEADINESS in names:
+        growths += steadiness.measure(arena)
+    if PLANNING in names:  # last, for a broker of 2,000 partitions is another broker
+        measured += triggers.measure_planning(arena)
+    return measured, growths
+
+
 def write_results(
     arguments: argparse.Namespace,
     names: list[str],
     results: list[Result],
     peaks: list[Peak],
+    streams: list[Measurement],
+    growths: list[Growth],
     busy: float,
     distribution: Distribution,
 ) -> Path:
     """`latest.json` is a whole run and nothing less; anything shorter goes to `partial.json`, which git ignores."""
-    whole = not arguments.quick and not arguments.only and set(CODECS) <= set(arguments.codecs)
+    whole = not arguments.quick and not arguments.only and not arguments.side and set(CODECS) <= set(arguments.codecs)
     path = RESULTS / ("latest.json" if whole else "partial.json")
     written: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -179,14 +244,17 @@ def write_results(
             "partitions": PARTITIONS,
             "producer_batch_size": arguments.batch_size,
             "rounds": arguments.rounds,
+            "stream_rounds": arguments.stream_rounds,
             "warm_ups": speed.WARM_UPS,
             "spark_master": f"local[{speed.SPARK_CORES}]",
             "broker_heap_mb": BROKER_HEAP_MB,
             "contestants": names,
         },
-        "figures": [figure.as_json() for figure in report.figures(results, peaks)],
+        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths)],
         "speed": [result.as_json() for result in results],
         "memory": [peak.as_json() for peak in peaks],
+        "streams": [one.as_json() for one in streams],
+        "stream_memory": [growth.as_json() for growth in growths],
     }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")

@@ -2,6 +2,7 @@
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's own Kafka source; the tests use it too
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
+    benchmarks/.envs/flink-*/           Flink and its Kafka connector: jars alone
 
 An environment is whole when its stamp says so, and the stamp is written last. One process makes it, others wait.
 """
@@ -30,6 +31,7 @@ Say = Callable[[str], None]
 
 JVM_SOURCE_VERSION = "4.2.0"
 CONFLUENT_VERSION = "2.16.1"
+FLINK_VERSION = "2.2.0"
 PYARROW_VERSION = "26.0.1"
 
 # What these depend on is either in PySpark or listed: Spark's POMs would bring Spark itself along. The token provider
@@ -39,6 +41,13 @@ _JVM_SOURCE_JARS = (
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+# With all that these depend on: kafka-clients comes with the connector.
+_FLINK_JARS = (
+    ("org.apache.flink", "flink-connector-kafka", f"5.0.0-{FLINK_VERSION.rpartition('.')[0]}"),
+    ("org.apache.flink", "flink-connector-base", FLINK_VERSION),
+    ("org.apache.flink", "flink-streaming-java", FLINK_VERSION),
+    ("org.apache.flink", "flink-clients", FLINK_VERSION),
 )
 _PIP_SECONDS = 1200.0  # PySpark is 450 MB and comes as source, with a wheel to be built of it
 _LOCK_SECONDS = 1800.0
@@ -62,43 +71,65 @@ def jvm_source(say: Say) -> Rival:
     folder = cache_folder() / f"jvm-source-{JVM_SOURCE_VERSION}"
     made_of = [f"pyspark=={JVM_SOURCE_VERSION}", *(":".join(jar) for jar in _JVM_SOURCE_JARS)]
 
-    def fill(python: Path) -> None:
-        say("fetching the jars of Spark's Kafka source, once")
-        _fetch_jars(folder)
-        _install(python, [f"pyspark=={JVM_SOURCE_VERSION}"], say)
+    def fill() -> None:
+        _fetch_jars("Spark's Kafka source", _JVM_SOURCE_JARS, folder, say, with_dependencies=False)
+        _install(_make_venv(folder), [f"pyspark=={JVM_SOURCE_VERSION}"], say)
 
-    python = _make(folder, made_of, fill, say)
-    return Rival(python, tuple(sorted((folder / "jars").glob("*.jar"))))
+    _make(folder, made_of, fill, _python(folder), say)
+    return Rival(_python(folder), _jars(folder))
 
 
 def confluent(say: Say) -> Rival:
     """confluent-kafka, with the pyarrow that its messages are filled into."""
     wanted = [f"confluent-kafka=={CONFLUENT_VERSION}", f"pyarrow=={PYARROW_VERSION}"]
     folder = Path(__file__).parent / ".envs" / f"confluent-{CONFLUENT_VERSION}"
-    return Rival(_make(folder, wanted, lambda python: _install(python, wanted, say), say))
+    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
+    return Rival(_python(folder))
 
 
-def _make(folder: Path, made_of: Sequence[str], fill: Callable[[Path], None], say: Say) -> Path:
-    """The interpreter of the environment in `folder`, made first where its stamp is missing or says otherwise."""
-    python = folder / "venv" / "bin" / "python"
+def flink(say: Say) -> tuple[Path, ...]:
+    """The jars of Flink and its Kafka connector."""
+    folder = Path(__file__).parent / ".envs" / f"flink-{FLINK_VERSION}"
+    made_of = [":".join(jar) for jar in _FLINK_JARS]
+
+    def fill() -> None:
+        _fetch_jars("Flink", _FLINK_JARS, folder, say, with_dependencies=True)
+
+    _make(folder, made_of, fill, folder / "jars", say)
+    return _jars(folder)
+
+
+def _python(folder: Path) -> Path:
+    return folder / "venv" / "bin" / "python"
+
+
+def _jars(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted((folder / "jars").glob("*.jar")))
+
+
+def _make_venv(folder: Path) -> Path:
+    venv.create(folder / "venv", with_pip=True, symlinks=True)
+    return _python(folder)
+
+
+def _make(folder: Path, made_of: Sequence[str], fill: Callable[[], None], witness: Path, say: Say) -> None:
+    """Fill the environment in `folder` where its stamp is missing or says otherwise, or where `witness` is gone."""
     # The interpreter that made it belongs to the stamp: a venv does not outlive the one it links to.
     stamp_text = "\n".join([*made_of, sys.version, str(Path(sys.executable).resolve())])
     stamp = folder / _STAMP
     digest = hashlib.sha256(stamp_text.encode()).hexdigest()
 
     def whole() -> bool:
-        return stamp.is_file() and stamp.read_text("ascii") == digest and python.exists()
+        return stamp.is_file() and stamp.read_text("ascii") == digest and witness.exists()
 
     if whole():
-        return python
+        return
     with _lock(folder.with_name(folder.name + ".lock"), say):
         if not whole():  # else another process was quicker
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-            venv.create(folder / "venv", with_pip=True, symlinks=True)
-            fill(python)
+            fill()
             stamp.write_text(digest, "ascii")
-    return python
 
 
 def _install(python: Path, wanted: Sequence[str], say: Say) -> None:
@@ -116,24 +147,29 @@ def _install(python: Path, wanted: Sequence[str], say: Say) -> None:
         raise EnvironmentMissing(f"{wanted[0]} could not be installed: {reason}")
 
 
-def _fetch_jars(folder: Path) -> None:
-    wanted = "\n".join(
-        f'<dependency org="{org}" name="{name}" rev="{revision}" conf="default->default" transitive="false"/>'
-        for org, name, revision in _JVM_SOURCE_JARS
+def _fetch_jars(
+    what: str, wanted: Sequence[tuple[str, str, str]], folder: Path, say: Say, *, with_dependencies: bool
+) -> None:
+    say(f"fetching the jars of {what}, once: a minute or so")
+    dependencies = "\n".join(
+        f'<dependency org="{org}" name="{name}" rev="{revision}" conf="default->default" '
+        f'transitive="{str(with_dependencies).lower()}"/>'
+        for org, name, revision in wanted
     )
     modules = (
-        '<ivy-module version="2.0"><info organisation="penstock" module="jvm-source"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>'
+        '<ivy-module version="2.0"><info organisation="penstock" module="rival"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
     jars = folder / "jars"
     jars.mkdir()
     with tempfile.TemporaryDirectory(dir=folder) as work_dir:
         try:
-            ivy.retrieve("Spark's Kafka source", modules, jars, Path(work_dir), find_java(), lambda _: None)
+            ivy.retrieve(what, modules, jars, Path(work_dir), find_java(), lambda _: None)
         except EmbeddedBrokerError as error:
             raise EnvironmentMissing(str(error)) from error
-    if len(list(jars.glob("*.jar"))) != len(_JVM_SOURCE_JARS):
-        raise EnvironmentMissing(f"the repository served only {sorted(path.name for path in jars.iterdir())}")
+    if missing := [name for _, name, revision in wanted if not (jars / f"{name}-{revision}.jar").is_file()]:
+        raise EnvironmentMissing(f"the repository served no {', '.join(missing)}")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow
 
-from benchmarks.environments import CONFLUENT_VERSION, JVM_SOURCE_VERSION
+from benchmarks.environments import CONFLUENT_VERSION, FLINK_VERSION, JVM_SOURCE_VERSION
 from penstock.embedded import KAFKA_VERSION, Distribution
 
 
@@ -36,6 +36,7 @@ def versions(distribution: Distribution) -> dict[str, str]:
         "pyspark of the JVM source": JVM_SOURCE_VERSION,
         "kafka": KAFKA_VERSION,
         "confluent-kafka": CONFLUENT_VERSION,
+        "flink": FLINK_VERSION,
         "java": java[1] if java else "?",
     }
 

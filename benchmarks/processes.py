@@ -130,9 +130,9 @@ class Process:
 class Contestant(Process):
     """A child that answers orders as `contestants.answering` has it."""
 
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         self.tell(json.dumps(order))
-        while (line := self.hear()) is not None:
+        while (line := self.hear(seconds)) is not None:
             if line.startswith(PREFIX):
                 answer: dict[str, Any] = json.loads(line.removeprefix(PREFIX))
                 return answer
@@ -142,9 +142,9 @@ class Contestant(Process):
 class JavaConsumer(Contestant):
     """Kafka's ConsumerPerformance in one warm JVM, in the words of the others."""
 
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         self.tell(f"{order['bootstrap']} {order['topic']} {order['rows']}")
-        while (line := self.hear()) is not None:
+        while (line := self.hear(seconds)) is not None:
             answer = performance_figures(line)
             if answer is not None:
                 return answer

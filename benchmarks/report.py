@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from benchmarks import speed
+from benchmarks.figure import Figure
 from benchmarks.memory import Peak
 from benchmarks.speed import Result
+from benchmarks.streaming import targets
+from benchmarks.streaming.measurement import Growth, Measurement
 
 MEMORY_TARGET_MB = 250.0
 FLAT_MB = 30.0
@@ -34,26 +36,12 @@ TARGETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    figure: str
-    codec: str
-    value: float
-    target: str
-    reached: bool
-    unit: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "figure": self.figure,
-            "codec": self.codec,
-            "value": round(self.value, 3),
-            "target": self.target,
-            "reached": self.reached,
-        }
-
-
-def figures(results: Iterable[Result], peaks: Sequence[Peak]) -> list[Figure]:
+def figures(
+    results: Iterable[Result],
+    peaks: Sequence[Peak],
+    streams: Sequence[Measurement] = (),
+    growths: Sequence[Growth] = (),
+) -> list[Figure]:
     """Everything that has a target and was measured."""
     by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
     codecs = list(dict.fromkeys(codec for _, codec in by_name))
@@ -64,7 +52,7 @@ def figures(results: Iterable[Result], peaks: Sequence[Peak]) -> list[Figure]:
             if mine is not None and theirs is not None:
                 ratio = mine / theirs
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
-    return found + _memory_figures(peaks)
+    return found + _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -91,8 +79,13 @@ def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
     return found
 
 
-def text(results: Sequence[Result], peaks: Sequence[Peak]) -> str:
-    """The tables for a reader: speeds, memory, targets."""
+def text(
+    results: Sequence[Result],
+    peaks: Sequence[Peak],
+    streams: Sequence[Measurement] = (),
+    growths: Sequence[Growth] = (),
+) -> str:
+    """The tables for a reader: speeds, memory, streams, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
@@ -119,7 +112,16 @@ def text(results: Sequence[Result], peaks: Sequence[Peak]) -> str:
             for peak in peaks
         ]
         parts.append(_table(("memory, MB", "codec", "partition", "idle", "peak", "over idle"), rows))
-    found = figures(results, peaks)
+    if streams:
+        rows = [
+            (one.figure, one.case, one.side, f"{one.value:.2f}", one.unit, " ".join(f"{run:.2f}" for run in one.rounds))
+            for one in streams
+        ]
+        parts.append(_table(("stream figure", "case", "side", "median", "unit", "all rounds"), rows))
+    if growths:
+        rows = [(one.what, f"{one.first_mb:.1f}", f"{one.last_mb:.1f}") for one in growths]
+        parts.append(_table(("stream memory, MB", "first triggers", "last triggers"), rows))
+    found = figures(results, peaks, streams, growths)
     if found:
         rows = [
             (

@@ -79,6 +79,8 @@ class Rivals:
     distribution: Distribution
     jvm_source: Rival | None
     confluent: Rival | None
+    flink: tuple[Path, ...] | None
+    """Its jars."""
 
 
 def measure(

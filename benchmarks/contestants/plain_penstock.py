@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from answering import answer_orders
-from process_memory import peak_mb, resident_mb
+from process_figures import peak_mb, resident_mb
 
 from penstock.fetch.reader import RangeReader
 from penstock.options import SourceOptions, parse_options

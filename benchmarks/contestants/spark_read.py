@@ -8,39 +8,17 @@ Needs PySpark and nothing else, because the JVM source runs in an environment of
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from answering import answer_orders
-from process_memory import command_line, descendants, peak_mb, resident_mb
+from process_figures import peak_mb, python_workers, resident_mb
 from pyspark.sql import DataFrame, SparkSession
-
-HERE = Path(__file__).parent
+from spark_session import session
 
 SAMPLE_SECONDS = 0.1
-
-
-def session(cores: int, jars: list[str]) -> SparkSession:
-    # Workers import `ceiling` by its name.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .config("spark.log.level", "ERROR")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-    )
-    if jars:
-        builder = builder.config("spark.jars", ",".join(jars))
-    return builder.getOrCreate()
 
 
 def run(spark: SparkSession, format_: str, order: dict[str, Any]) -> dict[str, Any]:
@@ -92,14 +70,6 @@ def measure_memory(spark: SparkSession, format_: str, options: dict[str, str]) -
         done.set()
         sampler.join()
     return {"seconds": seconds, "idle_mb": idle, "peak_mb": max(peaks.values())}
-
-
-def python_workers() -> list[int]:
-    """The workers that run tasks: forked by Spark's daemon, so their command line is the daemon's own."""
-    below = descendants(os.getpid())
-    daemons = [pid for pid in below if "pyspark.daemon" in command_line(pid)]
-    workers = {child for pid in daemons for child in descendants(pid)}
-    return sorted(workers)
 
 
 def main() -> None:

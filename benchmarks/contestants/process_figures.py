@@ -1,7 +1,8 @@
-"""Memory of processes as Linux counts it, in MB of 10^6 bytes. Standard library only."""
+"""Memory (in MB of 10^6 bytes) and processor time of processes as Linux counts them. Standard library only."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -17,17 +18,21 @@ def peak_mb(pid: int | str = "self") -> float:
     return _status(pid, "VmHWM")
 
 
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far, with its children that have ended and were waited for."""
+    return sum(int(ticks) for ticks in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
+
+
 def descendants(pid: int) -> list[int]:
     """All living processes below this one."""
     children: dict[int, list[int]] = {}
     for folder in PROC.iterdir():
         if folder.name.isdigit():
             try:
-                # The name in parentheses may hold anything; the parent is the second field after it.
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                parent = int(_stat(int(folder.name))[1])
             except OSError:
                 continue  # it has just ended
-            children.setdefault(int(fields[1]), []).append(int(folder.name))
+            children.setdefault(parent, []).append(int(folder.name))
     found, to_visit = [], [pid]
     while to_visit:
         below = children.get(to_visit.pop(), [])
@@ -36,11 +41,29 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def python_workers() -> list[int]:
+    """The workers below this process that run tasks: forked by Spark's daemon, so their command line is its own."""
+    workers = {child for pid in spark_daemons() for child in descendants(pid)}
+    return sorted(workers)
+
+
+def spark_daemons() -> list[int]:
+    below = descendants(os.getpid())
+    daemons = [pid for pid in below if "pyspark.daemon" in command_line(pid)]
+    forked = {child for pid in daemons for child in descendants(pid)}
+    return [pid for pid in daemons if pid not in forked]
+
+
 def command_line(pid: int) -> str:
     try:
         return (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of `stat` from the third on: the second, a name in parentheses, may hold anything."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def _status(pid: int | str, name: str) -> float:

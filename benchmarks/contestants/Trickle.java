@@ -1,0 +1,53 @@
+// Sends a few records at a time, when told to.
+//
+//   java -cp <Kafka's jars> Trickle.java BOOTSTRAP PARTITIONS TOPIC...       then on standard input:    RECORDS
+//
+// Each line is answered with "sent" when the broker has the records. They go to the partitions in turn, and all of
+// them in one request: a stream that looks every few milliseconds should find all or nothing.
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+public class Trickle {
+    public static void main(String[] args) throws Exception {
+        int partitions = Integer.parseInt(args[1]);
+        int topics = args.length - 2;
+        Map<String, Object> config = Map.of(
+            "bootstrap.servers", args[0],
+            "linger.ms", 10_000, // until the flush
+            "key.serializer", ByteArraySerializer.class,
+            "value.serializer", ByteArraySerializer.class);
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config)) {
+            for (int t = 0; t < topics; t++) {
+                producer.partitionsFor(args[2 + t]); // now, for a look-up amid the records would send the first ones
+            }
+            long next = 0;
+            for (String order; (order = orders.readLine()) != null; ) {
+                List<Future<RecordMetadata>> sent = new ArrayList<>();
+                for (int left = Integer.parseInt(order.strip()); left > 0; left--, next++) {
+                    String topic = args[2 + (int) (next % topics)];
+                    int partition = (int) (next / topics % partitions);
+                    byte[] key = String.format("u%07d", next % 10_000_000).getBytes(StandardCharsets.US_ASCII);
+                    byte[] value = ("{\"user\":\"" + next + "\",\"event\":\"page_view\",\"item\":10427,\"country\":\"DE\","
+                        + "\"device\":\"mobile\",\"ms\":120}").getBytes(StandardCharsets.US_ASCII);
+                    sent.add(producer.send(new ProducerRecord<>(topic, partition, key, value)));
+                }
+                producer.flush();
+                for (Future<RecordMetadata> one : sent) {
+                    one.get(); // throws what went wrong
+                }
+                System.out.println("sent");
+            }
+        }
+    }
+}

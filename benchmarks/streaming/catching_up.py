@@ -1,0 +1,97 @@
+"""How long a stream takes to read everything there is: AvailableNow, with a limit per trigger and without.
+
+With the limit beside Spark's JVM source, without it beside Flink: Flink's source has no triggers.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.speed import WARM_UPS, WrongRead
+from benchmarks.streaming.measurement import CATCH_UP, Measurement
+from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, Arena, FlinkJob, Stream
+from benchmarks.topics import BATCH_SIZE, Topic, load
+
+ROWS = 6_000_000
+QUICK_ROWS = 300_000
+PARTITIONS = 4
+TRIGGERS = 6
+"""The limit per trigger lets it take as many."""
+
+KEY_BYTES = 8
+"""Of every record that Load.java makes. Flink reads the values alone."""
+
+LIMITED = "1 M per trigger"
+ALL_AT_ONCE = "all at once"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    side: str
+    case: str
+
+
+ENTRIES = (Entry(PENSTOCK, LIMITED), Entry(JVM, LIMITED), Entry(PENSTOCK, ALL_AT_ONCE), Entry(FLINK, ALL_AT_ONCE))
+
+
+def measure(arena: Arena) -> list[Measurement]:
+    rows = arena.sized(ROWS, QUICK_ROWS)
+    topic = load(
+        arena.kafka,
+        arena.rivals.distribution,
+        "bench-catch-up",
+        "none",
+        rows,
+        partitions=PARTITIONS,
+        batch_size=BATCH_SIZE,
+        say=arena.progress,
+    )
+    entries = [entry for entry in ENTRIES if entry.side in arena.sides]
+    measured = {entry: Measurement(CATCH_UP, entry.case, entry.side, "s") for entry in entries}
+    with ExitStack() as stack:
+        running: dict[str, Stream | FlinkJob] = {}
+        for entry in entries:
+            if entry.side not in running:
+                contestant: Stream | FlinkJob = FlinkJob(arena) if entry.side == FLINK else Stream(entry.side, arena)
+                running[entry.side] = contestant
+                stack.enter_context(contestant)
+            for warm_up in range(WARM_UPS):
+                arena.progress(f"catching up: warming {entry.side}, {entry.case}, {warm_up + 1} of {WARM_UPS}")
+                answer = _catch_up(running[entry.side], entry, topic, verify=warm_up == 0)
+                if warm_up == 0:
+                    _check(entry, topic, answer)
+        for turn in range(arena.rounds):
+            for entry in entries:
+                answer = _catch_up(running[entry.side], entry, topic, verify=False)
+                seconds = answer.pop("seconds")
+                measured[entry].rounds.append(seconds)
+                measured[entry].extra.append(answer)
+                arena.progress.note(
+                    f"catching up: {entry.side}, {entry.case}, run {turn + 1} of {arena.rounds}: {seconds:.2f} s"
+                )
+    arena.kafka.delete_topic(topic.name)
+    return list(measured.values())
+
+
+def _catch_up(contestant: Stream | FlinkJob, entry: Entry, topic: Topic, *, verify: bool) -> dict[str, Any]:
+    if isinstance(contestant, FlinkJob):
+        return contestant.catch_up(topic.name, verify=verify)
+    options = {"subscribe": topic.name}
+    if entry.case == LIMITED:
+        options["maxOffsetsPerTrigger"] = str(topic.rows // TRIGGERS)
+    answer = contestant.catch_up(options, verify=verify)
+    if answer["rows"] != topic.rows:
+        raise WrongRead(f"{contestant.name} read {answer['rows']} of {topic.rows} records of {topic.name}")
+    return answer
+
+
+def _check(entry: Entry, topic: Topic, answer: dict[str, Any]) -> None:
+    size = topic.bytes - (KEY_BYTES * topic.rows if entry.side == FLINK else 0)
+    if (answer["rows"], answer["bytes"]) != (topic.rows, size):
+        raise WrongRead(
+            f"{entry.side} read {answer['rows']} records, {answer['bytes']} bytes; {topic.rows}, {size} are there"
+        )
+    if entry.case == LIMITED and answer["triggers"] < TRIGGERS:
+        raise WrongRead(f"{entry.side} took {answer['triggers']} triggers where its limit calls for {TRIGGERS}")

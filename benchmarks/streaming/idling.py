@@ -1,0 +1,54 @@
+"""What a trigger without new data costs: the processor time of Spark's driver and its Python processes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from benchmarks.speed import WrongRead
+from benchmarks.streaming.measurement import IDLE, Measurement
+from benchmarks.streaming.sides import Arena, Stream
+
+PARTITIONS = 4
+
+EVERY_100_MS = "every 100 ms"
+DEFAULT = "default trigger"
+CASES = {EVERY_100_MS: "100 milliseconds", DEFAULT: None}
+
+SETTINGS = {
+    # One event per idle trigger, by which they are counted. Both sides pay for it: some microseconds.
+    "spark.sql.streaming.noDataProgressEventInterval": "0",
+}
+
+
+def measure(arena: Arena) -> list[Measurement]:
+    topic = "bench-idle"
+    arena.kafka.create_topic(topic, PARTITIONS)
+    sides = arena.spark_sides()
+    measured = {(side, case): Measurement(IDLE, case, side, "ms CPU") for case in CASES for side in sides}
+    warm_up, settling, seconds = arena.sized(12, 1), arena.sized(2, 1), arena.sized(8, 2)
+    with ExitStack() as stack:
+        streams = {side: stack.enter_context(Stream(side, arena, SETTINGS)) for side in sides}
+        for side, stream in streams.items():
+            arena.progress(f"idle: warming {side} for {warm_up} s")
+            _idle(stream, topic, None, seconds=warm_up, settling=0)
+        for turn in range(arena.rounds):
+            for (side, case), one in measured.items():
+                arena.progress(f"idle: {side}, {case}, round {turn + 1} of {arena.rounds}")
+                answer = _idle(streams[side], topic, CASES[case], seconds=seconds, settling=settling)
+                if not answer["triggers"]:
+                    raise WrongRead(f"{streams[side].name} had no trigger within {seconds} s")
+                value = answer["processor_seconds"] / answer["triggers"] * 1000
+                one.rounds.append(value)
+                one.extra.append({key: round(number, 3) for key, number in answer.items()})
+                arena.progress.note(
+                    f"idle: {side}, {case}, round {turn + 1} of {arena.rounds}: {value:.2f} ms of CPU per trigger, "
+                    f"{answer['triggers'] / answer['seconds']:.1f} triggers per second"
+                )
+    return list(measured.values())
+
+
+def _idle(stream: Stream, topic: str, trigger: str | None, *, seconds: float, settling: float) -> dict[str, float]:
+    stream.start({"subscribe": topic}, trigger)
+    answer = stream.idle(seconds, settling)
+    stream.stop()
+    return answer

@@ -1,0 +1,82 @@
+"""What streams are to reach, beside what they reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.figure import Figure
+from benchmarks.streaming.catching_up import ALL_AT_ONCE, LIMITED
+from benchmarks.streaming.idling import DEFAULT, EVERY_100_MS
+from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth, Measurement
+from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
+from benchmarks.streaming.steadiness import DRIVER
+from benchmarks.streaming.triggers import EVERY_TRIGGER
+
+FLAT = 1.1
+"""The last triggers may hold a tenth more than the first."""
+
+CODEC = "none"
+"""Of every topic that streams read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    figure: str
+    measured: str
+    dividend: tuple[str, str]
+    """Side and case."""
+    divisor: tuple[str, str]
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+TARGETS = (
+    Target("20-row micro-batch, p50: Penstock / JVM source", MICRO_BATCH, (PENSTOCK, ""), (JVM, ""), at_most=0.6),
+    Target(
+        "catching up, 1 M per trigger: JVM source / Penstock",
+        CATCH_UP, (JVM, LIMITED), (PENSTOCK, LIMITED), at_least=2.5,
+    ),
+    Target(
+        "catching up, all at once: Flink / Penstock",
+        CATCH_UP, (FLINK, ALL_AT_ONCE), (PENSTOCK, ALL_AT_ONCE), at_least=1.0,
+    ),
+    Target("planning over 2,000 partitions: Penstock / JVM source", PLANNING, (PENSTOCK, ""), (JVM, ""), at_most=1.0),
+    Target(
+        "the same with discovery at every trigger",
+        PLANNING, (PENSTOCK, EVERY_TRIGGER), (JVM, ""), at_most=1.0,
+    ),
+    Target(
+        "CPU of a trigger without data, every 100 ms: Penstock / JVM source",
+        IDLE, (PENSTOCK, EVERY_100_MS), (JVM, EVERY_100_MS), at_most=1.0,
+    ),
+    Target("the same with the default trigger", IDLE, (PENSTOCK, DEFAULT), (JVM, DEFAULT), at_most=1.0),
+)  # fmt: skip
+
+
+def figures(measurements: Iterable[Measurement]) -> list[Figure]:
+    by_name = {(one.figure, one.side, one.case): one.value for one in measurements}
+    found = []
+    for target in TARGETS:
+        dividend = by_name.get((target.measured, *target.dividend))
+        divisor = by_name.get((target.measured, *target.divisor))
+        if dividend is None or divisor is None:
+            continue
+        ratio = dividend / divisor
+        if target.at_least is not None:
+            wanted, reached = f">= {target.at_least:g}", ratio >= target.at_least
+        else:
+            assert target.at_most is not None
+            wanted, reached = f"<= {target.at_most:g}", ratio <= target.at_most
+        found.append(Figure(target.figure, CODEC, ratio, wanted, reached))
+    return found
+
+
+def memory_figures(growths: Iterable[Growth]) -> list[Figure]:
+    # What the driver's JVM has resident says when it last asked the system for heap, not what it holds.
+    return [
+        Figure(f"memory over 500 triggers, {one.what}: last 100 / first 100", CODEC, one.ratio, f"<= {FLAT:g}",
+               one.ratio <= FLAT)
+        for one in growths
+        if one.what != DRIVER
+    ]  # fmt: skip
