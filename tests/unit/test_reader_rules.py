@@ -7,10 +7,12 @@ import pytest
 import penstock.fetch.reader as reader_module
 from hostile.forge import chunk, counted
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
+from penstock.fetch.leaders import PartitionLeader
 from penstock.fetch.losses import LOST_RANGES
 from penstock.fetch.reader import RangeReader
 from penstock.ranges import OffsetRange
 from penstock.wire.cluster import Broker
+from penstock.wire.cluster import Leader as KnownLeader
 from penstock.wire.codes import NotYet
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import ConnectionLost
@@ -102,8 +104,9 @@ def scripted(monkeypatch):
             def ask(self, *_):
                 self.pending = True
 
-            def answer(self, *_):
+            def answer(self, _, timeout):
                 self.pending = False
+                make.shortest_wait = min(make.shortest_wait, timeout)
                 given = left.pop(0) if len(left) > 1 else left[0]
                 return given() if callable(given) else given
 
@@ -112,6 +115,7 @@ def scripted(monkeypatch):
         reader._leader = leader or Leader()
         return reader
 
+    make.shortest_wait = float("inf")
     return make
 
 
@@ -162,6 +166,7 @@ def test_F27_a_log_that_ends_before_the_range_does_is_data_loss(scripted, fails)
             list(reader)
     else:
         assert list(reader) == []
+    assert scripted.shortest_wait >= CONFIG.fetch_max_wait, "a broker may take that long to say that there is nothing"
 
 
 def test_a_first_batch_that_is_never_whole_is_corrupt(scripted, caplog):
@@ -269,6 +274,46 @@ def test_a_broker_that_stays_away_is_an_error_even_if_every_connection_was_kept(
 def test_F27_a_log_that_an_election_has_cut_is_data_loss(scripted):
     with pytest.raises(DataLoss, match=r"wanted offsets 700 to 1000 .* an unclean leader election has cut the log"):
         list(scripted([whole], Leader(cut=700)))
+
+
+class Epochs:
+    """A cluster that knows where epoch 4 ends, and counts how often it is asked."""
+
+    def __init__(self, end):
+        self.end = end
+        self.asked = []
+
+    def epoch_ends(self, epochs):
+        self.asked.append(dict(epochs))
+        return dict.fromkeys(epochs, (4, self.end))
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "end", "cut"),
+    [
+        (4, 4, 700, None),
+        (4, 6, 700, 700),
+        (4, 6, 0, 0),
+        (4, 6, 999, 999),
+        (4, 6, 1000, None),
+        (4, 6, -1, None),
+        (-1, 6, 700, None),
+        (4, -1, 700, None),
+    ],
+)
+def test_F27_a_log_is_cut_where_the_planned_epoch_ends_before_the_range(planned, now, end, cut):
+    r = OffsetRange("t", 0, 0, 1000, host="localhost", port=1, leader_epoch=planned)
+    leader = PartitionLeader(r, CONFIG, lambda _: False)
+    leader.cluster = Epochs(end)
+    assert leader.cut_at() is None
+    assert leader.cluster.asked == [], "the leader is still the planned one"
+    leader._leader = KnownLeader(Broker(2, "localhost", 2), now)
+    assert leader.cut_at() == cut
+    assert leader.cut_at() is None, "it is said once"
+    assert leader.cluster.asked == ([{r.topic_partition: 4}] if planned == 4 and now == 6 else [])
+    leader._leader = KnownLeader(Broker(3, "localhost", 3), now + 1)
+    if planned == 4 and now == 6:
+        assert leader.cut_at() == cut, "the next election may have cut again"
 
 
 def test_F27_without_failing_the_rest_of_a_cut_log_is_read_and_the_loss_counted(scripted, caplog):

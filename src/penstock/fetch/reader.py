@@ -186,7 +186,9 @@ class RangeReader:
             while True:
                 if self._stopped.is_set():
                     raise Interrupted
-                response = fetch.answer(buffer, self._attempts.remaining())
+                # A broker holds an empty answer back so long. Cut short at the deadline, a log that ends too soon
+                # would be taken for a broker that is silent.
+                response = fetch.answer(buffer, self._attempts.remaining() + self._config.fetch_max_wait)
                 self._untried = False
                 if response.error_code:
                     check(response.error_code, f"fetch from {self._connection.address}")
