@@ -6,6 +6,7 @@ cannot get better by asking again (a wrong password, no permission) fails at onc
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
@@ -25,6 +26,7 @@ from penstock.wire.sample import ask_sizes
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
+log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, NotYet]]]
 """To come: what some partitions' leader has answered, and which of them to ask again, and why."""
@@ -208,6 +210,8 @@ class Cluster:
             missing = [tp for tp in partitions if tp not in found]
             self._doubted = True
             if wait_for is None or not found or any(tp in wait_for for tp in missing):
+                if not fresh:
+                    log.warning("%s: %s; trying for %g s", attempts.what, attempts.last_problem, attempts.timeout)
                 try:
                     attempts.pause()
                 except BrokerUnavailable:

@@ -54,6 +54,11 @@ class Attempts:
     def count(self) -> int:
         return len(self._history) + self._dropped
 
+    @property
+    def last_problem(self) -> str:
+        """What the last failed try said."""
+        return self._history[-1] if self._history else "no answer"
+
     def remaining(self, at_most: float = float("inf")) -> float:
         """Seconds left, never below a millisecond: a socket time-out of 0 would mean "do not block"."""
         return max(0.001, min(at_most, self._deadline - time.monotonic()))
