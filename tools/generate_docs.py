@@ -28,6 +28,17 @@ READERS = {
     "python-confluent-tuned": "the same, its queues tuned",
 }
 
+STREAMS = {
+    ("stream-micro-batch", ""): "a micro-batch of 20 rows, p50, ms",
+    ("stream-catch-up", "1 M per trigger"): "catching up, 1 M records per trigger, s",
+    ("stream-catch-up", "all at once"): "catching up, all at once, s",
+    ("stream-planning", ""): "planning a trigger over 2,000 partitions, ms",
+    ("stream-planning", "discovery at every trigger"): "the same, looking for new partitions at every trigger, ms",
+    ("stream-idle", "every 100 ms"): "CPU of a trigger without data, every 100 ms, ms",
+    ("stream-idle", "default trigger"): "the same with the default trigger, ms",
+}
+SIDES = {"penstock": "Penstock", "jvm": "Spark's JVM source", "flink": "Flink"}
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
@@ -66,12 +77,27 @@ def benchmark(path: Path = RESULTS) -> str:
     figures = [
         (figure["figure"], figure["codec"], f"{figure['value']:.2f}", figure["target"]) for figure in results["figures"]
     ]
+    streams = {(s["figure"], s["case"], s["side"]): s["median"] for s in results.get("streams", ())}
+    stream_rows = [
+        (text, *(f"{streams[name, case, side]:.3g}" if (name, case, side) in streams else "" for side in SIDES))
+        for (name, case), text in STREAMS.items()
+        if any((name, case, side) in streams for side in SIDES)
+    ]
     setting, machine, versions = results["setting"], results["machine"], results["versions"]
     return "\n\n".join(
         (
             f"Million rows per second, median of {setting['rounds']} runs after {setting['warm_ups']} to warm up; "
             f"{setting['rows']:,} records of {setting['record_bytes']:.0f} bytes, {setting['partitions']} partitions:",
             table(("reader", *codecs), rows),
+            *(
+                (
+                    f"Streams, all columns into the noop sink (Flink: the values alone), median of "
+                    f"{setting['stream_rounds']} rounds:",
+                    table(("", *SIDES.values()), stream_rows),
+                )
+                if stream_rows
+                else ()
+            ),
             "What they come to, beside what was aimed for:",
             table(("figure", "codec", "value", "aim"), figures),
             f"{results['date'][:10]}, {machine['cores']} cores ({machine['cpu']}), broker on the same machine. "
