@@ -84,6 +84,7 @@ class StreamPlanner:
         self._end = StreamEnd(options.ending)
         self._budget = TriggerBudget(options.stream)
         self._initial: Offsets | None = None
+        self._recalled = False
         self._available_now = False
         self._fixed: Offsets | None = None
         self._planned: tuple[Offsets, Offsets, list[OffsetRange]] | None = None
@@ -123,6 +124,25 @@ class StreamPlanner:
         """Whether `start` is the end of a finished batch, and not the start of a query that has done nothing yet."""
         return self._initial is None or self._planned is not None or start != self._initial
 
+    def epochs(self, state: Offsets) -> dict[TopicPartition, int]:
+        """The leader epochs behind a state: what `recall` makes use of in a later run."""
+        return {tp: epoch for tp in state if (epoch := self._epochs.get(tp)) is not None}
+
+    def recall(self, state: Offsets) -> None:
+        """Learn from the group under which leaders a restored state was read: a log that was cut while the query was
+        down is found by that. The group's offsets are not taken (F25): an epoch counts only where the group stands
+        exactly at the state, for then this query committed it."""
+        group = self._rules.group
+        if group is None or self.options.stream.commit_mode == "disabled":
+            return
+        try:
+            committed = self.cluster.commits(group, state)
+        except BrokerError as error:
+            log.info("what group %r knows of the checkpoint cannot be asked: %s", group, error)
+            return
+        found = {tp: each.leader_epoch for tp, each in committed.items() if each.offset == state[tp]}
+        self._epochs |= {tp: epoch for tp, epoch in found.items() if epoch >= 0}
+
     # --- one trigger ----------------------------------------------------------------------------------------------
 
     def prepare_for_available_now(self) -> None:
@@ -132,6 +152,9 @@ class StreamPlanner:
     def latest(self, start: Offsets, everything: bool = False) -> Offsets:
         """The offsets up to which the next batch reads. `everything` leaves the limits aside."""
         state = self._restored(start)
+        if self._initial is None and not self._recalled:
+            self.recall(state)
+        self._recalled = True
         if self.pins_start and not everything and not self.is_durable(start):
             return start
         ends = self._fixed_ends(state) if self._available_now else self._ends(state)

@@ -82,7 +82,7 @@ def test_F23_a_commit_is_seen_by_us_and_by_the_brokers_own_tool(cluster, kafka, 
 
 def test_leader_epoch_and_metadata_text_go_along(cluster, kafka, topic, group):
     tp = TopicPartition(topic(), 0)
-    cluster.commit(group, {tp: 5}, epochs={tp: 3}, metadata="batch 12")
+    cluster.commit(group, {tp: 5}, epochs={tp: 3}, metadata={tp: "batch 12"})
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
     try:
         (seen,) = consumer.committed([RdPartition(*tp)], timeout=30)

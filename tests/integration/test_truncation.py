@@ -12,6 +12,9 @@ from penstock.fetch.losses import LOST_RANGES
 from penstock.fetch.reader import RangeReader
 from penstock.options import parse_options
 from penstock.plan import plan_batch
+from penstock.startup import StartRules
+from penstock.stream import StreamPlanner
+from penstock.stream_options import StreamOptions
 from penstock.wire.cluster import Cluster
 
 UNSAFE = {"enable.idempotence": False, "acks": 1}
@@ -82,3 +85,13 @@ def test_F27_records_replaced_after_an_unclean_election_are_data_loss(cut_log, c
     # What lies below the cut is what it was: no false alarm, though the epoch is another one.
     part = dataclasses.replace(planned, stop=100)
     assert values(RangeReader(part, ["value"], options.client)) == [b"%d" % i for i in range(100)]
+
+    # A query that was down meanwhile stands where the new log has records too: only the epoch in its group tells.
+    tp, group = planned.topic_partition, uuid.uuid4().hex
+    Cluster(options.client).commit(group, {tp: 120}, {tp: planned.leader_epoch})
+    restored = dataclasses.replace(options, rules=StartRules(group), stream=StreamOptions(commit_mode="on-checkpoint"))
+    with pytest.raises(DataLoss, match="wanted from offset 120, the broker has offsets up to 100 of what was read"):
+        StreamPlanner(restored).latest({tp: 120})
+    lenient = StreamPlanner(dataclasses.replace(restored, fail_on_data_loss=False))
+    assert lenient.latest({tp: 120}) == {tp: 100}
+    assert lenient.latest({tp: 100}) == {tp: 150}

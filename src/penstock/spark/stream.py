@@ -25,11 +25,13 @@ from pyspark.sql.types import StructType
 
 from penstock.metrics import REPORT_KEY
 from penstock.offsets.committer import Committer
-from penstock.offsets.state import from_json, to_json
+from penstock.offsets.state import Offsets, from_json, to_json
 from penstock.options import SourceOptions
 from penstock.spark.batch import RangePartition, read_range
 from penstock.spark.schema import columns_of
 from penstock.stream import StreamPlanner
+from penstock.topics import TopicPartition
+from penstock.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +77,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
         state, driver = from_json(start), self._driver
-        if driver.planner.is_durable(state):
+        durable = driver.planner.is_durable(state)
+        answer = driver.planner.latest(dict(state), everything=isinstance(limit, ReadAllAvailable))
+        if durable:
             driver.commit(state)
-        answer = driver.planner.latest(state, everything=isinstance(limit, ReadAllAvailable))
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
         # Spark compares texts: what is the same state must look the same.
@@ -109,13 +112,18 @@ class _Planning:
     def __init__(self, options: SourceOptions) -> None:
         self.planner = StreamPlanner(options)
         self.reports = options.stream.report_metrics
-        self._committer = _committer(options, self.planner)
+        self._durable: Offsets = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._committer = self._make_committer(options)
         if self._committer is not None:
             self._commit_when_ended()
 
-    def commit(self, durable: dict[Any, int]) -> None:
-        if self._committer is not None:
-            self._committer.durable(durable)
+    def commit(self, durable: Offsets) -> None:
+        if self._committer is None:
+            return
+        if durable != self._durable:
+            self._durable, self._epochs = durable, self.planner.epochs(durable)
+        self._committer.durable(durable)
 
     def flush(self, timeout: float) -> None:
         if self._committer is not None and not self._committer.flush(timeout):
@@ -136,6 +144,24 @@ class _Planning:
             "finished": planner.finished,
         }
 
+    def _make_committer(self, options: SourceOptions) -> Committer | None:
+        group, stream = options.rules.group, options.stream
+        if group is None or stream.commit_mode == "disabled":
+            return None
+        stopped = threading.Event()
+        cluster = Cluster(options.client, stopped.wait)  # the committing thread's own
+
+        def abort() -> None:
+            stopped.set()
+            cluster.abort()
+
+        return Committer(
+            lambda offsets: cluster.commit(group, offsets, self._epochs),
+            interval=stream.commit_interval if stream.commit_mode == "periodic" else None,
+            name=f"penstock-commit-{group}",
+            abort=abort,
+        )
+
     def _commit_when_ended(self) -> None:
         """Spark ends this process with SIGTERM and does not call `stop` before: commit what waits, then go."""
         if threading.current_thread() is not threading.main_thread():
@@ -148,27 +174,6 @@ class _Planning:
 
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, farewell)
-
-
-def _committer(options: SourceOptions, planner: StreamPlanner) -> Committer | None:
-    group, stream = options.rules.group, options.stream
-    if group is None or stream.commit_mode == "disabled":
-        return None
-    from penstock.wire.cluster import Cluster
-
-    stopped = threading.Event()
-    cluster = Cluster(options.client, stopped.wait)  # the committing thread's own
-
-    def abort() -> None:
-        stopped.set()
-        cluster.abort()
-
-    return Committer(
-        lambda offsets: cluster.commit(group, offsets),
-        interval=stream.commit_interval if stream.commit_mode == "periodic" else None,
-        name=f"penstock-commit-{group}",
-        abort=abort,
-    )
 
 
 def _weights(planner: StreamPlanner) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
-from penstock.wire.groups import ask_commit, ask_committed, find_coordinator
+from penstock.wire.groups import Committed, ask_commit, ask_committed, find_coordinator
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
 from penstock.wire.sample import ask_sizes
@@ -257,9 +257,15 @@ class Cluster:
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The offsets a group has committed; None where it has committed nothing."""
         wanted = list(partitions)
+        found = self.commits(group, wanted)
+        return {tp: found[tp].offset if tp in found else None for tp in wanted}
+
+    def commits(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The same with the leader epoch and the note that were committed beside the offset."""
+        wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the committed offsets of group {group!r}")
 
-        def ask(connection: Connection) -> dict[TopicPartition, int | None]:
+        def ask(connection: Connection) -> dict[TopicPartition, Committed]:
             return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout))
 
         return self._ask_coordinator(group, attempts, ask)
@@ -269,7 +275,7 @@ class Cluster:
         group: str,
         offsets: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] | None = None,
-        metadata: str = "",
+        metadata: Mapping[TopicPartition, str] | None = None,
     ) -> None:
         """Commit the next offsets to read for a group that has no members: one request while its coordinator stays.
 
@@ -286,7 +292,7 @@ class Cluster:
 
         def ask(connection: Connection) -> None:
             timeout = attempts.remaining(self.config.request_timeout)
-            refused = ask_commit(connection, group, missing, epochs or {}, metadata, timeout)
+            refused = ask_commit(connection, group, missing, epochs or {}, metadata or {}, timeout)
             for tp in list(missing):
                 if tp not in refused:
                     del missing[tp]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -39,6 +40,15 @@ IN_USE = frozenset(
 """What a coordinator says to a commit from outside while the group has members."""
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a group has committed for one partition: the next offset to read, and the notes beside it."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
 def find_coordinator(connection: Connection, group: str, timeout: float) -> Broker:
     version = connection.version(FindCoordinatorRequest)
     names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
@@ -51,8 +61,8 @@ def find_coordinator(connection: Connection, group: str, timeout: float) -> Brok
 
 def ask_committed(
     connection: Connection, group: str, wanted: Sequence[TopicPartition], timeout: float
-) -> dict[TopicPartition, int | None]:
-    """The offsets that a group has committed; None where it has committed nothing."""
+) -> dict[TopicPartition, Committed]:
+    """What a group has committed; nothing for a partition where it has committed nothing."""
     version = connection.version(OffsetFetchRequest, at_most=NAMES_ONLY)
     by_topic: dict[str, list[int]] = defaultdict(list)
     for tp in wanted:
@@ -74,13 +84,17 @@ def ask_committed(
     response = connection.call(request, timeout)
     answer = _only(response.groups, "groups") if version >= 8 else response
     check(answer.error_code, f"committed offsets of group {group!r}")
-    found: dict[TopicPartition, int | None] = {}
+    found: dict[TopicPartition, Committed] = {}
     for topic in answer.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             check(partition.error_code, f"committed offset of {tp} in group {group!r}")
-            found[tp] = partition.committed_offset if partition.committed_offset >= 0 else None
-    return {tp: found.get(tp) for tp in wanted}
+            if partition.committed_offset >= 0:
+                epoch = getattr(partition, "committed_leader_epoch", None)  # from version 5 on
+                found[tp] = Committed(
+                    partition.committed_offset, -1 if epoch is None else epoch, partition.metadata or ""
+                )
+    return found
 
 
 def ask_commit(
@@ -88,7 +102,7 @@ def ask_commit(
     group: str,
     offsets: Mapping[TopicPartition, int],
     epochs: Mapping[TopicPartition, int],
-    metadata: str,
+    metadata: Mapping[TopicPartition, str],
     timeout: float,
 ) -> dict[TopicPartition, NotYet]:
     """Commit. Returns the partitions that are worth asking again, and why; what that cannot heal is raised."""
@@ -102,7 +116,7 @@ def ask_commit(
                 partition_index=tp.partition,
                 committed_offset=offset,
                 committed_leader_epoch=epochs.get(tp, -1),
-                committed_metadata=metadata,
+                committed_metadata=metadata.get(tp, ""),
             )
         )
     request = OffsetCommitRequest(
