@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 PARTITIONS = 3
 RECORDS = 300
-WAIT = 60.0
+WAIT = 120.0
+"""A deadline, not a measurement: a session's first query took 62 s where other work held the processors."""
 
 
 class Recorder(LagListener):
@@ -33,10 +34,11 @@ class Recorder(LagListener):
         self.lags.append(self.lag(str(event.progress.id)))
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], seen: Callable[[], object] = lambda: "nothing to tell") -> None:
+    """Wait for a condition; when it does not come true, say what was `seen` instead."""
     deadline = time.monotonic() + WAIT
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
+        assert time.monotonic() < deadline, f"not within {WAIT:g} s; seen: {seen()}"
         time.sleep(0.05)
 
 
@@ -88,7 +90,7 @@ def idle_reports(spark) -> Iterator[None]:
 def test_F26_lag_falls_batch_by_batch_and_stays_readable_when_the_query_has_ended(listener, start, events, registry):
     query = start(events, "falling", {"availableNow": True}, maxOffsetsPerTrigger=60)
     assert query.awaitTermination(WAIT)
-    until(lambda: len(listener.lags) >= RECORDS // 60)
+    until(lambda: len(listener.lags) >= RECORDS // 60, lambda: (listener.lags, query.recentProgress))
     assert listener.lags == [240, 180, 120, 60, 0]
     (metrics,) = listener.metrics(query)
     assert [(p.topic, p.partition, p.current_offset, p.lag) for p in metrics.partitions] == [
@@ -96,7 +98,7 @@ def test_F26_lag_falls_batch_by_batch_and_stays_readable_when_the_query_has_ende
     ]
     assert metrics.num_input_rows == 60
     assert metrics.bytes_per_second > 0
-    until(lambda: generate_latest(registry) == b"")
+    until(lambda: generate_latest(registry) == b"", lambda: generate_latest(registry).decode())
     assert listener.lag("falling") == 0
 
 
@@ -112,17 +114,20 @@ def test_F26_prometheus_shows_a_running_query_down_to_its_commits_and_nothing_of
     # The commit follows the last batch: only the progress of an idle trigger can show it.
     for partition in range(PARTITIONS):
         place = {"topic": events, "partition": str(partition)}
-        until(lambda place=place: value("penstock_committed_offset", **place) == RECORDS // PARTITIONS)
+        until(
+            lambda place=place: value("penstock_committed_offset", **place) == RECORDS // PARTITIONS,
+            lambda: (query.status, query.lastProgress, generate_latest(registry).decode()),
+        )
         assert value("penstock_current_offset", **place) == RECORDS // PARTITIONS
         assert value("penstock_records_lag", **place) == 0
     assert value("penstock_pending_records") == 0
     assert value("penstock_commits_succeeded_total") >= 1
     assert value("penstock_commits_failed_total") == 0
-    until(lambda: value("penstock_num_records_in_per_second") == 0)
+    until(lambda: value("penstock_num_records_in_per_second") == 0, lambda: generate_latest(registry).decode())
     text = generate_latest(registry).decode()
     assert f'penstock_latest_offset{{partition="0",query="running",source="0",topic="{events}"}} 100.0\n' in text
     query.stop()
-    until(lambda: generate_latest(registry) == b"")
+    until(lambda: generate_latest(registry) == b"", lambda: generate_latest(registry).decode())
 
 
 def test_F26_a_query_that_does_not_read_kafka_is_none_of_its_business(spark, listener, registry):
