@@ -42,8 +42,12 @@ LOOKS = 3
 SAMPLE_SECONDS = 30.0
 """How often the weight of records is looked at when only the metrics want it."""
 
+LIMITED_SAMPLE_SECONDS = 5.0
+"""The same when maxBytesPerTrigger rests on it. A partition is looked at at once when it first has a backlog; a look
+costs milliseconds, or more where batches are large, and the weight of records changes slowly."""
+
 SAMPLED_PARTITIONS = 100
-"""Of how many partitions then: enough for an average, and one small fetch."""
+"""Of how many partitions, when only the metrics want it: enough for an average, and one small fetch."""
 
 
 def starting_of(options: SourceOptions) -> tuple[StartMode, StartRules]:
@@ -96,6 +100,7 @@ class StreamPlanner:
         self._gone: set[TopicPartition] = set()
         self._resets: Offsets = {}
         self._sampled_at = float("-inf")
+        self._sampled: set[TopicPartition] = set()
 
     # --- where a new query starts ---------------------------------------------------------------------------------
 
@@ -324,11 +329,18 @@ class StreamPlanner:
     def _weigh(self, backlog: Mapping[TopicPartition, int], position: Mapping[TopicPartition, int]) -> None:
         """Look at how heavy the next records are, for maxBytesPerTrigger and the metrics."""
         limited = self.options.stream.max_bytes is not None
-        due = self.options.stream.report_metrics and self._clock() >= self._sampled_at + SAMPLE_SECONDS
-        if not backlog or not (limited or due):
+        if not backlog or not (limited or self.options.stream.report_metrics):
             return
-        self._sampled_at = self._clock()
-        sampled = list(backlog) if limited else list(backlog)[:SAMPLED_PARTITIONS]
+        now = self._clock()
+        if now >= self._sampled_at + (LIMITED_SAMPLE_SECONDS if limited else SAMPLE_SECONDS):
+            self._sampled_at, self._sampled = now, set()
+        elif not limited:
+            return
+        sampled = [tp for tp in backlog if tp not in self._sampled]
+        sampled = sampled if limited else sampled[:SAMPLED_PARTITIONS]
+        if not sampled:
+            return
+        self._sampled.update(sampled)
         try:
             self.bytes_per_record |= self.cluster.bytes_per_record({tp: position[tp] for tp in sampled})
         except BrokerError as error:

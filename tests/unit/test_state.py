@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError
-from penstock.offsets.state import from_json, split_restored, to_json
+from penstock.offsets.state import OffsetTexts, from_json, split_restored, to_json
 from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -49,3 +49,14 @@ def test_F12_restored_partitions_outside_the_subscription_are_told_apart(subscri
 
 def test_F12_an_assignment_means_its_partitions_alone():
     assert split_restored({A0: 1, A1: 2}, AssignedPartitions((A0,))) == ({A0: 1}, {A1: 2})
+
+
+def test_texts_that_are_kept_are_those_of_the_offsets():
+    texts = OffsetTexts()
+    first = texts.write({A0: 1})
+    assert texts.read(first) == {A0: 1}
+    texts.read(first)[A0] = 99
+    assert texts.read(first) == {A0: 1}, "whoever reads may change what he got"
+    assert texts.read({"a": {"0": 2}}) == {A0: 2}
+    assert texts.write({A0: 2, A1: 3}) == {"a": {"0": 2, "1": 3}}
+    assert texts.write({}) == {}

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from penstock.metrics import REPORT_KEY
 from penstock.offsets.committer import Committer
-from penstock.offsets.state import Offsets, from_json, to_json
+from penstock.offsets.state import Offsets, OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
 from penstock.spark.batch import RangePartition, read_range
 from penstock.spark.schema import columns_of
@@ -76,7 +76,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
-        state, driver = from_json(start), self._driver
+        driver = self._driver
+        state = driver.texts.read(start)
         durable = driver.planner.is_durable(state)
         answer = driver.planner.latest(dict(state), everything=isinstance(limit, ReadAllAvailable))
         if durable:
@@ -84,13 +85,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
         # Spark compares texts: what is the same state must look the same.
-        return start if answer == state else to_json(answer)
+        return start if answer == state else driver.texts.write(answer)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         driver = self._driver
         if not driver.planner.newest:
             return None
-        return to_json(driver.planner.newest) | ({REPORT_KEY: driver.report()} if driver.reports else {})
+        return driver.newest_texts.write(driver.planner.newest) | (
+            {REPORT_KEY: driver.report()} if driver.reports else {}
+        )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = self._driver.planner.ranges(from_json(start), from_json(end))
@@ -112,6 +115,7 @@ class _Planning:
     def __init__(self, options: SourceOptions) -> None:
         self.planner = StreamPlanner(options)
         self.reports = options.stream.report_metrics
+        self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
         self._durable: Offsets = {}
         self._epochs: dict[TopicPartition, int] = {}
         self._committer = self._make_committer(options)
@@ -138,7 +142,7 @@ class _Planning:
         return {
             "commitsSucceeded": 0 if committer is None else committer.succeeded,
             "commitsFailed": 0 if committer is None else committer.failed,
-            "committedOffsets": {} if committer is None else to_json(committer.committed),
+            "committedOffsets": {} if committer is None else self._committed_texts.write(dict(committer.committed)),
             "bytesPerRecord": _weights(planner),
             "lostRanges": planner.lost_ranges,
             "finished": planner.finished,
