@@ -38,9 +38,11 @@ class StreamEnd:
             ends = {tp: end for tp, end in ends.items() if tp in self._until}
         return {tp: min(end, self._until.get(tp, end)) for tp, end in ends.items()}
 
-    def reached(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether a stream that has come to `offsets` is at its end."""
-        if self._mode is None or not self._begun:
+    def reached(self, offsets: Mapping[TopicPartition, int]) -> bool | None:
+        """Whether a stream that has come to `offsets` is at its end; None if it has none."""
+        if self._mode is None:
+            return None
+        if not self._begun:
             return False
         return all(tp in self._until and offset >= self._until[tp] for tp, offset in offsets.items())
 

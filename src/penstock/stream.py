@@ -80,7 +80,8 @@ class StreamPlanner:
         self.discovery = Discovery(options.subscription, self.cluster, options.stream.discovery_interval, clock)
         self.newest: Offsets = {}
         """What the brokers had at the last trigger."""
-        self.finished = False
+        self.finished: bool | None = None if options.ending is None else False
+        """Whether the stream has come to its end; None if it has none."""
         self.lost_ranges = 0
         self.bytes_per_record: dict[TopicPartition, float] = {}
         self._clock = clock
