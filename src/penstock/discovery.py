@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.ranges import OffsetRange
 from penstock.topics import Subscription, TopicNames, TopicPartition, select_partitions, wanted_topics
 from penstock.wire.cluster import Cluster, Metadata, Topic
 
@@ -77,15 +76,6 @@ class Discovery:
         strange = {tp.topic for tp in wanted} - set(self._topics)
         unknown = self.cluster.listing(sorted(strange))[1] if strange else ()
         return frozenset(tp for tp in wanted if tp.topic in unknown)
-
-    def range_of(self, tp: TopicPartition, start: int, stop: int) -> OffsetRange:
-        """The range with the hints that save an executor a question."""
-        topic = self._topics[tp.topic]
-        leader = topic.partitions.get(tp.partition)
-        if leader is None:
-            return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id)
-        broker = leader.broker
-        return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id, broker.host, broker.port, leader.epoch)
 
     @property
     def _topics(self) -> Mapping[str, Topic]:

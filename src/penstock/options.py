@@ -34,6 +34,7 @@ from penstock.option_values import (
 )
 from penstock.startup import (
     EARLIEST,
+    LATEST,
     AtOffsets,
     AtTimestamp,
     Earliest,
@@ -209,6 +210,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError("kafka.auto.offset.reset", reset, "is not supported without a group", RESET_ADVICE)
     if isinstance(ending, Earliest):
         raise OptionError("endingOffsets", "earliest", "the end cannot be the beginning", "Set latest or JSON")
+    if (place := _place_of(EARLIEST, ending)) is not None:
+        raise OptionError("endingOffsets", f"{place}: {EARLIEST}", "the end cannot be the beginning", "Set an offset")
     _check_order(starting, ending)
     pushdown = values.get("filterPushdown", "auto")
     return SourceOptions(
@@ -272,25 +275,22 @@ def _first_of(values: Mapping[str, Any], *names: str) -> Any:
 
 
 def check_batch(options: SourceOptions) -> None:
-    """What a batch read refuses, as Spark's source does: it must not start at the end or end at the beginning."""
+    """What a batch read refuses, as Spark's source does: it must not start at the end."""
     advice = "A batch reads what is there already. Set earliest, group, or JSON with offsets"
     if isinstance(options.starting, Latest):
         raise OptionError("startingOffsets", "latest", "a batch cannot start at the end", advice)
-    for mode, word, refused in ((options.starting, "latest", -1), (options.ending, "earliest", -2)):
-        if isinstance(mode, AtOffsets):
-            for place, offset in [*mode.offsets.topics.items(), *mode.offsets.partitions.items()]:
-                if offset == refused:
-                    raise OptionError(mode.option, f"{place}: {refused}", f"cannot be {word} in a batch", advice)
+    if (place := _place_of(LATEST, options.starting)) is not None:
+        raise OptionError("startingOffsets", f"{place}: {LATEST}", "a batch cannot start at the end", advice)
     for name in options.stream.given:
         log.warning("option %s has no effect in a batch read", name)
 
 
-def check_stream(options: SourceOptions) -> None:
-    """What a stream refuses: to end at the beginning."""
-    if isinstance(options.ending, AtOffsets):
-        for place, offset in [*options.ending.offsets.topics.items(), *options.ending.offsets.partitions.items()]:
-            if offset == EARLIEST:
-                raise OptionError(options.ending.option, f"{place}: {offset}", "the end cannot be the beginning")
+def _place_of(offset: int, mode: StartMode | EndMode | None) -> str | None:
+    """The first topic or partition whose offset JSON has this offset."""
+    if not isinstance(mode, AtOffsets):
+        return None
+    places = [*mode.offsets.topics.items(), *mode.offsets.partitions.items()]
+    return next((str(place) for place, given in places if given == offset), None)
 
 
 def _check_order(starting: StartMode | None, ending: EndMode | None) -> None:

@@ -44,7 +44,10 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
     if narrowing.min_timestamp is not None:
         found = cluster.for_times(dict.fromkeys(start, narrowing.min_timestamp))
         start = {tp: stop[tp] if (at := found[tp]) is None else max(start[tp], at) for tp in start}
-    ranges = [_range(tp, start[tp], stop[tp], metadata) for tp in start if start[tp] < stop[tp]]
+    # By what is known now: a leader that changed while ends were asked for must not stand beside a newer end with the
+    # epoch of the one before, or the reader would take its log for cut.
+    known = cluster.known or metadata
+    ranges = [range_of(tp, start[tp], stop[tp], known) for tp in start if start[tp] < stop[tp]]
     return spread(split(ranges, options.min_partitions, options.max_records_per_partition))
 
 
@@ -65,9 +68,10 @@ def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicParti
     return partitions
 
 
-def _range(tp: TopicPartition, start: int, stop: int, metadata: Metadata) -> OffsetRange:
+def range_of(tp: TopicPartition, start: int, stop: int, metadata: Metadata) -> OffsetRange:
+    """A range with the hints that save an executor a question."""
     topic = metadata.topics[tp.topic]
-    leader = topic.partitions[tp.partition]
+    leader = topic.partitions.get(tp.partition)
     if leader is None:
         return OffsetRange(tp.topic, tp.partition, start, stop, topic.topic_id)
     broker = leader.broker

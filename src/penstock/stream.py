@@ -17,8 +17,8 @@ from penstock.ending import StreamEnd
 from penstock.errors import BrokerError, DataLoss, UnknownTopic
 from penstock.limits import TriggerBudget
 from penstock.offsets.state import Offsets, split_restored
-from penstock.options import SourceOptions, check_stream
-from penstock.plan import partitions_of
+from penstock.options import SourceOptions
+from penstock.plan import partitions_of, range_of
 from penstock.ranges import OffsetRange, split, spread
 from penstock.startup import (
     LATEST,
@@ -74,7 +74,6 @@ class StreamPlanner:
     """Plans one stream. Lives as long as the query's reader process, and is for one thread."""
 
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        check_stream(options)
         self.options = options
         self.cluster = Cluster(options.client)
         self.discovery = Discovery(options.subscription, self.cluster, options.stream.discovery_interval, clock)
@@ -309,7 +308,9 @@ class StreamPlanner:
                     lost.append((tp, f"up to offset {end[tp]}", f"offsets up to {available}"))
                     stop[tp] = max(available, first[tp])
         self._lose(lost)
-        whole = [self.discovery.range_of(tp, first[tp], stop[tp]) for tp in asked if first[tp] < stop[tp]]
+        known = self.cluster.known
+        assert known is not None, "the cluster has just answered"
+        whole = [range_of(tp, first[tp], stop[tp], known) for tp in asked if first[tp] < stop[tp]]
         ranges = spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))
         self._planned = (dict(start), dict(end), ranges)
         return ranges

@@ -125,14 +125,18 @@ def test_a_schema_that_does_not_fit_is_refused(reader, events, schema, words):
         ({"assign": '{"t": [0]}'}, "only one of subscribe, subscribePattern, assign"),
         ({"kafka.value.deserializer": "x"}, "use DataFrame operations"),
         ({"minPartitions": "-1"}, "minPartitions = '-1': must be at least 1"),
-        ({"startingOffsets": "latest"}, "a batch cannot start at the end"),
-        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot be earliest in a batch"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "the end cannot be the beginning"),
     ],
 )
 def test_a_wrong_option_fails_when_the_dataframe_is_made(reader, events, options, words):
     assert words in failure(lambda: reader(events, **options).load())
     # With a schema of the user's, Spark asks the source nothing before the first action.
     assert words in failure(lambda: reader(events, **options).schema("offset long").load().count())
+
+
+def test_what_only_a_batch_refuses_fails_at_the_first_action(reader, events):
+    # When the DataFrame is made, nobody knows yet whether a batch or a stream will follow.
+    assert "a batch cannot start at the end" in failure(lambda: reader(events, startingOffsets="latest").load().count())
 
 
 def test_a_missing_topic_is_named_with_the_nearest(reader, events):
