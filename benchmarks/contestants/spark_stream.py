@@ -70,6 +70,8 @@ class Stream:
             "seconds": seconds,
             "rows": sum(progress.numInputRows for progress in triggers),
             "triggers": len(triggers),
+            # The rest went into starting the query and ending it.
+            "trigger_seconds": sum(progress.durationMs["triggerExecution"] for progress in triggers) / 1000,
         }
         if order.get("verify"):
             answer["rows"] = sum(progress.observedMetrics["seen"]["rows"] for progress in triggers)

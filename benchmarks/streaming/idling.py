@@ -29,7 +29,7 @@ def measure(arena: Arena) -> list[Measurement]:
     arena.kafka.create_topic(topic, PARTITIONS)
     sides = arena.spark_sides()
     measured = {(side, case): Measurement(IDLE, case, side, "ms CPU") for case in CASES for side in sides}
-    warm_up, settling, seconds = arena.sized(12, 1), arena.sized(2, 1), arena.sized(8, 2)
+    warm_up, settling, seconds = arena.sized(12, 1), arena.sized(2, 1), arena.sized(6, 2)
     with ExitStack() as stack:
         streams = {side: stack.enter_context(Stream(side, arena, SETTINGS)) for side in sides}
         for side, stream in streams.items():

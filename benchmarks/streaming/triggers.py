@@ -77,7 +77,7 @@ def measure_planning(arena: Arena) -> list[Measurement]:
         Entry(PENSTOCK, {**options, "partition.discovery.interval.ms": "0"}, EVERY_TRIGGER),
     ]
     entries = [entry for entry in possible if entry.side in arena.sides]
-    size = Size(warm_up=arena.sized(20, 2), settling=arena.sized(4, 1), counted=arena.sized(20, 4))
+    size = Size(warm_up=arena.sized(15, 2), settling=arena.sized(4, 1), counted=arena.sized(20, 4))
     with Trickle(arena, PLANNED_PARTITIONS, topics) as trickle:
         return _measure(
             arena, PLANNING, entries, trickle, PLANNED_ROWS, size,
