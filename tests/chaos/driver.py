@@ -11,9 +11,9 @@ Run as a script in whatever environment has the PySpark that is wanted, so it im
 
     {"do": "read", "format": ..., "options": {...}, "path": ...}
             one batch read into Parquet. Answer: rows
-    {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}, "lag": true}
-            one streaming query into Parquet, until it ends by itself, or has done `batches` of them. Answer: its
-            progress, batch by batch, and with `lag` what LagListener made of it
+    {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}}
+            one streaming query into Parquet, until it ends by itself or has done `batches` of them. Answer: the
+            batches that had data
     {"do": "await", "path": ...}
             goes on when the file is there. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
@@ -68,13 +68,7 @@ def read(spark: SparkSession, step: dict[str, Any]) -> int:
     return spark.read.parquet(step["path"]).count()
 
 
-def stream(spark: SparkSession, step: dict[str, Any]) -> dict[str, Any]:
-    listener = None
-    if step.get("lag"):
-        from penstock.spark import LagListener
-
-        listener = LagListener()
-        spark.streams.addListener(listener)
+def stream(spark: SparkSession, step: dict[str, Any]) -> list[dict[str, Any]]:
     writer = records(spark.readStream.format(step["format"]).options(**step["options"]).load()).writeStream
     writer = writer.format("parquet").option("checkpointLocation", step["checkpoint"]).trigger(**step["trigger"])
     query = writer.start(step["path"])
@@ -83,10 +77,7 @@ def stream(spark: SparkSession, step: dict[str, Any]) -> dict[str, Any]:
             time.sleep(0.05)
         query.stop()
     query.awaitTermination()
-    answer: dict[str, Any] = {"batches": recent(query)}
-    if listener is not None:
-        spark.streams.removeListener(listener)
-    return answer
+    return recent(query)
 
 
 def recent(query: StreamingQuery) -> list[dict[str, Any]]:

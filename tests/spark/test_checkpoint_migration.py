@@ -88,7 +88,7 @@ def test_F20_a_checkpoint_moves_from_spark_to_penstock_and_back_and_back_again(m
             migration.produce(200 + 10 * done)
             migration.go_on(name)
         answers = driver.answers()
-    batches = [batch for answer in answers if answer for batch in answer["batches"]]
+    batches = [batch for answer in answers if answer for batch in answer]
     assert [batch["rows"] for batch in batches] == [300, 200, 210, 220]  # so every hand took its part
     for before, after in itertools.pairwise(batches):
         assert after["startOffset"] == before["endOffset"]
@@ -100,8 +100,8 @@ def test_F20_sources_change_places_in_the_middle_of_a_backlog(migration, both_so
     steps = [migration.step(source, batches=2, maxOffsetsPerTrigger=90) for source in (JVM, PENSTOCK, JVM, PENSTOCK)]
     with both_sources([*steps, migration.step(JVM, maxOffsetsPerTrigger=300)], migration.folder) as driver:
         answers = driver.answers()
-    assert all(answer["batches"] for answer in answers)
-    assert all(batch["rows"] <= 300 for answer in answers for batch in answer["batches"])
+    assert all(answers)
+    assert all(batch["rows"] <= 300 for answer in answers for batch in answer)
     migration.assert_each_record_once()
 
 
@@ -117,8 +117,8 @@ def test_F18_a_batch_that_one_source_planned_is_replayed_by_the_other_as_planned
         migration.produce(100)  # must not slip into the batch that was planned before
         migration.go_on("crashed")
         before, _, after = driver.answers()
-    [planned] = [batch for batch in before["batches"] if batch["id"] == forgotten]
-    replayed = after["batches"][0]
+    [planned] = [batch for batch in before if batch["id"] == forgotten]
+    replayed = after[0]
     assert {name: replayed[name] for name in ("id", "rows", "startOffset", "endOffset")} == {
         name: planned[name] for name in ("id", "rows", "startOffset", "endOffset")
     }
