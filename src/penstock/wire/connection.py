@@ -20,11 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-import kafka.errors as kafka_errors
-from kafka.net.sasl import get_sasl_mechanism
-from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
 from penstock.wire.codes import UNSUPPORTED_VERSION
@@ -54,7 +50,8 @@ class Connection:
         self.config = config
         self._correlation = itertools.count(1)
         self._unanswered = 0
-        self._versions: BrokerVersionData | None = None
+        self._versions: dict[int, tuple[int, int]] = {}
+        """By API key: the lowest and the highest version that the broker speaks. Empty until it has told."""
         self._agreed: dict[tuple[Any, int | None], int] = {}
         self._session_ends = float("inf")
         self.last_used = time.monotonic()
@@ -98,21 +95,19 @@ class Connection:
         return self._agreed[key]
 
     def _agree(self, request_class: Any, at_most: int | None) -> int:
-        assert self._versions is not None
         limit = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
-        try:
-            return int(self._versions.api_version(request_class, max_version=limit))
-        except kafka_errors.IncompatibleBrokerVersion as error:
+        lowest, highest = self._versions.get(request_class.API_KEY, (0, -1))
+        agreed = min(highest, limit)
+        if agreed < max(lowest, request_class.min_version):
             raise BrokerError(
                 f"broker {self.address} and Penstock speak no common version of {request_class.name}. Penstock needs "
                 "Kafka 1.0 or newer"
-            ) from error
+            )
+        return int(agreed)
 
     def speaks(self, request_class: Any, version: int) -> bool:
         """Whether this broker knows at least that version of an API."""
-        assert self._versions is not None
-        lowest_and_highest = self._versions.api_versions.get(request_class.API_KEY)
-        return lowest_and_highest is not None and int(lowest_and_highest[1]) >= version
+        return self._versions.get(request_class.API_KEY, (0, -1))[1] >= version
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -194,7 +189,7 @@ class Connection:
                 done += count
         except OSError as error:
             self.close()
-            if isinstance(error, ssl.SSLError) and self._versions is None and not isinstance(error, ssl.SSLEOFError):
+            if isinstance(error, ssl.SSLError) and not self._versions and not isinstance(error, ssl.SSLEOFError):
                 # TLS 1.3 refuses a client's certificate, or its absence, only with the first answer.
                 raise AuthenticationFailed(
                     f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
@@ -261,10 +256,13 @@ class Connection:
                 raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
             spoken = {api.api_key: api.max_version for api in response.api_keys}
             version = max(0, min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1))
-        spoken_versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self._versions = BrokerVersionData(api_versions=spoken_versions)
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def _authenticate(self, deadline: float) -> None:
+        # Loaded only by who logs in: the mechanisms come with kafka-python's whole network layer.
+        from kafka.net.sasl import get_sasl_mechanism
+        from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
         settings = self.config.security.sasl_settings()
         name = settings["sasl_mechanism"]
         answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
