@@ -9,8 +9,6 @@ import re
 import ssl
 import tempfile
 import time
-import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +124,9 @@ def _token_provider(security: Security) -> Any:
 
 def _client_credentials_token(endpoint: str, claims: dict[str, str]) -> str:
     """OAuth 2 client credentials grant, as Java's OAuthBearerLoginCallbackHandler does it."""
+    import urllib.parse
+    import urllib.request  # only for who gets a token: it brings http and email along
+
     if not endpoint.startswith(("https://", "http://")):
         raise AuthenticationFailed(f"kafka.sasl.oauthbearer.token.endpoint.url {endpoint!r} is no http(s) address")
     form = {"grant_type": "client_credentials"} | ({"scope": claims["scope"]} if "scope" in claims else {})
