@@ -83,13 +83,14 @@ def stream(spark: SparkSession, step: dict[str, Any]) -> list[dict[str, Any]]:
 def recent(query: StreamingQuery) -> list[dict[str, Any]]:
     """The batches that had data."""
     progress = [json.loads(each.json) for each in query.recentProgress]
-    return [batch(one) for one in progress if one["numInputRows"] > 0]
+    return [batch(one) for one in progress if one["sources"][0]["numInputRows"] > 0]
 
 
 def batch(progress: dict[str, Any]) -> dict[str, Any]:
     source = progress["sources"][0]
-    names = ("startOffset", "endOffset", "latestOffset")
-    return {"id": progress["batchId"], "rows": progress["numInputRows"], **{name: source[name] for name in names}}
+    names = ("startOffset", "endOffset")
+    # Through Connect there is no sum over the sources; here is one source.
+    return {"id": progress["batchId"], "rows": source["numInputRows"], **{name: source[name] for name in names}}
 
 
 def await_file(spark: SparkSession, step: dict[str, Any]) -> None:

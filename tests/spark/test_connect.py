@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.sink import read_back
+from chaos.sink import read_back, written
 from fix_produce import Rec
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -22,6 +22,27 @@ def test_a_batch_read_through_connect_gives_exactly_the_input(connect_server, ka
     name = topic(partitions=PARTITIONS)
     produce(name, numbered(0, 900))
     source = {"format": "penstock", "options": kafka.client_options() | {"subscribe": name}}
-    [rows] = connect_server.client([{"do": "read", "path": str(tmp_path / "out"), **source}], tmp_path).answers()
+    with connect_server.client([{"do": "read", "path": str(tmp_path / "out"), **source}], tmp_path) as client:
+        [rows] = client.answers()
     assert rows == 900
     assert read_back(tmp_path / "out") == expected(name, 900)
+
+
+def test_F10_a_stream_through_connect_goes_on_where_an_earlier_client_ended(
+    connect_server, kafka, topic, produce, tmp_path
+):
+    name = topic(partitions=PARTITIONS)
+    step = {
+        "do": "stream",
+        "format": "penstock",
+        "options": kafka.client_options() | {"subscribe": name, "startingOffsets": "earliest"},
+        "path": str(tmp_path / "out"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "trigger": {"availableNow": True},
+    }
+    for run, (start, end) in enumerate(((0, 900), (900, 1500))):
+        produce(name, numbered(start, end))
+        with connect_server.client([step], tmp_path, name=f"client-{run}") as client:
+            [batches] = client.answers()
+        assert [batch["rows"] for batch in batches] == [end - start]
+        assert written(tmp_path / "out") == expected(name, end)
