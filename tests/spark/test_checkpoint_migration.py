@@ -5,6 +5,7 @@ for a file where new records are to come in between.
 """
 
 import itertools
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -122,4 +123,14 @@ def test_F18_a_batch_that_one_source_planned_is_replayed_by_the_other_as_planned
     assert {name: replayed[name] for name in ("id", "rows", "startOffset", "endOffset")} == {
         name: planned[name] for name in ("id", "rows", "startOffset", "endOffset")
     }
+    migration.assert_each_record_once()
+
+
+def test_F20_a_checkpoint_of_an_older_spark_moves_to_penstock_on_this_one_and_back(migration, both_sources):
+    here = partial(Driver, name="here")
+    for start, source, rows in ((both_sources, JVM, 300), (here, PENSTOCK, 200), (both_sources, JVM, 100)):
+        migration.produce(rows)
+        with start([migration.step(source)], migration.folder) as driver:
+            [batches] = driver.answers()
+        assert [batch["rows"] for batch in batches] == [rows]
     migration.assert_each_record_once()
