@@ -24,12 +24,13 @@ are never taken from a topic, so either the answering broker is behind, or the t
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a look has shown: the subscription's partitions, and of the state's those that are gone or another
-    topic's."""
+    """What a look has shown: the subscription's partitions, and of the state's those that are gone, another topic's,
+    or not listed just now."""
 
     partitions: tuple[TopicPartition, ...] = ()
     vanished: frozenset[TopicPartition] = frozenset()
     recreated: frozenset[TopicPartition] = frozenset()
+    missing: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(slots=True)
@@ -58,17 +59,24 @@ class Discovery:
             return Sighting(self._known)
         self._seen = self.cluster.known
         topics = self._topics
-        vanished = {tp for tp in state if tp.topic in self._absent} | self._long_missing(state, now)
-        recreated = {
-            tp for tp in state if tp not in vanished and tp.topic in topics and self._is_another(topics[tp.topic])
-        }
-        self._ids |= {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+        another = {tp for tp in state if tp.topic in topics and self._is_another(topics[tp.topic])}
+        missing = self._missing(set(state) - another, now)
+        # A topic that was made anew with fewer partitions does not have the others.
+        vanished = {tp for tp in another if tp.partition not in topics[tp.topic].partitions}
+        vanished |= {tp for tp in state if tp.topic in self._absent or (tp in missing and self._for_long(tp, now))}
         found = tuple(self._select())
+        names = {tp.topic for tp in (*found, *state)}
+        self._ids = {name: known for name in names if name in topics and (known := topics[name].topic_id)}
         fresh = sorted(set(found) - set(self._known) - set(state))
         if fresh and (self._known or state):
             log.info("%d new partitions: %s", len(fresh), ", ".join(map(str, fresh[:10])))
         self._known = found
-        return Sighting(found, frozenset(vanished), frozenset(recreated))
+        return Sighting(found, frozenset(vanished), frozenset(another - vanished), frozenset(missing - vanished))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last look saw all that the cluster has said since."""
+        return self._seen is self.cluster.known
 
     def locate(self, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Make sure that topics and leaders of these are known; which of them are gone."""
@@ -100,16 +108,15 @@ class Discovery:
         if unlisted:
             self._absent |= set(self.cluster.listing(unlisted)[1])
 
-    def _long_missing(self, state: list[TopicPartition], now: float) -> set[TopicPartition]:
-        """Partitions that their topic is listed without, again and again."""
-        missing = {
-            tp for tp in state if tp.topic in self._topics and tp.partition not in self._topics[tp.topic].partitions
-        }
+    def _missing(self, state: set[TopicPartition], now: float) -> set[TopicPartition]:
+        """Partitions of the state that their topic is listed without."""
+        topics = self._topics
+        missing = {tp for tp in state if tp.topic in topics and tp.partition not in topics[tp.topic].partitions}
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
-        gone = {tp for tp, since in self._missing_since.items() if now - since >= MISSING_SECONDS}
-        for tp in gone:
-            del self._missing_since[tp]
-        return gone
+        return missing
+
+    def _for_long(self, tp: TopicPartition, now: float) -> bool:
+        return now - self._missing_since[tp] >= MISSING_SECONDS
 
     def _select(self) -> list[TopicPartition]:
         listing = {name: list(topic.partitions) for name, topic in self._topics.items()}

@@ -3,67 +3,95 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from penstock.startup import LATEST, AtOffsets, AtTimestamp, EndMode, Latest, OffsetLookup, resolve_end
+from penstock.startup import LATEST, AtOffsets, AtTimestamp, EndMode, Latest, OffsetLookup, check_named
 from penstock.topics import TopicPartition
 
 log = logging.getLogger(__name__)
+
+LATE_MS = 5_000
+"""How long after an end by time a partition without a record of that time is waited for: records take a moment."""
 
 
 class StreamEnd:
     """Cuts a stream at its end, if it has one.
 
     The partitions of a bounded stream are those of its first look; one that appears later joins only if the end names
-    its topic or is a time. An end by time is found when the first record of that time is there; until then everything
-    lies before it.
+    its topic or is a time. An end by time is found when the first record of that time is there, or when the time has
+    passed without one; until then everything lies before it.
     """
 
     def __init__(self, mode: EndMode | None) -> None:
         self._mode = mode
         self._until: dict[TopicPartition, int] = {}
+        self._pending: set[TopicPartition] = set()
+        """Partitions that end where they end when they first answer."""
         self._looked_at: dict[TopicPartition, int] = {}
+        self._refused: set[TopicPartition] = set()
         self._begun = False
 
-    def cut(self, ends: Mapping[TopicPartition, int], lookup: OffsetLookup) -> dict[TopicPartition, int]:
-        """The ends of a trigger, none beyond the stream's own."""
+    def cut(
+        self,
+        ends: Mapping[TopicPartition, int],
+        partitions: Collection[TopicPartition],
+        lookup: OffsetLookup,
+        now_ms: float,
+    ) -> dict[TopicPartition, int]:
+        """The ends of a trigger, none beyond the stream's own. Of the stream's `partitions` some may not have answered,
+        and have no end here."""
         match self._mode:
             case None:
                 return dict(ends)
             case AtTimestamp() as mode:
-                self._look_up(mode, ends, lookup)
+                self._look_up(mode, ends, lookup, now_ms)
+                return {tp: min(end, self._until.get(tp, end)) for tp, end in ends.items()}
             case Latest() | AtOffsets() as mode:
-                self._name(mode, ends, lookup)
-        if not isinstance(self._mode, AtTimestamp):
-            ends = {tp: end for tp, end in ends.items() if tp in self._until}
-        return {tp: min(end, self._until.get(tp, end)) for tp, end in ends.items()}
+                self._name(mode, ends, sorted(partitions))
+                return {tp: min(end, self._until[tp]) for tp, end in ends.items() if tp in self._until}
 
     def reached(self, offsets: Mapping[TopicPartition, int]) -> bool | None:
         """Whether a stream that has come to `offsets` is at its end; None if it has none."""
         if self._mode is None:
             return None
-        if not self._begun:
+        if not self._begun or self._pending:
             return False
         return all(tp in self._until and offset >= self._until[tp] for tp, offset in offsets.items())
 
-    def _look_up(self, mode: AtTimestamp, ends: Mapping[TopicPartition, int], lookup: OffsetLookup) -> None:
+    def _look_up(
+        self, mode: AtTimestamp, ends: Mapping[TopicPartition, int], lookup: OffsetLookup, now_ms: float
+    ) -> None:
         self._begun = True
-        # Only where something came since the last look: an idle stream asks nothing.
-        moved = {tp: end for tp, end in ends.items() if tp not in self._until and self._looked_at.get(tp) != end}
-        times = {tp: at for tp in moved if (at := mode.of(tp)) is not None}
-        found = lookup.for_times(times)
-        self._until |= {tp: offset for tp, offset in found.items() if offset is not None}
-        self._looked_at |= moved
+        times = {tp: at for tp in ends if tp not in self._until and (at := mode.of(tp)) is not None}
+        over = {tp for tp, at in times.items() if now_ms >= at + LATE_MS}
+        # Only where something came since the last look, or nothing more will: an idle stream asks nothing.
+        asked = {tp: at for tp, at in times.items() if tp in over or self._looked_at.get(tp) != ends[tp]}
+        for tp, offset in lookup.for_times(asked).items():
+            if offset is not None:
+                self._until[tp] = offset
+            elif tp in over:
+                self._until[tp] = ends[tp]  # read before the lookup, as F8 wants it
+        self._looked_at |= {tp: ends[tp] for tp in asked}
 
-    def _name(self, mode: Latest | AtOffsets, ends: Mapping[TopicPartition, int], lookup: OffsetLookup) -> None:
+    def _name(
+        self, mode: Latest | AtOffsets, ends: Mapping[TopicPartition, int], partitions: list[TopicPartition]
+    ) -> None:
+        named = mode.offsets if isinstance(mode, AtOffsets) else None
         if not self._begun:
-            self._until = resolve_end(mode, sorted(ends), lookup)
-            self._begun = True
-        strangers = [tp for tp in ends if tp not in self._until]
-        for tp in strangers:
-            named = mode.offsets.get(tp) if isinstance(mode, AtOffsets) else None
             if named is not None:
-                self._until[tp] = ends[tp] if named == LATEST else named
-            elif tp not in self._looked_at:
+                check_named("endingOffsets", named, partitions)
+            self._begun = True
+            self._pending = {tp for tp in partitions if named is None or named.get(tp) == LATEST}
+        for tp in partitions:
+            if tp in self._until or tp in self._refused:
+                continue
+            offset = None if named is None else named.get(tp)
+            if tp in self._pending or offset == LATEST:
+                if tp in ends:
+                    self._until[tp] = ends[tp]
+                    self._pending.discard(tp)
+            elif offset is not None:
+                self._until[tp] = offset
+            else:
                 log.warning("%s appeared after the stream's end was set, and is not read", tp)
-                self._looked_at[tp] = ends[tp]
+                self._refused.add(tp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,8 +52,8 @@ def share(
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, float]]:
     """Share `limit` offsets in proportion to the backlog, never more in all; and the credit for the next time.
 
-    What rounding takes from a partition is kept as its credit and paid out first next time: with a limit below the
-    number of partitions each has its turn, so none starves.
+    No partition starves. With a limit of at least their number each gets one, at the cost of those that get most; below
+    that, what rounding takes from a partition is its credit, paid out first next time, so that each has its turn.
     """
     total = sum(backlog.values())
     if total <= limit:
@@ -66,7 +67,20 @@ def share(
     for tp in sorted(owed, key=lambda tp: (-owed[tp], tp))[:left]:
         given[tp] += 1
         owed[tp] -= 1
+    empty = [tp for tp, count in given.items() if count == 0]
+    if empty and limit >= len(backlog):
+        _take_from_the_largest(given, empty)
     return given, owed
+
+
+def _take_from_the_largest(given: dict[TopicPartition, int], empty: list[TopicPartition]) -> None:
+    largest = [(-count, tp) for tp, count in given.items()]
+    heapq.heapify(largest)
+    for tp in empty:
+        count, donor = largest[0]
+        heapq.heapreplace(largest, (count + 1, donor))
+        given[donor] -= 1
+        given[tp] = 1
 
 
 def offsets_in(

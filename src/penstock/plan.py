@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.options import SourceOptions, check_batch
@@ -14,14 +15,20 @@ from penstock.topics import AssignedPartitions, TopicPartition, TopicPattern, se
 from penstock.wire.cluster import Cluster, Metadata
 
 log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 
 
 def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYTHING) -> list[OffsetRange]:
     """The ranges of one batch read, in the order tasks should take them."""
     check_batch(options)
+    return with_retries(options, lambda: _plan(options, Cluster(options.client), narrowing))
+
+
+def with_retries(options: SourceOptions, plan: Callable[[], Answer]) -> Answer:
+    """Plan, and plan again when no broker answered, as often as fetchOffset.numRetries says."""
     for tries_left in range(options.offset_tries - 1, -1, -1):
         try:
-            return _plan(options, Cluster(options.client), narrowing)
+            return plan()
         except BrokerUnavailable as error:
             if not tries_left:
                 raise

@@ -104,7 +104,7 @@ def resolve_start(
         case GroupOffsets():
             return _group_offsets(partitions, lookup, rules)
         case AtTimestamp():
-            _all_named(mode.option, mode.timestamp, partitions)
+            check_named(mode.option, mode.timestamp, partitions)
             return _offsets_at(mode, partitions, lookup, rules.fail_on_no_match)
         case AtOffsets(offsets, option):
             _no_stranger(option, offsets, partitions)
@@ -113,7 +113,7 @@ def resolve_start(
                 raise OptionError(
                     option,
                     None,
-                    f"names no offset for {_listed(unnamed)}",
+                    f"names no offset for {listed(unnamed)}",
                     f'Name every partition, or the whole topic: {{"{unnamed[0].topic}": "earliest"}}; or set '
                     "kafka.group.id to start those at the group's offsets",
                 )
@@ -122,7 +122,7 @@ def resolve_start(
                 log.warning(
                     "%s names no offset for %s: starting there at the offsets of group %r",
                     option,
-                    _listed(unnamed),
+                    listed(unnamed),
                     rules.group,
                 )
                 found |= _group_offsets(unnamed, lookup, rules)
@@ -135,11 +135,11 @@ def resolve_end(mode: EndMode, partitions: list[TopicPartition], lookup: OffsetL
         case Latest():
             return lookup.end(partitions)
         case AtTimestamp():
-            _all_named(mode.option, mode.timestamp, partitions)
+            check_named(mode.option, mode.timestamp, partitions)
             return _offsets_at(mode, partitions, lookup, fail_on_no_match=False)
         case AtOffsets(offsets, option):
             _no_stranger(option, offsets, partitions)
-            _all_named(option, offsets, partitions)
+            check_named(option, offsets, partitions)
             return _named_offsets(offsets, partitions, lookup)
 
 
@@ -201,12 +201,13 @@ def _offsets_at(
     return {tp: end[tp] if (offset := found[tp]) is None else offset for tp in partitions}
 
 
-def _all_named(option: str, named: int | PerPartition, partitions: list[TopicPartition]) -> None:
+def check_named(option: str, named: int | PerPartition, partitions: list[TopicPartition]) -> None:
+    """Every partition must have its number, and no other."""
     if isinstance(named, int):
         return
     unnamed = [tp for tp in partitions if named.get(tp) is None]
     if unnamed:
-        raise OptionError(option, None, f"names nothing for {_listed(unnamed)}", "Name every partition or whole topics")
+        raise OptionError(option, None, f"names nothing for {listed(unnamed)}", "Name every partition or whole topics")
     _no_stranger(option, named, partitions)
 
 
@@ -221,10 +222,10 @@ def _no_stranger(option: str, named: PerPartition, partitions: list[TopicPartiti
             option,
             None,
             f"names {', '.join(strangers[:5])}, which the subscription does not have",
-            f"It has {_listed(partitions)}",
+            f"It has {listed(partitions)}",
         )
 
 
-def _listed(partitions: list[TopicPartition], limit: int = 5) -> str:
+def listed(partitions: list[TopicPartition], limit: int = 5) -> str:
     more = f" and {len(partitions) - limit} more" if len(partitions) > limit else ""
     return ", ".join(str(tp) for tp in partitions[:limit]) + more

@@ -28,6 +28,7 @@ PLANNING = {
     "discovery",
     "ending",
     "limits",
+    "truncation",
 }
 VALUES = {"errors", "ranges", "topics", "options"}
 """What planning and fetching may both know: the frozen values that pass between them."""

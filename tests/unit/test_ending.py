@@ -6,11 +6,12 @@ import logging
 
 import pytest
 
-from penstock.ending import StreamEnd
+from penstock.ending import LATE_MS, StreamEnd
 from penstock.errors import OptionError
 from penstock.startup import AtOffsets, AtTimestamp, Latest, PerPartition
 from penstock.topics import TopicPartition
 
+NOW = 500  # before any end by time below
 A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
@@ -40,61 +41,89 @@ def offsets(**partitions):
 
 def test_a_stream_without_an_end_goes_on():
     end = StreamEnd(None)
-    assert end.cut({A: 5}, Log({})) == {A: 5}
+    assert end.cut({A: 5}, {A: 5}, Log({}), NOW) == {A: 5}
     assert end.reached({A: 5}) is None
 
 
 def test_named_offsets_are_the_end():
     end = StreamEnd(offsets(a=10, b=20))
-    assert end.cut({A: 7, B: 30}, Log({})) == {A: 7, B: 20}
+    assert end.cut({A: 7, B: 30}, {A: 7, B: 30}, Log({}), NOW) == {A: 7, B: 20}
     assert not end.reached({A: 7, B: 20})
-    assert end.cut({A: 11, B: 31}, Log({})) == {A: 10, B: 20}
+    assert end.cut({A: 11, B: 31}, {A: 11, B: 31}, Log({}), NOW) == {A: 10, B: 20}
     assert end.reached({A: 10, B: 20})
 
 
 def test_an_unnamed_partition_is_refused():
     with pytest.raises(OptionError, match="names nothing for t-1"):
-        StreamEnd(AtOffsets(PerPartition(partitions={A: 3}), "endingOffsets")).cut({A: 1, B: 1}, Log({}))
+        StreamEnd(AtOffsets(PerPartition(partitions={A: 3}), "endingOffsets")).cut(
+            {A: 1, B: 1}, {A: 1, B: 1}, Log({}), NOW
+        )
 
 
 @pytest.mark.parametrize("mode", [Latest(), AtOffsets(PerPartition(topics={"t": -1}), "endingOffsets")])
 def test_latest_is_what_there_is_at_the_start(mode):
     end = StreamEnd(mode)
     log = Log({A: 5, B: 6})
-    assert end.cut(log.ends, log) == {A: 5, B: 6}
-    assert end.cut({A: 50, B: 60}, log) == {A: 5, B: 6}
+    assert end.cut(log.ends, log.ends, log, NOW) == {A: 5, B: 6}
+    assert end.cut({A: 50, B: 60}, {A: 50, B: 60}, log, NOW) == {A: 5, B: 6}
     assert end.reached({A: 5, B: 6})
 
 
 def test_a_partition_that_appears_later_is_left_out_once_and_for_all(caplog):
     end, log = StreamEnd(Latest()), Log({A: 5})
-    end.cut({A: 5}, log)
+    end.cut({A: 5}, {A: 5}, log, NOW)
     with caplog.at_level(logging.WARNING):
-        assert end.cut({A: 5, NEW: 9}, log) == {A: 5}
-        assert end.cut({A: 5, NEW: 10}, log) == {A: 5}
+        assert end.cut({A: 5, NEW: 9}, {A: 5, NEW: 9}, log, NOW) == {A: 5}
+        assert end.cut({A: 5, NEW: 10}, {A: 5, NEW: 10}, log, NOW) == {A: 5}
     assert caplog.text.count("u-0 appeared after the stream's end was set") == 1
 
 
 def test_a_later_partition_joins_if_its_topic_is_named():
     end = StreamEnd(AtOffsets(PerPartition(topics={"t": 10}), "endingOffsets"))
-    end.cut({A: 5}, Log({}))
-    assert end.cut({A: 15, B: 15}, Log({})) == {A: 10, B: 10}
+    end.cut({A: 5}, {A: 5}, Log({}), NOW)
+    assert end.cut({A: 15, B: 15}, {A: 15, B: 15}, Log({}), NOW) == {A: 10, B: 10}
 
 
 def test_a_time_is_the_end_once_a_record_of_that_time_is_there():
     end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({})
-    assert end.cut({A: 5, B: 6}, log) == {A: 5, B: 6}
+    assert end.cut({A: 5, B: 6}, {A: 5, B: 6}, log, NOW) == {A: 5, B: 6}
     assert not end.reached({A: 5, B: 6})
     log.young = {A: 7}
-    assert end.cut({A: 9, B: 9}, log) == {A: 7, B: 9}
+    assert end.cut({A: 9, B: 9}, {A: 9, B: 9}, log, NOW) == {A: 7, B: 9}
     assert not end.reached({A: 7, B: 9})
     log.young = {A: 7, B: 12}
-    assert end.cut({A: 9, B: 20}, log) == {A: 7, B: 12}
+    assert end.cut({A: 9, B: 20}, {A: 9, B: 20}, log, NOW) == {A: 7, B: 12}
     assert end.reached({A: 7, B: 12})
 
 
 def test_an_idle_stream_asks_for_no_times():
     end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({})
     for _ in range(3):
-        end.cut({A: 5}, log)
+        end.cut({A: 5}, {A: 5}, log, NOW)
     assert [asked for asked in log.asked if asked] == [{A: 1000}]
+
+
+def test_a_partition_without_a_record_of_that_time_ends_when_the_time_has_passed():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({}, {A: 3})
+    both = {A: 5, B: 0}
+    assert end.cut(both, both, log, 1000 + LATE_MS - 1) == {A: 3, B: 0}
+    assert not end.reached({A: 3, B: 0})
+    assert end.cut(both, both, log, 1000 + LATE_MS) == {A: 3, B: 0}
+    assert end.reached({A: 3, B: 0})
+    assert end.cut({A: 5, B: 9}, both, log, 9000) == {A: 3, B: 0}
+
+
+@pytest.mark.parametrize("mode", [Latest(), AtOffsets(PerPartition(topics={"t": -1}), "endingOffsets")])
+def test_a_partition_that_does_not_answer_at_first_is_waited_for(mode):
+    end = StreamEnd(mode)
+    assert end.cut({A: 5}, [A, B], Log({}), NOW) == {A: 5}
+    assert not end.reached({A: 5})
+    assert end.cut({A: 50, B: 60}, [A, B], Log({}), NOW) == {A: 5, B: 60}
+    assert end.reached({A: 5, B: 60})
+
+
+def test_a_named_partition_that_does_not_answer_at_first_is_no_mistake():
+    end = StreamEnd(offsets(a=10, b=20))
+    assert end.cut({A: 7}, [A, B], Log({}), NOW) == {A: 7}
+    assert not end.reached({A: 7, B: 0})
+    assert end.cut({A: 10, B: 30}, [A, B], Log({}), NOW) == {A: 10, B: 20}

@@ -42,14 +42,15 @@ def test_no_partition_starves_under_a_limit_below_the_number_of_partitions(limit
     assert min(read.values()) >= 1
 
 
-def test_a_tiny_backlog_beside_a_huge_one_has_its_turn():
-    backlog, credit, taken = {A: 10_000, B: 1}, {}, 0
-    for _ in range(200):
-        given_, credit = share(100, backlog, credit)
-        taken += given_[B]
-        if taken:
-            break
-    assert taken == 1
+def test_a_tiny_backlog_beside_a_huge_one_is_read_at_once():
+    assert share(10_000, {A: 50_000_000, B: 20}, {})[0] == {A: 9_999, B: 1}
+
+
+@given(st.integers(1, 2**45), backlogs)
+def test_each_partition_gets_one_if_there_is_one_for_each(limit, backlog):
+    given_, _ = share(limit, backlog, {})
+    if limit >= len(backlog):
+        assert min(given_.values()) >= 1
 
 
 def test_bytes_become_offsets_by_the_weight_of_what_comes_next():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock.errors import DataLoss, UnknownTopic
 from penstock.ranges import OffsetRange
-from penstock.wire.cluster import Broker, Cluster, Leader
+from penstock.wire.cluster import UNKNOWN_TOPIC_GRACE, Broker, Cluster, Leader
 from penstock.wire.codes import NotYet
 from penstock.wire.config import ClientConfig
 
@@ -24,6 +24,7 @@ class PartitionLeader:
         self._leader: Leader | None = None
         self._follower: Broker | None = None
         self._follower_until = 0.0
+        self._missing_since: float | None = None
         self._held_against = range_.leader_epoch
         if range_.host:
             self._leader = Leader(Broker(-1, range_.host, range_.port), range_.leader_epoch)
@@ -61,7 +62,11 @@ class PartitionLeader:
             lost = f"offsets {wanted.start} to {wanted.stop}"
             raise DataLoss([(wanted.topic, wanted.partition, lost, "another topic of the same name, created since")])
         if wanted.partition not in topic.partitions:
+            self._missing_since = self._missing_since or time.monotonic()
+            if time.monotonic() - self._missing_since < UNKNOWN_TOPIC_GRACE:
+                raise NotYet(f"{wanted.topic_partition} is not listed so far")
             raise UnknownTopic(wanted.topic, wanted.partition)
+        self._missing_since = None
         leader = topic.partitions[wanted.partition]
         if leader is None:
             raise NotYet(f"{wanted.topic_partition} has no leader")

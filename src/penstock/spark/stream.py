@@ -27,6 +27,7 @@ from penstock.metrics import REPORT_KEY
 from penstock.offsets.committer import Committer
 from penstock.offsets.state import Offsets, OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
+from penstock.plan import with_retries
 from penstock.spark.batch import RangePartition, read_range
 from penstock.spark.schema import columns_of
 from penstock.stream import StreamPlanner
@@ -64,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the driver, one call at a time -------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        return to_json(self._driver.planner.initial())
+        return to_json(with_retries(self._options, self._driver.planner.initial))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         planner, limits = self._driver.planner, self._options.stream
@@ -78,10 +79,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
         driver = self._driver
         state = driver.texts.read(start)
-        durable = driver.planner.is_durable(state)
-        answer = driver.planner.latest(dict(state), everything=isinstance(limit, ReadAllAvailable))
-        if durable:
+        if driver.planner.is_durable(state):
+            driver.planner.recall(state)
             driver.commit(state)
+        everything = isinstance(limit, ReadAllAvailable)
+        answer = with_retries(self._options, lambda: driver.planner.latest(dict(state), everything))
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
         # Spark compares texts: what is the same state must look the same.
@@ -96,7 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = self._driver.planner.ranges(from_json(start), from_json(end))
+        ranges = with_retries(self._options, lambda: self._driver.planner.ranges(from_json(start), from_json(end)))
         return [RangePartition(each) for each in ranges]
 
     def stop(self) -> None:
@@ -126,7 +128,7 @@ class _Planning:
         if self._committer is None:
             return
         if durable != self._durable:
-            self._durable, self._epochs = durable, self.planner.epochs(durable)
+            self._durable, self._epochs = durable, self.planner.truncation.epochs(durable)
         self._committer.durable(durable)
 
     def flush(self, timeout: float) -> None:

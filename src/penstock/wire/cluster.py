@@ -102,7 +102,11 @@ class Cluster:
 
     def _is_over(self, started: float) -> bool:
         """Whether a topic that has been unknown since then is taken to be missing."""
-        return time.monotonic() - started >= min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
+        return time.monotonic() - started >= self._grace
+
+    @property
+    def _grace(self) -> float:
+        return min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
@@ -238,7 +242,8 @@ class Cluster:
         metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in partitions)))
         questions, leaderless = metadata.by_leader(partitions)
         for tp in leaderless:
-            if not metadata.lists(tp):
+            # A partition that was added a moment ago is unknown to some brokers too.
+            if not metadata.lists(tp) and attempts.elapsed >= self._grace:
                 count = len(metadata.topics[tp.topic].partitions)
                 raise UnknownTopic(tp.topic, tp.partition, f"the topic has partitions 0 to {count - 1}")
         self._note_leaderless(leaderless, attempts)

@@ -59,6 +59,11 @@ class Attempts:
         """What the last failed try said."""
         return self._history[-1] if self._history else "no answer"
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first try, or since something worked."""
+        return time.monotonic() - self._started
+
     def remaining(self, at_most: float = float("inf")) -> float:
         """Seconds left, never below a millisecond: a socket time-out of 0 would mean "do not block"."""
         return max(0.001, min(at_most, self._deadline - time.monotonic()))
