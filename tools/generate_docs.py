@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.metrics import METRICS
 from penstock.option_values import Option
 from penstock.options import NO_EFFECT, OPTIONS, REFUSED
+from penstock.stream_options import STREAM_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
@@ -63,6 +65,18 @@ def kafka_no_effect() -> str:
     return ", ".join(f"`{name}`" for name in sorted(KAFKA_NO_EFFECT)) + "."
 
 
+def stream_options() -> str:
+    return options(STREAM_OPTIONS.values())
+
+
+def metrics() -> str:
+    rows = [
+        (f"`{metric.name}`", f"`{metric.prometheus_name}{'_total' if metric.kind == 'counter' else ''}`", metric.help)
+        for metric in METRICS
+    ]
+    return table(("metric", "in Prometheus", "what it is"), rows)
+
+
 def benchmark(path: Path = RESULTS) -> str:
     if not path.exists():
         return "*No whole run is recorded yet. `make bench` makes one on your machine.*"
@@ -110,11 +124,13 @@ def benchmark(path: Path = RESULTS) -> str:
 PARTS = {
     "docs/options.md": {
         "options": lambda: options(OPTIONS.values()),
+        "stream options": stream_options,
         "kafka options": lambda: options(KAFKA_OPTIONS.values()),
         "refused options": refused,
         "options without effect": no_effect,
         "kafka options without effect": kafka_no_effect,
     },
+    "docs/streaming.md": {"metrics": metrics, "stream options": stream_options},
     "README.md": {"benchmark": benchmark},
 }
 

@@ -1,8 +1,9 @@
 """Every snippet of README.md and docs/ runs, against a real broker.
 
-Python blocks of a file run in order in one namespace, with the documented address replaced by the broker's. A comment
-before a block says where it runs otherwise: `<!-- run: pytest -->` as a test file, `<!-- run: SSL -->` (or SASL_SSL)
-against a broker with that listener. Of bash blocks, every line that begins with `penstock` is run.
+Python blocks of a file run in order in one namespace, with the documented address replaced by the broker's and the
+documented folder by a new one. A comment before a block says where it runs otherwise: `<!-- run: pytest -->` as a test
+file, `<!-- run: SSL -->` (or SASL_SSL) against a broker with that listener. Of bash blocks, every line that begins with
+`penstock` is run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 ADDRESS = "localhost:9092"
+FOLDER = "/tmp/clicks"
 NOON = 1_738_324_800_000  # 2025-01-31T12:00Z
 PASSWORD = "correct horse"
 
@@ -109,7 +112,7 @@ def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path):
     for block in blocks(page):
         if block.language != "python":
             continue
-        code = block.text.replace(ADDRESS, documented.bootstrap_servers)
+        code = block.text.replace(ADDRESS, documented.bootstrap_servers).replace(FOLDER, str(tmp_path))
         if block.directive == "pytest":
             run_as_test(code, tmp_path)
         elif block.directive:
@@ -192,16 +195,48 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("program", ["windows.py", "to_parquet.py"])
-def test_examples_run(program, documented, tmp_path):
-    target = [str(tmp_path / "clicks.parquet")] if program == "to_parquet.py" else []
-    command = [sys.executable, str(ROOT / "examples" / program), documented.bootstrap_servers, "clicks", *target]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, cwd=tmp_path, check=False,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+def example(program, kafka, *arguments, **how):
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / program), kafka.bootstrap_servers, "clicks", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable}, **how,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert "200 records" in ran.stdout if target else "12:40:00" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "target", "words"),
+    [
+        ("windows.py", [], "12:40:00"),
+        ("to_parquet.py", ["clicks.parquet"], "200 records"),
+        ("stream_to_parquet.py", ["clicks", "--group", "examples"], "200 records"),
+    ],
+    ids=lambda value: value if str(value).endswith(".py") else "",
+)
+def test_examples_run(program, target, words, documented, tmp_path):
+    with example(program, documented, *target, cwd=tmp_path) as process:
+        out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert words in out
+    assert "Traceback" not in err
+
+
+def test_the_streaming_example_follows_until_ctrl_c(documented, tmp_path):
+    table = tmp_path / "clicks" / "table" / "_spark_metadata"
+    with example("stream_to_parquet.py", documented, "clicks", "--follow", cwd=tmp_path) as process:
+        assert "until Ctrl-C" in process.stdout.readline()
+        deadline = time.monotonic() + 120
+        while not (table / "0").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "200 records of clicks" in out
+    assert "Traceback" not in err
+
+
+def test_every_example_is_listed():
+    listed = (ROOT / "examples" / "README.md").read_text("utf-8")
+    assert all(f"examples/{path.name} " in listed for path in (ROOT / "examples").glob("*.py"))
 
 
 def test_there_is_something_to_run():
@@ -216,9 +251,12 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_tables_of_options_are_up_to_date():
+def test_what_is_generated_is_up_to_date():
     spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "tools" / "generate_docs.py")
     generate_docs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate_docs)
-    text = (ROOT / "docs" / "options.md").read_text("utf-8")
-    assert generate_docs.generated("docs/options.md", text) == text, "run `make docs`"
+    marked = {page.relative_to(ROOT).as_posix() for page in PAGES if "<!-- begin " in page.read_text("utf-8")}
+    assert set(generate_docs.PARTS) == marked
+    for page in generate_docs.PARTS:
+        text = (ROOT / page).read_text("utf-8")
+        assert generate_docs.generated(page, text) == text, f"{page}: run `make docs`"
