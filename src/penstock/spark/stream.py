@@ -120,6 +120,7 @@ class _Planning:
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
         self._durable: Offsets = {}
         self._epochs: dict[TopicPartition, int] = {}
+        self._handles_signal = self._ended_by_signal = False
         self._committer = self._make_committer(options)
         if self._committer is not None:
             self._commit_when_ended()
@@ -134,10 +135,6 @@ class _Planning:
     def flush(self, timeout: float) -> None:
         if self._committer is not None and not self._committer.flush(timeout):
             log.warning("the last offsets were not committed within %g s; the next run commits them", timeout)
-
-    def close(self, timeout: float) -> None:
-        if self._committer is not None:
-            self._committer.close(timeout)
 
     def report(self) -> dict[str, Any]:
         committer, planner = self._committer, self.planner
@@ -169,17 +166,33 @@ class _Planning:
         )
 
     def _commit_when_ended(self) -> None:
-        """Spark ends this process with SIGTERM and does not call `stop` before: commit what waits, then go."""
+        """Spark ends this process with SIGTERM and does not call `stop` before: see to it that it is called.
+
+        Do not simplify: to commit in the handler itself would deadlock when the signal falls into a lock's block, for
+        the committing thread needs the same locks. So the handler only unwinds, and Spark's loop calls `stop`.
+        """
         if threading.current_thread() is not threading.main_thread():
             return  # a program's own reader, not Spark's: its signals are its own
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
 
-        def farewell(number: int, frame: FrameType | None) -> None:
+        def unwind(number: int, frame: FrameType | None) -> None:
+            self._ended_by_signal = True
+            raise SystemExit(128 + number)
+
+        signal.signal(signal.SIGTERM, unwind)
+        self._handles_signal = True
+
+    def close(self, timeout: float) -> None:
+        """Commit what waits, and end. Called once, by the main thread."""
+        if self._handles_signal:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard, or comes too late to matter
+        if self._committer is not None:
+            self._committer.close(timeout)
+        if self._handles_signal:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            self.close(FAREWELL_SECONDS)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, farewell)
+        if self._ended_by_signal:
+            os.kill(os.getpid(), signal.SIGTERM)  # now as it was meant, and without a word
 
 
 def _weights(planner: StreamPlanner) -> dict[str, dict[str, float]]:
