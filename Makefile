@@ -25,7 +25,7 @@ WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup demo test lint lint-python lint-kernel test-kernel test-python format bench fuzz wheel docs clean
+.PHONY: help setup demo test lint lint-python lint-kernel test-kernel test-python soak format bench fuzz wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -87,6 +87,9 @@ test-kernel: setup
 test-python: setup
 	$(say) "pytest, $(WORKERS) workers"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
+
+soak: setup ## a driver killed two dozen times under load, each record once; about ten minutes
+	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=0 tests/chaos
 
 format: setup ## put all code into its one format
 	@$(BIN)/ruff check --fix --quiet || true

@@ -110,6 +110,7 @@ Where next:
   penstock demo --keep     the same, and the broker stays: look into it with `penstock read shop-events`
   README.md                your own topics, in PySpark, in plain Python, in tests
   docs/batch.md            where to start and stop, filters, security
+  docs/streaming.md        readStream: limits, groups and lag, data loss
   docs/options.md          every option
   make bench               beside Spark's own Kafka source, on this machine"""
 

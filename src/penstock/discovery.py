@@ -7,6 +7,7 @@ Only what the cluster denies when asked by name, for as long as `Cluster.listing
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -46,13 +47,15 @@ class Discovery:
     _ids: dict[str, uuid.UUID] = field(default_factory=dict)
     _absent: set[str] = field(default_factory=set)
     _missing_since: dict[TopicPartition, float] = field(default_factory=dict)
+    _warned: set[str] = field(default_factory=set)
     _known: tuple[TopicPartition, ...] = ()
 
     def look(self, state: Iterable[TopicPartition], force: bool = False) -> Sighting:
         """Ask the cluster if it is time to, and hold the state against what it has said."""
         now = self.clock()
         state = list(state)
-        if force or now >= self._due or self._missing_since:
+        first, asks = self._seen is None, force or now >= self._due or bool(self._missing_since)
+        if asks:
             self._ask({tp.topic for tp in state})
             self._due = now + self.interval
         elif self.cluster.known is self._seen:
@@ -64,7 +67,8 @@ class Discovery:
         # A topic that was made anew with fewer partitions does not have the others.
         vanished = {tp for tp in another if tp.partition not in topics[tp.topic].partitions}
         vanished |= {tp for tp in state if tp.topic in self._absent or (tp in missing and self._for_long(tp, now))}
-        found = tuple(self._select())
+        # Between two looks leaders are looked up, and new partitions seen: they join at the next look, or never.
+        found = tuple(self._select()) if first or (asks and self.interval < math.inf) else self._still(vanished)
         names = {tp.topic for tp in (*found, *state)}
         self._ids = {name: known for name in names if name in topics and (known := topics[name].topic_id)}
         fresh = sorted(set(found) - set(self._known) - set(state))
@@ -98,6 +102,13 @@ class Discovery:
         """Bring what is known up to date, and note which topics of the subscription and the state are denied."""
         names = wanted_topics(self.subscription)
         wanted = {*state_topics, *(names or ()), *(tp.topic for tp in self._known)}
+        self._ask_for(wanted, names)
+        strange = sorted(self._absent - state_topics - self._warned)
+        if strange:
+            log.warning("no topic %s: reading the others, and looking for it again", ", ".join(map(repr, strange)))
+        self._warned |= self._absent
+
+    def _ask_for(self, wanted: set[str], names: tuple[str, ...] | None) -> None:
         if names is not None and not self._absent:
             self._absent = set(self.cluster.listing(sorted(wanted))[1])
             return
@@ -117,6 +128,9 @@ class Discovery:
 
     def _for_long(self, tp: TopicPartition, now: float) -> bool:
         return now - self._missing_since[tp] >= MISSING_SECONDS
+
+    def _still(self, vanished: set[TopicPartition]) -> tuple[TopicPartition, ...]:
+        return tuple(tp for tp in self._known if tp not in vanished and tp.topic not in self._absent)
 
     def _select(self) -> list[TopicPartition]:
         listing = {name: list(topic.partitions) for name, topic in self._topics.items()}

@@ -78,7 +78,12 @@ OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("subscribe", topic_names, None, "Topics to read, with commas between them."),
-        Option("subscribePattern", topic_pattern, None, "A regular expression that whole topic names must match."),
+        Option(
+            "subscribePattern",
+            topic_pattern,
+            None,
+            "A regular expression that is found in the topic names; `^...$` for whole names.",
+        ),
         Option("assign", assigned_partitions, None, f"Single partitions as JSON: `{ASSIGN_EXAMPLE}`."),
         Option(
             "startingOffsets",
@@ -165,6 +170,7 @@ OPTIONS: dict[str, Option] = {
 }
 
 NO_EFFECT = {
+    "partition.metadata.cache.ttl.ms": "partition.discovery.interval.ms says how often to look for partitions",
     "groupIdPrefix": "no consumer group is joined",
 }
 """Options of Spark's source that change nothing here: taken, with a warning."""

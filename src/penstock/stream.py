@@ -131,6 +131,10 @@ class StreamPlanner:
         """Whether `start` is the end of a finished batch, and not the start of a query that has done nothing yet."""
         return self._initial is None or self._planned is not None or start != self._initial
 
+    def committable(self, start: Offsets) -> Offsets:
+        """The part of a durable state that a group can be told: not what was dropped, nor what is gone."""
+        return self._restored(start)
+
     def recall(self, state: Offsets) -> None:
         """Once, before anything is committed: what the group knows of a restored state."""
         restored, self._recalled = self._initial is None and not self._recalled, True

@@ -25,12 +25,12 @@ class TopicNames:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """`subscribePattern`: every topic whose whole name matches, Kafka's internal ones left out."""
+    """`subscribePattern`: every topic in whose name it is found, as in Spark's source; internal ones are left out."""
 
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        return re.fullmatch(self.pattern, topic) is not None
+        return re.search(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)

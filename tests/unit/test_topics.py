@@ -18,7 +18,9 @@ INTERNAL = frozenset({"__consumer_offsets"})
     [
         (TopicNames(("other", "events")), ("other", "events"), ["events-0", "events-1", "other-0"]),
         (TopicPattern("events.*"), None, ["events-0", "events-1", "events-old-0"]),
-        (TopicPattern("event"), None, []),
+        (TopicPattern("vent"), None, ["events-0", "events-1", "events-old-0"]),
+        (TopicPattern("^event$"), None, []),
+        (TopicPattern("^events$"), None, ["events-0", "events-1"]),
         (TopicPattern(".*"), None, ["events-0", "events-1", "events-old-0", "other-0"]),
         (AssignedPartitions((TopicPartition("events", 1),)), ("events",), ["events-1"]),
     ],

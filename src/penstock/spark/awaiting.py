@@ -21,7 +21,7 @@ POLL_SECONDS = 0.1
 def await_end(query: Any, timeout: float | None = None) -> bool:
     """Wait until a query with `endingOffsets` or `endingTimestamp` has read all of it, and stop it.
 
-        stream = spark.readStream.format("penstock").option("endingTimestamp", "2025-01-31T12:00:00Z")...
+        stream = spark.readStream.format("penstock").option("endingTimestamp", 1738324800000)...
         query = stream.load().writeStream...start()
         await_end(query)
 

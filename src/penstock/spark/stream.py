@@ -81,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         state = driver.texts.read(start)
         if driver.planner.is_durable(state):
             driver.planner.recall(state)
-            driver.commit(state)
+            driver.commit(driver.planner.committable(state))
         everything = isinstance(limit, ReadAllAvailable)
         answer = with_retries(self._options, lambda: driver.planner.latest(dict(state), everything))
         if driver.planner.at_the_end(state, answer):
@@ -115,6 +115,7 @@ class _Planning:
     """What lives only on the driver: the planner, and the committer if there is a group to commit to."""
 
     def __init__(self, options: SourceOptions) -> None:
+        _log_with_time_and_name()
         self.planner = StreamPlanner(options)
         self.reports = options.stream.report_metrics
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
@@ -193,6 +194,15 @@ class _Planning:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._ended_by_signal:
             os.kill(os.getpid(), signal.SIGTERM)  # now as it was meant, and without a word
+
+
+def _log_with_time_and_name() -> None:
+    """This process logs to the driver's stderr, where a bare sentence among Spark's lines says too little."""
+    logger = logging.getLogger("penstock")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
 
 
 def _weights(planner: StreamPlanner) -> dict[str, dict[str, float]]:
