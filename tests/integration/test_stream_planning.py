@@ -205,6 +205,27 @@ def test_F14_never_looks_only_when_the_query_starts(stream, two, operator):
     assert tp(two, 2) in restarted.state
 
 
+def test_F14_never_is_never_also_when_leaders_are_looked_up(stream, two, operator, produce):
+    running = stream(subscribe=two, startingOffsets="earliest", **{"partition.discovery.interval.ms": "-1"})
+    running.run()
+    operator.grow(two, 3)
+    produce(two, records(1, partition=2))
+    deadline = time.monotonic() + 30
+    while running.planner.cluster.metadata((two,)).leader(tp(two, 2)) is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    running.run()
+    assert tp(two, 2) not in running.state
+
+
+def test_a_topic_that_a_restored_query_does_not_find_is_warned_of_once(stream, two, caplog):
+    missing = uuid.uuid4().hex
+    running = stream({tp(two): 10, tp(two, 1): 5}, subscribe=f"{two},{missing}", **EVERY_TRIGGER)
+    with caplog.at_level(logging.WARNING):
+        running.run()
+        running.trigger()
+    assert caplog.text.count(f"no topic {missing!r}") == 1
+
+
 def test_F14_and_F15_a_pattern_that_matches_nothing_runs_idle_and_picks_the_first_topic_up(stream, kafka, produce):
     family = uuid.uuid4().hex[:8]
     running = stream(subscribePattern=f"{family}-.*", **EVERY_TRIGGER)

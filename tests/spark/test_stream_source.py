@@ -310,6 +310,43 @@ def test_F18_a_batch_that_was_planned_but_not_finished_is_replayed_as_planned(ta
     assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [10, 10]
 
 
+def test_F3_records_that_are_left_out_move_the_offsets_on_and_never_come_back(table, topic, produce, transaction):
+    name = topic()
+    produce(name, numbered(3, partitions=1))
+    with transaction(uuid.uuid4().hex, commit=False) as send:
+        send(name, numbered(4, partitions=1, first=100))
+    produce(name, numbered(2, partitions=1, first=3))
+    options = {"subscribe": name, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    table.run(**options)
+    assert table.values() == list(range(5))
+    assert table.offsets() == {name: {"0": 10}}  # four aborted records and the marker that says so
+    table.run(**options)
+    assert table.values() == list(range(5))
+
+
+def test_F4_a_stream_with_an_end_ends_cleanly_there_and_its_state_is_saved(table, topic, produce):
+    name = topic(partitions=2)
+    produce(name, numbered(10))
+    options = {"subscribe": name, "startingOffsets": "earliest", "endingOffsets": f'{{"{name}": {{"0": 3, "1": 2}}}}'}
+    query = table.run(**options)
+    assert query.exception() is None
+    assert table.values() == [0, 1, 2, 3, 4]
+    assert table.offsets() == {name: {"0": 3, "1": 2}}
+    table.run(**options)
+    assert table.values() == [0, 1, 2, 3, 4]
+    table.run(subscribe=name)
+    assert table.values() == list(range(10))
+
+
+def test_F19_event_time_is_the_records_own_timestamp(table, topic, produce, spark):
+    name = topic()
+    noon = 1_738_324_800_000
+    produce(name, [Rec(b"%d" % n, timestamp=noon + n * 1000) for n in range(3)])
+    table.run(subscribe=name, startingOffsets="earliest")
+    seen = spark.read.parquet(str(table.path)).selectExpr("unix_millis(timestamp) AS at").collect()
+    assert sorted(row.at - noon for row in seen) == [0, 1000, 2000]
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
