@@ -19,8 +19,9 @@ from penstock.wire.cluster import Cluster, Metadata, Topic
 log = logging.getLogger(__name__)
 
 MISSING_SECONDS = 2.0
-"""How long a topic must be listed without a partition that the state knows until that one counts as gone. Partitions
-are never taken from a topic, so either the answering broker is behind, or the topic is another one by now."""
+"""How long a restarted query's topic must be listed without a partition that the state has until that one counts as
+gone. Partitions are never taken from a topic: either the answering broker is behind, or the topic is another one by
+now. Of a topic whose id is known it is always the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Discovery:
     _seen: Metadata | None = None
     _ids: dict[str, uuid.UUID] = field(default_factory=dict)
     _absent: set[str] = field(default_factory=set)
-    _missing_since: dict[TopicPartition, float] = field(default_factory=dict)
+    _missing: frozenset[TopicPartition] = frozenset()
     _warned: set[str] = field(default_factory=set)
     _known: tuple[TopicPartition, ...] = ()
 
@@ -54,28 +55,36 @@ class Discovery:
         """Ask the cluster if it is time to, and hold the state against what it has said."""
         now = self.clock()
         state = list(state)
-        first, asks = self._seen is None, force or now >= self._due or bool(self._missing_since)
+        first, asks = self._seen is None, force or now >= self._due
         if asks:
             self._ask({tp.topic for tp in state})
             self._due = now + self.interval
         elif self.cluster.known is self._seen:
-            return Sighting(self._known)
-        self._seen = self.cluster.known
-        topics = self._topics
-        another = {tp for tp in state if tp.topic in topics and self._is_another(topics[tp.topic])}
-        missing = self._missing(set(state) - another, now)
+            return Sighting(self._known, missing=self._missing)
+        another = {tp for tp in state if self.is_another(tp.topic)}
+        missing = {tp for tp in state if tp not in another and self._lacks(tp)}
+        unsure = {tp for tp in missing if tp.topic not in self._ids}
+        stale = self._confirmed(unsure)
+        missing -= unsure - stale
+        topics, self._seen = self._topics, self.cluster.known
         # A topic that was made anew with fewer partitions does not have the others.
-        vanished = {tp for tp in another if tp.partition not in topics[tp.topic].partitions}
-        vanished |= {tp for tp in state if tp.topic in self._absent or (tp in missing and self._for_long(tp, now))}
+        vanished = stale | {tp for tp in another if self._lacks(tp)} | {tp for tp in state if tp.topic in self._absent}
         # Between two looks leaders are looked up, and new partitions seen: they join at the next look, or never.
         found = tuple(self._select()) if first or (asks and self.interval < math.inf) else self._still(vanished)
-        names = {tp.topic for tp in (*found, *state)}
-        self._ids = {name: known for name in names if name in topics and (known := topics[name].topic_id)}
+        names = {tp.topic for tp in (*found, *state)} | self._absent
+        before = {name: known for name, known in self._ids.items() if name in names}
+        self._ids = before | {name: known for name in names if name in topics and (known := topics[name].topic_id)}
         fresh = sorted(set(found) - set(self._known) - set(state))
         if fresh and (self._known or state):
             log.info("%d new partitions: %s", len(fresh), ", ".join(map(str, fresh[:10])))
-        self._known = found
-        return Sighting(found, frozenset(vanished), frozenset(another - vanished), frozenset(missing - vanished))
+        self._known, self._missing = found, frozenset(missing - vanished)
+        return Sighting(found, frozenset(vanished), frozenset(another - vanished), self._missing)
+
+    def remember(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are the topics that a query starts with: from now on one of another id is another one."""
+        topics = self._topics
+        names = {tp.topic for tp in partitions}
+        self._ids |= {name: known for name in names if name in topics and (known := topics[name].topic_id)}
 
     @property
     def is_current(self) -> bool:
@@ -93,10 +102,23 @@ class Discovery:
     def _topics(self) -> Mapping[str, Topic]:
         return {} if self.cluster.known is None else self.cluster.known.topics
 
-    def _is_another(self, topic: Topic) -> bool:
-        """Whether a topic has another id than the one of this name had before."""
-        before = self._ids.get(topic.name)
-        return before is not None and topic.topic_id is not None and before != topic.topic_id
+    def is_another(self, name: str) -> bool:
+        """Whether the topic of this name has another id now than at the last look."""
+        before, topic = self._ids.get(name), self._topics.get(name)
+        return before is not None and topic is not None and topic.topic_id not in (None, before)
+
+    def id_of_absent(self, name: str) -> uuid.UUID | None:
+        """The id that a topic had which the cluster denies now; None if it is there, or was never known."""
+        return self._ids.get(name) if name in self._absent else None
+
+    def id_of(self, name: str) -> uuid.UUID | None:
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def _lacks(self, tp: TopicPartition) -> bool:
+        """Whether a topic is listed, and without this partition."""
+        topic = self._topics.get(tp.topic)
+        return topic is not None and tp.partition not in topic.partitions
 
     def _ask(self, state_topics: set[str]) -> None:
         """Bring what is known up to date, and note which topics of the subscription and the state are denied."""
@@ -105,7 +127,8 @@ class Discovery:
         self._ask_for(wanted, names)
         strange = sorted(self._absent - state_topics - self._warned)
         if strange:
-            log.warning("no topic %s: reading the others, and looking for it again", ", ".join(map(repr, strange)))
+            again = ", and looking for it again" if self.interval < math.inf else ""
+            log.warning("no topic %s: reading the others%s", ", ".join(map(repr, strange)), again)
         self._warned |= self._absent
 
     def _ask_for(self, wanted: set[str], names: tuple[str, ...] | None) -> None:
@@ -119,15 +142,14 @@ class Discovery:
         if unlisted:
             self._absent |= set(self.cluster.listing(unlisted)[1])
 
-    def _missing(self, state: set[TopicPartition], now: float) -> set[TopicPartition]:
-        """Partitions of the state that their topic is listed without."""
-        topics = self._topics
-        missing = {tp for tp in state if tp.topic in topics and tp.partition not in topics[tp.topic].partitions}
-        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
-        return missing
-
-    def _for_long(self, tp: TopicPartition, now: float) -> bool:
-        return now - self._missing_since[tp] >= MISSING_SECONDS
+    def _confirmed(self, unsure: set[TopicPartition]) -> set[TopicPartition]:
+        """Of partitions that are not listed: those that are not when asked for again and again."""
+        deadline = time.monotonic() + MISSING_SECONDS
+        while unsure and time.monotonic() < deadline:
+            time.sleep(MISSING_SECONDS / 10)
+            self.cluster.listing(sorted({tp.topic for tp in unsure}))
+            unsure = {tp for tp in unsure if self._lacks(tp)}
+        return unsure
 
     def _still(self, vanished: set[TopicPartition]) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp in self._known if tp not in vanished and tp.topic not in self._absent)

@@ -30,6 +30,7 @@ class StreamEnd:
         self._looked_at: dict[TopicPartition, int] = {}
         self._refused: set[TopicPartition] = set()
         self._begun = False
+        self._time_is_over = False
 
     def cut(
         self,
@@ -44,8 +45,8 @@ class StreamEnd:
             case None:
                 return dict(ends)
             case AtTimestamp() as mode:
-                self._look_up(mode, ends, lookup, now_ms)
-                return {tp: min(end, self._until.get(tp, end)) for tp, end in ends.items()}
+                self._look_up(mode, ends, sorted(partitions), lookup, now_ms)
+                return {tp: min(end, self._until.get(tp, end)) for tp, end in ends.items() if tp not in self._refused}
             case Latest() | AtOffsets() as mode:
                 self._name(mode, ends, sorted(partitions))
                 return {tp: min(end, self._until[tp]) for tp, end in ends.items() if tp in self._until}
@@ -56,12 +57,33 @@ class StreamEnd:
             return None
         if not self._begun or self._pending:
             return False
+        if not offsets and isinstance(self._mode, AtTimestamp):
+            return self._time_is_over
         return all(tp in self._until and offset >= self._until[tp] for tp, offset in offsets.items())
 
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are of another topic now: where they end by time or at first sight is to be found anew."""
+        for tp in partitions:
+            self._looked_at.pop(tp, None)
+            named = self._mode.offsets.get(tp) if isinstance(self._mode, AtOffsets) else None
+            if named in (None, LATEST) and self._until.pop(tp, None) is not None:
+                self._pending |= {tp} if not isinstance(self._mode, AtTimestamp) else set()
+
     def _look_up(
-        self, mode: AtTimestamp, ends: Mapping[TopicPartition, int], lookup: OffsetLookup, now_ms: float
+        self,
+        mode: AtTimestamp,
+        ends: Mapping[TopicPartition, int],
+        partitions: list[TopicPartition],
+        lookup: OffsetLookup,
+        now_ms: float,
     ) -> None:
-        self._begun = True
+        if not self._begun:
+            check_named(mode.option, mode.timestamp, partitions)
+            self._begun = True
+        if isinstance(mode.timestamp, int):
+            self._time_is_over = now_ms >= mode.timestamp + LATE_MS
+        else:
+            self._refuse([tp for tp in partitions if mode.of(tp) is None])
         times = {tp: at for tp in ends if tp not in self._until and (at := mode.of(tp)) is not None}
         over = {tp for tp, at in times.items() if now_ms >= at + LATE_MS}
         # Only where something came since the last look, or nothing more will: an idle stream asks nothing.
@@ -82,6 +104,7 @@ class StreamEnd:
                 check_named("endingOffsets", named, partitions)
             self._begun = True
             self._pending = {tp for tp in partitions if named is None or named.get(tp) == LATEST}
+        self._pending &= set(partitions)
         for tp in partitions:
             if tp in self._until or tp in self._refused:
                 continue
@@ -93,5 +116,10 @@ class StreamEnd:
             elif offset is not None:
                 self._until[tp] = offset
             else:
+                self._refuse([tp])
+
+    def _refuse(self, partitions: list[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp not in self._refused:
                 log.warning("%s appeared after the stream's end was set, and is not read", tp)
                 self._refused.add(tp)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from penstock.discovery import Discovery
@@ -96,10 +97,15 @@ class StreamPlanner:
         self._answered: Offsets = {}
         self._silent: frozenset[TopicPartition] = frozenset()
         self._dropped: set[TopicPartition] = set()
-        self._gone: set[TopicPartition] = set()
-        """Partitions that Spark's state has and the cluster has not: out of the state with the next step of the log."""
+        self._gone: Offsets = {}
+        """Partitions that Spark's state has and the cluster has not, and where they stand: out of the state with the
+        next step of the log."""
+        self._gone_ids: dict[TopicPartition, uuid.UUID | None] = {}
+        self._begin_anew: set[TopicPartition] = set()
+        """Partitions of another topic than the state's, whose beginning is still to be asked for."""
         self._resets: Offsets = {}
-        """Where partitions begin anew: in the state with the next step of the log."""
+        """Where partitions go on by a step of their own in the log, without reading: the beginning of a topic made anew
+        or of a partition that joins, the place where a log was cut. So a replay sees the same."""
         self._sampled_at = float("-inf")
         self._sampled: set[TopicPartition] = set()
 
@@ -124,6 +130,7 @@ class StreamPlanner:
                 begin, end = self.cluster.begin(partitions), self.cluster.end(partitions)
                 within_bounds(start, dict(begin), begin, end, self.options.fail_on_data_loss)
             self._initial = start
+            self._discovery.remember(partitions)
             log.info("the stream starts at %s", ", ".join(f"{tp}: {start[tp]}" for tp in partitions[:20]))
         return dict(self._initial)
 
@@ -155,7 +162,8 @@ class StreamPlanner:
         if self.pins_start and not everything and not self.is_durable(start):
             return start
         ends = self._fixed_ends(state) if self._available_now else self._ends(state)
-        position = self._positions(state, ends)
+        self._begin_those_made_anew(state, ends)
+        position = self._positions(state, ends, everything)
         backlog = {tp: size for tp, end in ends.items() if (size := end - position[tp]) > 0 and tp not in self._resets}
         self._weigh(backlog, position)
         allowed: Mapping[TopicPartition, int] | None = backlog
@@ -186,8 +194,8 @@ class StreamPlanner:
                 )
             self._dropped |= set(strangers)
         # What the log has taken over is done.
-        self._gone &= set(state)
-        self._resets = {tp: to for tp, to in self._resets.items() if tp in state and state[tp] != to}
+        self._gone = {tp: offset for tp, offset in self._gone.items() if tp in state}
+        self._resets = {tp: to for tp, to in self._resets.items() if state.get(tp) != to}
         return {tp: offset for tp, offset in state.items() if tp not in self._gone}
 
     def _fixed_ends(self, state: Offsets) -> Offsets:
@@ -199,16 +207,19 @@ class StreamPlanner:
     def _ends(self, state: Offsets) -> Offsets:
         """Until where each partition can be read now. Takes from `state` what is gone."""
         found: Offsets = {}
+        ends: Offsets = {}
         wanted: set[TopicPartition] = set()
         denied = False
         for tries_left in range(LOOKS - 1, -1, -1):
             sighting = self._discovery.look(state, force=denied)
             self._drop_vanished(state, sighting.vanished)
-            self._reset_recreated(state, sighting.recreated)
-            self._reset_returned(sighting.partitions)
+            self._note_recreated(state, sighting.recreated)
+            self._note_returned(state, sighting.partitions)
             wanted = {*sighting.partitions, *state}
             try:
                 found = self._reachable_ends(wanted - sighting.missing)
+                self._reset_cut(state, found)
+                ends = self._end.cut(found, wanted, self.cluster, self._wall_clock() * 1000)
             except UnknownTopic:
                 denied = True
                 if not tries_left:
@@ -216,11 +227,7 @@ class StreamPlanner:
             else:
                 if self._discovery.is_current:
                     break  # else the cluster has said something meanwhile, perhaps that a topic is another one
-        cut = self.truncation.cut({tp: offset for tp, offset in state.items() if tp not in self._resets}, found)
-        self._lose([(tp, f"from offset {state[tp]}", f"offsets up to {to} of what was read") for tp, to in cut.items()])
-        self._resets |= cut
         self.newest = {tp: state[tp] for tp in wanted if tp in state} | found
-        ends = self._end.cut(found, wanted, self.cluster, self._wall_clock() * 1000)
         return {tp: end if tp in self._resets else max(end, state.get(tp, end)) for tp, end in ends.items()}
 
     def _reachable_ends(self, wanted: Iterable[TopicPartition]) -> Offsets:
@@ -233,13 +240,15 @@ class StreamPlanner:
         self._silent = silent
         return found
 
-    def _positions(self, state: Offsets, ends: Offsets) -> Offsets:
+    def _positions(self, state: Offsets, ends: Offsets, everything: bool) -> Offsets:
         """Where each partition stands; new ones at their beginning (F11). Takes from `ends` what is gone by now."""
-        new = [tp for tp in ends if tp not in state]
+        new = [tp for tp in ends if tp not in state and tp not in self._resets]
         begin, vanished = self._begins(new) if new else ({}, ())
         for tp in vanished:
             del ends[tp]
-        return state | begin
+        if not everything:
+            self._resets |= begin
+        return self._resets | begin | state
 
     def _begins(self, wanted: Collection[TopicPartition]) -> tuple[Offsets, set[TopicPartition]]:
         """Where the logs begin, and which of them are gone by now."""
@@ -254,7 +263,6 @@ class StreamPlanner:
                 unknown = self.cluster.listing(sorted({tp.topic for tp in asked}))[1]
                 vanished |= {tp for tp in asked if tp.topic in unknown}
             else:
-                self._gone |= vanished
                 return begin, vanished
 
     # --- what was lost (F27) --------------------------------------------------------------------------------------
@@ -272,31 +280,61 @@ class StreamPlanner:
     def _drop_vanished(self, state: Offsets, vanished: Iterable[TopicPartition]) -> None:
         self._lose([(tp, f"from offset {state[tp]}", "nothing: it does not exist any more") for tp in vanished])
         for tp in vanished:
-            del state[tp]
-            self._gone.add(tp)
+            self._gone[tp] = state.pop(tp)
+            self._gone_ids[tp] = self._discovery.id_of_absent(tp.topic)
+            self._resets.pop(tp, None)
+            self._begin_anew.discard(tp)
 
-    def _reset_recreated(self, state: Offsets, recreated: Collection[TopicPartition]) -> None:
-        """A topic made anew begins at its beginning. Its own step in the log, so that a replay sees the same."""
-        stale = [tp for tp in recreated if state[tp] > 0]
+    def _note_recreated(self, state: Offsets, recreated: Collection[TopicPartition]) -> None:
+        """A topic made anew begins at its beginning."""
+        stale = [tp for tp in recreated if state[tp] > 0 and tp not in self._begin_anew and tp not in self._resets]
         self._lose([(tp, f"from offset {state[tp]}", RECREATED) for tp in stale])
         self.truncation.forget(recreated)
-        if stale:
-            self._resets |= self._begins(stale)[0]
+        self._end.forget(recreated)
+        self._begin_anew.update(stale)
 
-    def _reset_returned(self, partitions: Iterable[TopicPartition]) -> None:
-        """What was gone and is there again before the log has taken it out is another topic's."""
-        returned = self._gone & set(partitions)
-        if returned:
-            self._gone -= returned
-            self.truncation.forget(returned)
-            self._resets |= self._begins(returned)[0]
+    def _note_returned(self, state: Offsets, partitions: Iterable[TopicPartition]) -> None:
+        """What was gone and is there again before the log has taken it out: it goes on if it is the same topic, and
+        begins anew if not."""
+        for tp in self._gone.keys() & set(partitions):
+            state[tp] = self._gone.pop(tp)
+            before = self._gone_ids.pop(tp, None)
+            if before is None or before != self._discovery.id_of(tp.topic):
+                self._begin_anew.add(tp)
+                self.truncation.forget([tp])
+                self._end.forget([tp])
+
+    def _begin_those_made_anew(self, state: Offsets, ends: Offsets) -> None:
+        """Ask where topics begin that were made anew. Until that is known nothing is read of them."""
+        if not self._begin_anew:
+            return
+        begin, vanished = self._begins(self._begin_anew)
+        for tp in vanished:
+            ends.pop(tp, None)
+            self._gone[tp] = state.pop(tp, 0)
+        self._resets |= begin
+        self._begin_anew.clear()
+
+    def _reset_cut(self, state: Offsets, found: Offsets) -> None:
+        """A log that was cut goes on where it was cut."""
+        moving = {*self._resets, *self._begin_anew}
+        cut = self.truncation.cut({tp: offset for tp, offset in state.items() if tp not in moving}, found)
+        self._lose([(tp, f"from offset {state[tp]}", f"offsets up to {to} of what was read") for tp, to in cut.items()])
+        self._resets |= cut
 
     # --- the work of one batch ------------------------------------------------------------------------------------
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read. Spark may ask more than once."""
         if self._planned is None or self._planned[:2] != (start, end):
-            self._planned = (dict(start), dict(end), self._plan(start, end))
+            for tries_left in range(LOOKS - 1, -1, -1):
+                try:
+                    self._planned = (dict(start), dict(end), self._plan(start, end))
+                    break
+                except UnknownTopic:  # deleted between two questions: the first of them finds it now
+                    if not tries_left:
+                        raise
+        assert self._planned is not None
         return self._planned[2]
 
     def _plan(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -304,13 +342,19 @@ class StreamPlanner:
         wanted = {tp: start.get(tp) for tp in end if start.get(tp, -1) < end[tp]}
         if start == self._initial and any(start.get(tp, 0) > end[tp] for tp in end):
             log.warning(
-                "the first batch is planned again, and where the query starts has moved on since: what lies before is "
-                "not read. A first batch of Spark's own Kafka source must be finished before its checkpoint moves"
+                "the first batch is planned again, and where the query starts has moved on since. Should it be one of "
+                "Spark's own Kafka source, what lies before is not read: finish the first before a checkpoint moves"
             )
         if not wanted:
             return []
         begin, vanished = self._begins(wanted)
         lost = [(tp, _offsets_text(wanted[tp], end[tp]), "nothing: it does not exist any more") for tp in vanished]
+        self._gone |= {tp: wanted[tp] or 0 for tp in vanished}
+        another = {tp for tp in begin if self._discovery.is_another(tp.topic)}
+        lost += [(tp, _offsets_text(wanted[tp], end[tp]), RECREATED) for tp in another]
+        self._begin_anew |= another
+        self._fixed = self._fixed and {tp: to for tp, to in self._fixed.items() if tp not in another}
+        begin = {tp: offset for tp, offset in begin.items() if tp not in another}
         first: Offsets = {}
         for tp, beginning in begin.items():
             at = wanted[tp]

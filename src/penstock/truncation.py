@@ -58,9 +58,14 @@ class Truncation:
         """Of the partitions that have answered with their ends: those that were cut below the state, and where."""
         cut = self.shorter({tp: offset for tp, offset in state.items() if ends.get(tp, offset) < offset}, ends)
         if self._cluster.known is not self._seen:
-            self._seen = self._cluster.known
-            found = self._cluster.epoch_ends(self._changed(ends))
+            known = self._cluster.known
+            now = self._led_now(ends)
+            changed = {tp: self._epochs[tp] for tp, epoch in now.items() if self._epochs.get(tp, epoch) < epoch}
+            found = self._cluster.epoch_ends(changed)
             cut |= {tp: end for tp, (_, end) in found.items() if 0 <= end < state.get(tp, 0)}
+            # Only now that all have answered: whoever asks again after an error must find the same changes.
+            silent = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
+            self._seen, self._epochs = known, silent | now
         return cut
 
     def shorter(self, past_end: Offsets, ends: Mapping[TopicPartition, int]) -> Offsets:
@@ -71,14 +76,8 @@ class Truncation:
             past_end = {tp: offset for tp, offset in past_end.items() if everything[tp] < offset}
         return {tp: ends[tp] for tp in past_end}
 
-    def _changed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Partitions that have another leader than when they last answered, with the epoch of that time."""
-        now: dict[TopicPartition, int] = {}
-        for tp in partitions:
-            leader = None if self._seen is None else self._seen.leader(tp)
-            if leader is not None and leader.epoch >= 0:
-                now[tp] = leader.epoch
-        changed = {tp: self._epochs[tp] for tp, epoch in now.items() if self._epochs.get(tp, epoch) < epoch}
-        silent = {tp: epoch for tp, epoch in self._epochs.items() if self._seen is None or self._seen.lists(tp)}
-        self._epochs = silent | now  # partitions that are gone are forgotten
-        return changed
+    def _led_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leader epochs of partitions as the cluster last said."""
+        known = self._cluster.known
+        leaders = {tp: known.leader(tp) for tp in partitions} if known is not None else {}
+        return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None and leader.epoch >= 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -143,7 +144,9 @@ def test_once_reads_everything_in_its_only_batch(stream, two, operator):
 
 def test_F11_partition_unknown_to_restored_state_starts_at_earliest(stream, two):
     running = stream({tp(two): 9}, subscribe=two, startingOffsets="latest")
-    assert running.trigger() == {tp(two): (9, 10), tp(two, 1): (0, 5)}
+    assert running.trigger() == {tp(two): (9, 10)}
+    assert running.state == {tp(two): 10, tp(two, 1): 0}, "the beginning is in the log before anything is read"
+    assert running.trigger() == {tp(two, 1): (0, 5)}
 
 
 def test_F12_restored_partitions_outside_the_subscription_are_dropped_with_a_warning(stream, two, topic, caplog):
@@ -174,7 +177,7 @@ def test_F14_new_partitions_join_at_their_beginning(stream, two, operator, produ
     operator.grow(two, 4)
     produce(two, records(2, partition=3))
     deadline = time.monotonic() + 30
-    while tp(two, 3) not in running.state and time.monotonic() < deadline:
+    while running.state.get(tp(two, 3)) != 2 and time.monotonic() < deadline:
         running.trigger()
     assert {tp(two, 3): (0, 2)} in running.read
     assert set(running.state) == {tp(two, p) for p in range(4)}
@@ -514,7 +517,6 @@ def test_F27_a_topic_made_anew_with_fewer_partitions_has_lost_the_others(stream,
     deadline = time.monotonic() + 30
     while tp(two, 1) in running.state and time.monotonic() < deadline:
         running.trigger()
-        running.later += 1
     assert set(running.state) == {tp(two)}
 
 
@@ -598,3 +600,96 @@ def test_a_partition_that_joined_is_committed_with_its_leader_epoch(stream, two,
     while tp(two, 2) not in running.state and time.monotonic() < deadline:
         running.trigger()
     assert set(running.planner.truncation.epochs(running.state)) == {tp(two, p) for p in range(3)}
+
+
+# --- errors in the middle of a trigger --------------------------------------------------------------------------------
+
+
+def fails_once(monkeypatch, cluster, method):
+    """The next call of a cluster's method fails as if no broker answered."""
+    really = getattr(cluster, method)
+
+    def fail(*args):
+        monkeypatch.setattr(cluster, method, really)
+        raise BrokerUnavailable("nobody answers")
+
+    monkeypatch.setattr(cluster, method, fail)
+
+
+@pytest.mark.parametrize("method", ["begin", "reachable_ends"])
+def test_F27_a_topic_made_anew_is_not_forgotten_when_a_broker_fails(
+    stream, two, operator, produce, monkeypatch, method
+):
+    running = stream(subscribe=two, startingOffsets="earliest", failOnDataLoss="false", **EVERY_TRIGGER)
+    running.trigger()
+    operator.recreate(two, 2)
+    produce(two, records(30) + records(30, partition=1))
+    fails_once(monkeypatch, running.planner.cluster, method)
+    with pytest.raises(BrokerUnavailable):
+        running.run()
+    assert running.run() == {tp(two): list(range(30)), tp(two, 1): list(range(30))}
+
+
+def test_F12_a_topic_that_brokers_deny_for_a_while_goes_on_where_it_was(stream, two, produce, monkeypatch):
+    options = {"minOffsetsPerTrigger": "20", "maxTriggerDelay": "60s", "failOnDataLoss": "false", **EVERY_TRIGGER}
+    running = stream(subscribe=two, startingOffsets="earliest", **options)
+    running.run()
+    cluster = running.planner.cluster
+    listing = cluster.listing
+
+    def denied(topics):
+        metadata, _ = listing(topics)
+        cluster._known = cluster._known.without([two])
+        return metadata.without([two]), [two]
+
+    monkeypatch.setattr(cluster, "listing", denied)
+    running.trigger()
+    assert running.planner.lost_ranges == 2
+    monkeypatch.setattr(cluster, "listing", listing)
+    produce(two, records(25))
+    assert running.run() == {tp(two): list(range(10, 35))}
+    assert running.state == {tp(two): 35, tp(two, 1): 5}
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_F27_available_now_finds_a_topic_made_anew_under_its_batches(stream, two, operator, produce, fail):
+    options = {"maxOffsetsPerTrigger": "6", "startingOffsets": "earliest", "failOnDataLoss": str(fail).lower()}
+    running = stream(subscribe=two, **options)
+    running.planner.prepare_for_available_now()
+    running.trigger()
+    operator.recreate(two, 2)
+    produce(two, records(30) + records(30, partition=1))
+    running.planner.cluster.metadata((two,))  # as a leader that has moved makes it ask
+    if fail:
+        with pytest.raises(DataLoss, match="another topic of the same name"):
+            running.run()
+    else:
+        assert running.run() == {}
+        assert running.state == {tp(two): 0, tp(two, 1): 0}
+
+
+def test_F27_a_topic_made_anew_right_after_the_start_is_found(stream, two, operator, produce):
+    running = stream(subscribe=two, startingOffsets="latest", **EVERY_TRIGGER)
+    running.trigger()
+    operator.recreate(two, 2)
+    produce(two, records(30) + records(30, partition=1))
+    with pytest.raises(DataLoss, match="another topic of the same name"):
+        running.run()
+
+
+def test_F27_a_cut_is_found_although_a_broker_fails_meanwhile(stream, two, monkeypatch):
+    running = stream(subscribe=two, startingOffsets="earliest", failOnDataLoss="false", **EVERY_TRIGGER)
+    running.run()
+    planner = running.planner
+    planner.truncation._epochs = {tp(two): 0, tp(two, 1): 0}
+    cluster = planner.cluster
+    raised = {name: replace(topic, partitions={p: replace(leader, epoch=1) for p, leader in topic.partitions.items()})
+              for name, topic in cluster.known.topics.items()}  # fmt: skip
+    cluster._known = replace(cluster.known, topics=raised)
+    ends = {tp(two): (0, 4), tp(two, 1): (0, 5)}
+    monkeypatch.setattr(cluster, "epoch_ends", lambda epochs: {place: ends[place] for place in epochs})
+    fails_once(monkeypatch, cluster, "epoch_ends")
+    found = {tp(two): 12, tp(two, 1): 5}
+    with pytest.raises(BrokerUnavailable):
+        planner.truncation.cut(running.state, found)
+    assert planner.truncation.cut(running.state, found) == {tp(two): 4}

@@ -127,3 +127,36 @@ def test_a_named_partition_that_does_not_answer_at_first_is_no_mistake():
     assert end.cut({A: 7}, [A, B], Log({}), NOW) == {A: 7}
     assert not end.reached({A: 7, B: 0})
     assert end.cut({A: 10, B: 30}, [A, B], Log({}), NOW) == {A: 10, B: 20}
+
+
+def test_a_partition_that_vanishes_before_it_answers_is_not_waited_for():
+    end = StreamEnd(Latest())
+    end.cut({A: 5}, [A, B], Log({}), NOW)
+    assert end.cut({A: 5}, [A], Log({}), NOW) == {A: 5}
+    assert end.reached({A: 5})
+
+
+def test_times_must_name_every_partition_and_those_that_come_later_are_not_read(caplog):
+    times = AtTimestamp(PerPartition(partitions={A: 1000}), "endingOffsetsByTimestamp")
+    with pytest.raises(OptionError, match="names nothing for t-1"):
+        StreamEnd(times).cut({A: 1, B: 1}, [A, B], Log({}), NOW)
+    end = StreamEnd(times)
+    end.cut({A: 1}, [A], Log({}), NOW)
+    assert end.cut({A: 1, B: 1}, [A, B], Log({}), NOW) == {A: 1}
+
+
+def test_an_end_by_time_without_partitions_is_reached_when_the_time_has_passed():
+    end = StreamEnd(AtTimestamp(1000, "endingTimestamp"))
+    end.cut({}, [], Log({}), NOW)
+    assert end.reached({}) is False
+    end.cut({}, [], Log({}), 1000 + LATE_MS)
+    assert end.reached({}) is True
+
+
+def test_a_topic_made_anew_ends_where_it_ends_then():
+    end = StreamEnd(Latest())
+    end.cut({A: 10}, [A], Log({}), NOW)
+    end.forget([A])
+    assert end.reached({A: 0}) is False
+    assert end.cut({A: 2}, [A], Log({}), NOW) == {A: 2}
+    assert end.reached({A: 2})

@@ -24,6 +24,14 @@ def test_a_program_finds_kafka_python_whole_whoever_came_first():
     assert run(ours_first) == run(theirs_first) != ""
 
 
+def test_its_version_and_its_star_are_there_too():
+    said = run(
+        "import penstock.wire.cluster, kafka\nv = kafka.__version__\nfrom kafka import *\nprint(v, KafkaConsumer)"
+    )
+    assert said.startswith("3.")
+    assert "KafkaConsumer" in said
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     said = run("import penstock.wire.cluster, kafka; print(hasattr(kafka, 'Nothing'), hasattr(kafka, 'KafkaProducer'))")
     assert said == "False True"

@@ -79,11 +79,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
         driver = self._driver
         state = driver.texts.read(start)
-        if driver.planner.is_durable(state):
-            driver.planner.recall(state)
-            driver.commit(driver.planner.committable(state))
-        everything = isinstance(limit, ReadAllAvailable)
-        answer = with_retries(self._options, lambda: driver.planner.latest(dict(state), everything))
+        durable, everything = driver.planner.is_durable(state), isinstance(limit, ReadAllAvailable)
+        try:
+            answer = with_retries(self._options, lambda: driver.planner.latest(dict(state), everything))
+        finally:
+            # Afterwards, because only then leader epochs are known; but also if the next batch cannot be planned.
+            if durable:
+                driver.commit(driver.planner.committable(state))
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
         # Spark compares texts: what is the same state must look the same.
@@ -121,7 +123,7 @@ class _Planning:
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
         self._durable: Offsets = {}
         self._epochs: dict[TopicPartition, int] = {}
-        self._handles_signal = self._ended_by_signal = False
+        self._handles_signal = self._ended_by_signal = self._closing = False
         self._committer = self._make_committer(options)
         if self._committer is not None:
             self._commit_when_ended()
@@ -179,18 +181,24 @@ class _Planning:
 
         def unwind(number: int, frame: FrameType | None) -> None:
             self._ended_by_signal = True
-            raise SystemExit(128 + number)
+            if not self._closing:
+                raise SystemExit(128 + number)
 
         signal.signal(signal.SIGTERM, unwind)
         self._handles_signal = True
 
     def close(self, timeout: float) -> None:
         """Commit what waits, and end. Called once, by the main thread."""
+        self._closing = True
         if self._handles_signal:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard, or comes too late to matter
+            # A signal may have torn the main thread out of anything, with locks held: whatever hangs now, ends.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, timeout + 2)
         if self._committer is not None:
             self._committer.close(timeout)
         if self._handles_signal:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._ended_by_signal:
             os.kill(os.getpid(), signal.SIGTERM)  # now as it was meant, and without a word

@@ -13,13 +13,17 @@ import threading
 from types import ModuleType
 from typing import Any
 
+ITS_OWN = ("__all__", "__author__", "__copyright__", "__license__", "__title__", "__version__")
+"""Names between underscores that kafka-python's package defines itself."""
+
 
 class _KafkaPackage(ModuleType):
     """The package `kafka`, loaded when its first name is asked for, by whichever thread."""
 
     def __getattr__(self, name: str) -> Any:
         with _LOADING:
-            if name.startswith("__") or "_running" in vars(self):  # what runs asks for its own submodules
+            probed = name.startswith("__") and name not in ITS_OWN  # by the import system, by doctest, by pickle
+            if probed or "_running" in vars(self):  # what runs asks for its own submodules
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
             if isinstance(self, _KafkaPackage):
                 assert self.__spec__ is not None

@@ -141,13 +141,14 @@ class Connection:
             raise ConnectionLost(f"{self.address}: timed out")
         correlation_id = next(self._correlation) & 0x7FFFFFFF
         request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
+        frame = request.encode(framed=True, header=True)
+        self._unanswered += 1  # before: a signal may end the call once the bytes are out
         try:
             self._socket.settimeout(timeout)
-            self._socket.sendall(request.encode(framed=True, header=True))
+            self._socket.sendall(frame)
         except OSError as error:
             self.close()
             raise ConnectionLost(f"{self.address}: sending failed: {error}") from error
-        self._unanswered += 1
         self.last_used = time.monotonic()
         return correlation_id
 
