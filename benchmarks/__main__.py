@@ -229,9 +229,13 @@ def write_results(
     busy: float,
     distribution: Distribution,
 ) -> Path:
-    """`latest.json` is a whole run and nothing less; anything shorter goes to `partial.json`, which git ignores."""
-    whole = not arguments.quick and not arguments.only and not arguments.side and set(CODECS) <= set(arguments.codecs)
-    path = RESULTS / ("latest.json" if whole else "partial.json")
+    """`latest.json` is a whole run, `streams.json` one of all stream figures; anything shorter goes to `partial.json`,
+    which git ignores."""
+    full = not arguments.quick and not arguments.side
+    if full and not arguments.only and set(CODECS) <= set(arguments.codecs):
+        path = RESULTS / "latest.json"
+    else:
+        path = RESULTS / ("streams.json" if full and set(names) == set(FIGURES) else "partial.json")
     written: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": arguments.quick,

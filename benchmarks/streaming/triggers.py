@@ -55,7 +55,7 @@ def measure_micro_batch(arena: Arena) -> list[Measurement]:
     topic = "bench-micro-batch"
     arena.kafka.create_topic(topic, PARTITIONS)
     entries = [Entry(side, {"subscribe": topic}) for side in arena.spark_sides()]
-    size = Size(warm_up=arena.sized(60, 3), settling=arena.sized(10, 1), counted=arena.sized(40, 5))
+    size = Size(warm_up=arena.sized(30, 3), settling=arena.sized(10, 1), counted=arena.sized(40, 5))
     with Trickle(arena, PARTITIONS, [topic]) as trickle:
         return _measure(arena, MICRO_BATCH, entries, trickle, ROWS, size, lambda ms: ms["triggerExecution"])
 
