@@ -78,6 +78,10 @@ def metrics() -> str:
     return table(("metric", "in Prometheus", "what it is"), rows)
 
 
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def benchmark(path: Path = RESULTS) -> str:
     if not path.exists():
         return "*No whole run is recorded yet. `make bench` makes one on your machine.*"
@@ -97,7 +101,7 @@ def benchmark(path: Path = RESULTS) -> str:
         figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in streamed["figures"]]
     streams = {(s["figure"], s["case"], s["side"]): s["median"] for s in streamed["streams"]}
     stream_rows = [
-        (text, *(f"{streams[name, case, side]:.3g}" if (name, case, side) in streams else "" for side in SIDES))
+        (text, *(shown(streams[name, case, side]) if (name, case, side) in streams else "" for side in SIDES))
         for (name, case), text in STREAMS.items()
         if any((name, case, side) in streams for side in SIDES)
     ]
