@@ -12,10 +12,31 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from fix_produce import Rec
 from penstock.embedded import get_distribution
 from penstock.options import parse_options
 from penstock.stream import StreamPlanner
 from penstock.topics import TopicPartition
+
+NOW = int(time.time() * 1000)
+HOUR = 3_600_000
+EVERY_TRIGGER = {"partition.discovery.interval.ms": "0"}
+
+
+def records(count: int, partition: int = 0, timestamp: int = NOW, size: int = 10) -> list[Rec]:
+    return [Rec(b"v" * size, timestamp=timestamp, partition=partition) for _ in range(count)]
+
+
+def tp(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+@pytest.fixture
+def two(topic: Callable[..., str], produce: Callable[..., int]) -> str:
+    """A topic of two partitions with ten records in the first and five in the second."""
+    name = topic(partitions=2)
+    produce(name, records(10) + records(5, partition=1))
+    return name
 
 
 class Stream:
@@ -83,7 +104,9 @@ class Operator:
         self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
     def grow(self, topic: str, partitions: int) -> None:
+        """More partitions, all of them listed when this returns."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+        self._until(lambda: len(self._admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
 
     def delete_records(self, topic: str, before: dict[int, int]) -> None:
         """What retention does: the log begins later."""
@@ -108,8 +131,11 @@ class Operator:
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
         self._cluster.delete_topic(topic)
-        deadline = time.monotonic() + 30
-        while topic in self._admin.list_topics(timeout=10).topics:
-            assert time.monotonic() < deadline, f"{topic} is still there"
-            time.sleep(0.1)
+        self._until(lambda: topic not in self._admin.list_topics(timeout=10).topics)
         self._cluster.create_topic(topic, partitions)
+
+    def _until(self, come_true: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not come_true():
+            assert time.monotonic() < deadline, "the broker does not say so"
+            time.sleep(0.05)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
-from penstock.topics import TopicPartition
+from penstock.topics import Offsets, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +88,6 @@ class StartRules:
     group: str | None = None
     reset: str | None = None
     fail_on_no_match: bool = False
-
-
-Offsets: TypeAlias = dict[TopicPartition, int]
 
 
 def resolve_start(

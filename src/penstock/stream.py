@@ -17,7 +17,7 @@ from penstock.discovery import Discovery
 from penstock.ending import StreamEnd
 from penstock.errors import BrokerError, DataLoss, UnknownTopic
 from penstock.limits import TriggerBudget
-from penstock.offsets.state import Offsets, split_restored
+from penstock.offsets.state import split_restored
 from penstock.options import SourceOptions
 from penstock.plan import partitions_of, range_of
 from penstock.ranges import OffsetRange, split, spread
@@ -32,7 +32,7 @@ from penstock.startup import (
     resolve_start,
     within_bounds,
 )
-from penstock.topics import TopicPartition, wanted_topics
+from penstock.topics import Offsets, TopicPartition, wanted_topics
 from penstock.truncation import Truncation
 from penstock.wire.cluster import Cluster
 
@@ -97,10 +97,9 @@ class StreamPlanner:
         self._answered: Offsets = {}
         self._silent: frozenset[TopicPartition] = frozenset()
         self._dropped: set[TopicPartition] = set()
-        self._gone: Offsets = {}
-        """Partitions that Spark's state has and the cluster has not, and where they stand: out of the state with the
-        next step of the log."""
-        self._gone_ids: dict[TopicPartition, uuid.UUID | None] = {}
+        self._gone: dict[TopicPartition, tuple[int, uuid.UUID | None]] = {}
+        """Partitions that Spark's state has and the cluster has not, where they stand and of which topic: out of the
+        state with the next step of the log."""
         self._begin_anew: set[TopicPartition] = set()
         """Partitions of another topic than the state's, whose beginning is still to be asked for."""
         self._resets: Offsets = {}
@@ -138,10 +137,6 @@ class StreamPlanner:
         """Whether `start` is the end of a finished batch, and not the start of a query that has done nothing yet."""
         return self._initial is None or self._planned is not None or start != self._initial
 
-    def committable(self, start: Offsets) -> Offsets:
-        """The part of a durable state that a group can be told: not what was dropped, nor what is gone."""
-        return self._restored(start)
-
     def recall(self, state: Offsets) -> None:
         """Once, before anything is committed: what the group knows of a restored state."""
         restored, self._recalled = self._initial is None and not self._recalled, True
@@ -157,7 +152,7 @@ class StreamPlanner:
     def latest(self, start: Offsets, everything: bool = False) -> Offsets:
         """The offsets up to which the next batch reads. `everything` leaves the limits aside (and the pinned start:
         Trigger.Once has only one batch)."""
-        state = self._restored(start)
+        state = self.restored(start)
         self.recall(state)
         if self.pins_start and not everything and not self.is_durable(start):
             return start
@@ -181,8 +176,8 @@ class StreamPlanner:
         """Whether Spark, given this answer, will end the query and never call again."""
         return self._available_now and start == answer
 
-    def _restored(self, start: Offsets) -> Offsets:
-        """The state without what the user (F12) or the cluster took away."""
+    def restored(self, start: Offsets) -> Offsets:
+        """The state without what the user (F12) or the cluster took away: what is read on, and told to a group."""
         state = dict(start)
         if self.options.stream.filter_restored:
             state, strangers = split_restored(start, self.options.subscription)
@@ -194,7 +189,7 @@ class StreamPlanner:
                 )
             self._dropped |= set(strangers)
         # What the log has taken over is done.
-        self._gone = {tp: offset for tp, offset in self._gone.items() if tp in state}
+        self._gone = {tp: left for tp, left in self._gone.items() if tp in state}
         self._resets = {tp: to for tp, to in self._resets.items() if state.get(tp) != to}
         return {tp: offset for tp, offset in state.items() if tp not in self._gone}
 
@@ -280,8 +275,7 @@ class StreamPlanner:
     def _drop_vanished(self, state: Offsets, vanished: Iterable[TopicPartition]) -> None:
         self._lose([(tp, f"from offset {state[tp]}", "nothing: it does not exist any more") for tp in vanished])
         for tp in vanished:
-            self._gone[tp] = state.pop(tp)
-            self._gone_ids[tp] = self._discovery.id_of_absent(tp.topic)
+            self._gone[tp] = state.pop(tp), self._discovery.id_of_absent(tp.topic)
             self._resets.pop(tp, None)
             self._begin_anew.discard(tp)
 
@@ -297,8 +291,7 @@ class StreamPlanner:
         """What was gone and is there again before the log has taken it out: it goes on if it is the same topic, and
         begins anew if not."""
         for tp in self._gone.keys() & set(partitions):
-            state[tp] = self._gone.pop(tp)
-            before = self._gone_ids.pop(tp, None)
+            state[tp], before = self._gone.pop(tp)
             if before is None or before != self._discovery.id_of(tp.topic):
                 self._begin_anew.add(tp)
                 self.truncation.forget([tp])
@@ -311,7 +304,7 @@ class StreamPlanner:
         begin, vanished = self._begins(self._begin_anew)
         for tp in vanished:
             ends.pop(tp, None)
-            self._gone[tp] = state.pop(tp, 0)
+            self._gone[tp] = state.pop(tp, 0), None
         self._resets |= begin
         self._begin_anew.clear()
 
@@ -349,7 +342,7 @@ class StreamPlanner:
             return []
         begin, vanished = self._begins(wanted)
         lost = [(tp, _offsets_text(wanted[tp], end[tp]), "nothing: it does not exist any more") for tp in vanished]
-        self._gone |= {tp: wanted[tp] or 0 for tp in vanished}
+        self._gone |= {tp: (wanted[tp] or 0, None) for tp in vanished}
         another = {tp for tp in begin if self._discovery.is_another(tp.topic)}
         lost += [(tp, _offsets_text(wanted[tp], end[tp]), RECREATED) for tp in another]
         self._begin_anew |= another

@@ -16,6 +16,9 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+Offsets: TypeAlias = dict[TopicPartition, int]
+
+
 @dataclass(frozen=True, slots=True)
 class TopicNames:
     """`subscribe`: these topics, with whatever partitions they have."""

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.errors import BrokerError
-from penstock.offsets.state import Offsets
-from penstock.topics import TopicPartition
+from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster, Metadata
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,24 @@ COORDINATOR_LATE = {
 Place = tuple[str, int]
 
 
-class Load:
+class Writing:
+    """A thread of its own that writes until it is told to end."""
+
+    _thread: threading.Thread
+    _ended: threading.Event
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join(DELIVERY_SECONDS)
+
+
+class Load(Writing):
     """Numbered records, spread as `place` says. `records` is what was delivered, when the load has stopped."""
 
     def __init__(self, options: dict[str, str], place: Callable[[int], Place], per_second: int = 300) -> None:
@@ -82,18 +99,8 @@ class Load:
         assert not self._errors, self._errors
         return self.values
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join(DELIVERY_SECONDS)
-
-
-class Transactions:
+class Transactions(Writing):
     """Transactions of a few records each, committed or aborted as chance has it. One thread per instance."""
 
     def __init__(self, options: dict[str, str], transactional_id: str, topic: str, partitions: int, seed: int) -> None:
@@ -133,16 +140,6 @@ class Transactions:
         self._thread.join(DELIVERY_SECONDS)
         assert not self._thread.is_alive()
         assert not self._errors, self._errors
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join(DELIVERY_SECONDS)
 
 
 def group_offsets(options: dict[str, str], group: str, places: list[Place]) -> dict[Place, int]:

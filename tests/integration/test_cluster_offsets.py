@@ -7,37 +7,14 @@ import uuid
 
 import pytest
 
+from fix_cluster import cluster_of
 from fix_produce import Rec
 from penstock.errors import BrokerUnavailable, UnknownTopic
-from penstock.options import parse_options
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Connection
 
 COUNT = 20_000
-
-
-def cluster_of(kafka, **more):
-    return Cluster(parse_options(kafka.client_options() | {"subscribe": "t"} | more).client)
-
-
-@pytest.fixture
-def cluster(kafka):
-    return cluster_of(kafka)
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The names of the requests sent since, in order."""
-    names = []
-    honest = Connection.send
-
-    def send(self, request, timeout):
-        names.append(request.name)
-        return honest(self, request, timeout)
-
-    monkeypatch.setattr(Connection, "send", send)
-    return names
 
 
 @pytest.fixture

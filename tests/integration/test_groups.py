@@ -8,45 +8,20 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as RdPartition
 
+from fix_cluster import cluster_of
 from fix_produce import Rec
 from penstock.embedded import EmbeddedKafka
 from penstock.embedded.distribution import get_distribution
 from penstock.errors import AuthorizationFailed, BrokerError, BrokerUnavailable, UnknownTopic
-from penstock.options import parse_options
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
-from penstock.wire.connection import Connection
 
 JOIN_SECONDS = 60
-
-
-def cluster_of(kafka, **more):
-    options = parse_options(kafka.client_options() | {"subscribe": "t"} | more)
-    return Cluster(options.client)
-
-
-@pytest.fixture
-def cluster(kafka):
-    return cluster_of(kafka)
 
 
 @pytest.fixture
 def group():
     return f"g-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def asked(monkeypatch):
-    """The names of the requests sent since, in order."""
-    names = []
-    honest = Connection.send
-
-    def send(self, request, timeout):
-        names.append(request.name)
-        return honest(self, request, timeout)
-
-    monkeypatch.setattr(Connection, "send", send)
-    return names
 
 
 def live_member(kafka, group, topic):

@@ -188,6 +188,7 @@ def queries(topics: Topics) -> dict[str, dict[str, str]]:
         # which
         "several-topics": {"subscribe": f"{mixed},{timed}"},
         "pattern": {"subscribePattern": f"{topics['shapes-']}(gzip|snappy)"},
+        "pattern-in-the-name": {"subscribePattern": f"{topics['shapes-'][1:]}gzi"},
         "assign": {"assign": json.dumps({mixed: [0, 2], timed: [1]})},
         # from where, until where
         "offsets": subscribe(

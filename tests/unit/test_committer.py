@@ -76,7 +76,7 @@ def test_F22_durable_offsets_are_committed_and_kept_for_metrics(make, group):
     committer.durable({A: 5, B: 7})
     assert committer.flush(WAIT)
     assert group.commits == [{A: 5, B: 7}]
-    assert (committer.succeeded, committer.failed, committer.last_error) == (1, 0, None)
+    assert (committer.succeeded, committer.failed) == (1, 0)
     assert committer.committed == {A: 5, B: 7}
 
 
@@ -191,7 +191,6 @@ def test_F25_a_failed_commit_is_counted_and_logged_with_a_way_out(make, group, c
     assert committer.flush(WAIT), "failed is settled too"
     assert (committer.succeeded, committer.failed) == (0, 1)
     assert committer.committed == {}
-    assert committer.last_error == "OSError: the coordinator is gone"
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert "the coordinator is gone" in record.message
@@ -209,7 +208,7 @@ def test_F25_a_failed_commit_is_sent_again_with_the_next_durable_and_not_by_itse
     committer.durable({A: 5})
     assert committer.flush(WAIT)
     assert group.commits == [{A: 5}]
-    assert (committer.succeeded, committer.failed, committer.last_error) == (1, 1, None)
+    assert (committer.succeeded, committer.failed) == (1, 1)
 
 
 def test_F25_polling_does_not_hammer_a_group_that_fails(make, group, caplog, monkeypatch):

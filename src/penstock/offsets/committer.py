@@ -73,8 +73,6 @@ class Committer:
         """Commits that failed. Written by the committing thread, read by any."""
         self.committed: Mapping[TopicPartition, int] = {}
         """The offsets of the last successful commit. Never changed in place: any thread may keep it."""
-        self.last_error: str | None = None
-        """What the last failed commit said; None once one has succeeded after it."""
 
     def durable(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These offsets are in the checkpoint. Never blocks. Called by the trigger thread, as often as it likes.
@@ -174,12 +172,10 @@ class Committer:
         if error is None:
             self.succeeded += 1
             self.committed = offsets
-            self.last_error = None
             self._refresh_at = now + REFRESH_AFTER
             self._backoff = FIRST_BACKOFF
             return
         self.failed += 1
-        self.last_error = error
         self._not_before = max(self._not_before, now + self._backoff)
         self._backoff = min(self._backoff * 2, LONGEST_BACKOFF)
         if not self._closed:

@@ -6,12 +6,10 @@ The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.topics import AssignedPartitions, Subscription, TopicNames, TopicPartition, TopicPattern
-
-Offsets: TypeAlias = dict[TopicPartition, int]
+from penstock.topics import AssignedPartitions, Offsets, Subscription, TopicNames, TopicPartition, TopicPattern
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

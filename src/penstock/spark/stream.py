@@ -25,13 +25,13 @@ from pyspark.sql.types import StructType
 
 from penstock.metrics import REPORT_KEY
 from penstock.offsets.committer import Committer
-from penstock.offsets.state import Offsets, OffsetTexts, from_json, to_json
+from penstock.offsets.state import OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
 from penstock.plan import with_retries
 from penstock.spark.batch import RangePartition, read_range
 from penstock.spark.schema import columns_of
 from penstock.stream import StreamPlanner
-from penstock.topics import TopicPartition
+from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         finally:
             # Afterwards, because only then leader epochs are known; but also if the next batch cannot be planned.
             if durable:
-                driver.commit(driver.planner.committable(state))
+                driver.commit(state)
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
         # Spark compares texts: what is the same state must look the same.
@@ -121,6 +121,7 @@ class _Planning:
         self.planner = StreamPlanner(options)
         self.reports = options.stream.report_metrics
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
+        self._state: Offsets = {}
         self._durable: Offsets = {}
         self._epochs: dict[TopicPartition, int] = {}
         self._handles_signal = self._ended_by_signal = self._closing = False
@@ -128,12 +129,13 @@ class _Planning:
         if self._committer is not None:
             self._commit_when_ended()
 
-    def commit(self, durable: Offsets) -> None:
+    def commit(self, state: Offsets) -> None:
         if self._committer is None:
             return
-        if durable != self._durable:
-            self._durable, self._epochs = durable, self.planner.truncation.epochs(durable)
-        self._committer.durable(durable)
+        if state != self._state:  # an idle query hands in the same one with every poll
+            self._state, self._durable = state, self.planner.restored(state)
+            self._epochs = self.planner.truncation.epochs(self._durable)
+        self._committer.durable(self._durable)
 
     def flush(self, timeout: float) -> None:
         if self._committer is not None and not self._committer.flush(timeout):

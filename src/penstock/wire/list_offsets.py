@@ -14,7 +14,7 @@ from typing import TypeAlias
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.topics import TopicPartition
+from penstock.topics import Offsets, TopicPartition
 from penstock.wire.codes import NotYet, check
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.frame import EncodedRequest, FrameReader, encode_count, encode_text
@@ -43,7 +43,6 @@ _ANSWERED_EPOCH = struct.Struct(">ih8xq4x")
 _ANSWERED_FLEXIBLE = struct.Struct(">ih8xq4xx")
 
 ByTopic: TypeAlias = dict[str, dict[int, TopicPartition]]
-Offsets: TypeAlias = dict[TopicPartition, int]
 Refused: TypeAlias = dict[TopicPartition, NotYet]
 
 
