@@ -7,9 +7,13 @@
     │   ├── AuthenticationFailed  the broker refused who we are, or TLS failed
     │   ├── AuthorizationFailed   the broker knows who we are and says no
     │   ├── UnknownTopic          a topic or partition that does not exist
+    │   ├── CommitRefused         the group has given our partitions to others, or does not know us any more
     │   └── ProtocolError         the broker's answer makes no sense to us
     ├── CorruptBatch              bytes of a partition that are not what Kafka wrote
+    ├── RecordTooLarge            a record that fits no fetch
     ├── DataLoss                  offsets that were asked for and are gone
+    ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
+    ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
     ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
     ├── NoGroupOffset             the group has committed nothing and no reset rule is set
     └── EmbeddedBrokerError       the embedded broker could not be fetched or started
@@ -84,6 +88,19 @@ class UnknownTopic(BrokerError):
         super().__init__(f"{place} does not exist" + (f": {detail}" if detail else ""))
 
 
+class CommitRefused(BrokerError):
+    """The coordinator takes no commit from us: the group was rebalanced, or we are not in it any more."""
+
+    def __init__(self, group: str, reason: str) -> None:
+        self.group = group
+        self.reason = reason
+        super().__init__(
+            f"group {group!r} takes no commit from this consumer: {reason}. Its partitions may be with other members now, "
+            "who begin where the last commit was. If it happens often, raise session.timeout.ms, or commit in "
+            "before_releasing of a rebalance listener"
+        )
+
+
 class ProtocolError(BrokerError):
     """The broker's answer makes no sense to us."""
 
@@ -117,6 +134,42 @@ class DataLoss(PenstockError):
             f"some of the data asked for is gone (retention, a deleted or recreated topic, or truncation).{lines}"
         )
         super().__init__(f"{self.what}\nTo read what is left, set option failOnDataLoss to false")
+
+
+class OffsetOutOfRange(PenstockError):
+    """A consumer stands where its partition has no records, and `auto.offset.reset` is none."""
+
+    def __init__(self, topic: str, partition: int, offset: int, has: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"{topic}-{partition}: wanted offset {offset}, the broker has {has}, and auto.offset.reset is none. Seek to "
+            "an offset that is there, or set auto.offset.reset to earliest or latest"
+        )
+
+
+class RecordTooLarge(PenstockError):
+    """A record whose batch came incomplete: no fetch can hold it."""
+
+    def __init__(self, topic: str, partition: int, offset: int, fetched: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"the record batch at offset {offset} of {topic}-{partition} does not fit into {fetched} bytes, all that the "
+            "broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a fetch.max.bytes "
+            "too), or seek past it"
+        )
+
+
+class ConsumerTimeout(PenstockError):
+    """No message came within `consumer.timeout.ms`. Nothing is broken: the stream can be read again."""
+
+    def __init__(self, thread_id: str, seconds: float) -> None:
+        self.thread_id = thread_id
+        self.seconds = seconds
+        super().__init__(f"stream {thread_id}: no message within {seconds:g} s (consumer.timeout.ms)")
 
 
 class NoOffsetForTimestamp(PenstockError):

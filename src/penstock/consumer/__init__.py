@@ -1,0 +1,1 @@
+"""Kafka for plain Python: a connector in a consumer group, and its streams."""
