@@ -12,6 +12,16 @@ UNKNOWN_TOPIC_OR_PARTITION: int = kafka_errors.UnknownTopicOrPartitionError.errn
 INVALID_TOPIC: int = kafka_errors.InvalidTopicError.errno
 UNSUPPORTED_VERSION: int = kafka_errors.UnsupportedVersionError.errno
 
+SESSION_ENDED = frozenset(
+    error.errno
+    for error in (
+        kafka_errors.FetchSessionIdNotFoundError,
+        kafka_errors.InvalidFetchSessionEpochError,
+        kafka_errors.FetchSessionTopicIdError,
+    )
+)
+"""What a broker says of a fetch session that it does not know, or not so."""
+
 NOT_ALLOWED = (
     kafka_errors.TopicAuthorizationFailedError,
     kafka_errors.GroupAuthorizationFailedError,

@@ -25,6 +25,9 @@ NAMES_ONLY = 12
 
 FLEXIBLE = 12
 
+NO_SESSION = (0, -1)
+"""Session id and epoch of a fetch that stands alone."""
+
 LOWEST = 4
 """The first version that carries magic 2 batches and aborted transactions."""
 
@@ -59,6 +62,8 @@ class FetchResponse:
     throttle: float
     error_code: int
     partitions: list[FetchedPartition]
+    session_id: int = 0
+    """0 where the broker keeps no session."""
 
 
 class PartitionFetch:
@@ -111,9 +116,12 @@ def fetch_request(
     partition_max_bytes: int,
     max_wait: float,
     rack: str = "",
+    session: tuple[int, int] = NO_SESSION,
+    forgotten: Iterable[FetchPosition] = (),
 ) -> Any:
-    """A full (sessionless) fetch."""
+    """A fetch: of all positions there are, or of those that are new in a session (its id and epoch, KIP-227)."""
     topic_class = FetchRequest.FetchTopic
+    key = "topic_id" if version > NAMES_ONLY else "topic"
     by_topic: dict[str | uuid.UUID | None, list[Any]] = defaultdict(list)
     for position in positions:
         by_topic[position.topic_id if version > NAMES_ONLY else position.topic].append(
@@ -127,7 +135,10 @@ def fetch_request(
                 partition_max_bytes=partition_max_bytes,
             )
         )
-    key = "topic_id" if version > NAMES_ONLY else "topic"
+    gone: dict[str | uuid.UUID | None, list[int]] = defaultdict(list)
+    for position in forgotten:
+        gone[position.topic_id if version > NAMES_ONLY else position.topic].append(position.partition)
+    gone_class = FetchRequest.ForgottenTopic
     return FetchRequest(
         version=version,
         replica_id=-1,
@@ -135,10 +146,12 @@ def fetch_request(
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
         isolation_level=1 if config.read_committed else 0,
-        session_id=0,
-        session_epoch=-1,
+        session_id=session[0],
+        session_epoch=session[1],
         topics=[topic_class(version=version, partitions=ps, **{key: topic}) for topic, ps in by_topic.items()],
-        forgotten_topics_data=[],
+        forgotten_topics_data=[
+            gone_class(version=version, partitions=numbers, **{key: topic}) for topic, numbers in gone.items()
+        ],
         rack_id=rack,
     )
 
@@ -156,15 +169,14 @@ def read_fetch_response(frame: memoryview, version: int, correlation_id: int, br
 def _read_response(reader: FrameReader, version: int) -> FetchResponse:
     throttle = reader.number(">i")
     error_code = reader.number(">h") if version >= 7 else 0
-    if version >= 7:
-        reader.number(">i")  # session id: we ask for none
+    session_id = reader.number(">i") if version >= 7 else 0
     partitions = []
     for _ in range(reader.count()):
         topic = uuid.UUID(bytes=bytes(reader.take(16))) if version > NAMES_ONLY else reader.text()
         for _ in range(reader.count()):
             partitions.append(_read_partition(reader, version, topic))
         reader.tags()
-    return FetchResponse(throttle / 1000, error_code, partitions)
+    return FetchResponse(throttle / 1000, error_code, partitions, session_id)
 
 
 def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -> FetchedPartition:
