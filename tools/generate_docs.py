@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from penstock.consumer.config import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
 from penstock.metrics import METRICS
 from penstock.option_values import Option
@@ -54,16 +55,20 @@ def options(described: Iterable[Option]) -> str:
     return table(("option", "default", "what it does"), rows)
 
 
-def refused() -> str:
-    return table(("option", "instead"), [(f"`{name}`", advice) for name, advice in REFUSED.items()])
+def refused(advised: Mapping[str, str] = REFUSED) -> str:
+    return table(("option", "instead"), [(f"`{name}`", advice) for name, advice in advised.items()])
 
 
 def no_effect() -> str:
     return table(("option", "because"), [(f"`{name}`", reason) for name, reason in NO_EFFECT.items()])
 
 
-def kafka_no_effect() -> str:
-    return ", ".join(f"`{name}`" for name in sorted(KAFKA_NO_EFFECT)) + "."
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) + "."
+
+
+def old_names() -> str:
+    return table(("old name", "today's"), [(f"`{old}`", f"`{today}`") for old, today in OLD_NAMES.items()])
 
 
 def stream_options() -> str:
@@ -136,9 +141,15 @@ PARTS = {
         "kafka options": lambda: options(KAFKA_OPTIONS.values()),
         "refused options": refused,
         "options without effect": no_effect,
-        "kafka options without effect": kafka_no_effect,
+        "kafka options without effect": lambda: listed(KAFKA_NO_EFFECT),
     },
     "docs/streaming.md": {"metrics": metrics, "stream options": stream_options},
+    "docs/consumer.md": {
+        "consumer settings": lambda: options(CONSUMER_OPTIONS.values()),
+        "old consumer settings": old_names,
+        "refused consumer settings": lambda: refused(CONSUMER_REFUSED),
+        "consumer settings without effect": lambda: listed(CONSUMER_NO_EFFECT),
+    },
     "README.md": {"benchmark": benchmark},
 }
 

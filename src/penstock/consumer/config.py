@@ -227,11 +227,11 @@ def _shared() -> dict[str, Option]:
         str(256 << 20),
         "The most that one record batch may unpack to; more is taken for an attack or damage.",
     )
-    shared = {"decompression.limit.bytes": limit}
+    shared: dict[str, Option] = {}
     for option in KAFKA_OPTIONS.values():
         name = option.name.removeprefix(PREFIX)
         shared[name] = replace(option, name=name, **{"doc": _bare(option.doc)} | _CHANGED.get(name, {}))
-    return shared
+    return shared | {limit.name: limit}
 
 
 _SHARED = _shared()
