@@ -14,7 +14,9 @@ from types import FrameType
 from typing import Any
 
 from benchmarks import environments, memory, report, speed
+from benchmarks.arena import Arena
 from benchmarks.machine import load_average, machine, versions
+from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
 from benchmarks.processes import ContestantFailed
 from benchmarks.progress import Progress
@@ -28,9 +30,8 @@ from benchmarks.streaming.measurement import (
     PLANNING,
     STEADINESS,
     Growth,
-    Measurement,
 )
-from benchmarks.streaming.sides import FLINK, JVM, SIDES, Arena
+from benchmarks.streaming.sides import FLINK, JVM, SIDES
 from benchmarks.topics import BATCH_SIZE, RECORD_BYTES, load
 from penstock.embedded import Distribution, EmbeddedKafka, get_distribution
 from penstock.errors import PenstockError

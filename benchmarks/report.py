@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from benchmarks import speed
 from benchmarks.figure import Figure
+from benchmarks.measurement import Measurement
 from benchmarks.memory import Peak
 from benchmarks.speed import Result
 from benchmarks.streaming import targets
-from benchmarks.streaming.measurement import Growth, Measurement
+from benchmarks.streaming.measurement import Growth
 
 MEMORY_TARGET_MB = 250.0
 FLAT_MB = 30.0

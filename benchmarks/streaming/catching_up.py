@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.arena import Arena
+from benchmarks.measurement import Measurement
 from benchmarks.speed import WARM_UPS, WrongRead
-from benchmarks.streaming.measurement import CATCH_UP, Measurement
-from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, Arena, FlinkJob, Stream
+from benchmarks.streaming.measurement import CATCH_UP
+from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, FlinkJob, Stream
 from benchmarks.topics import BATCH_SIZE, Topic, load
 
 ROWS = 6_000_000

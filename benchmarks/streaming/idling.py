@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 
+from benchmarks.arena import Arena
+from benchmarks.measurement import Measurement
 from benchmarks.speed import WrongRead
-from benchmarks.streaming.measurement import IDLE, Measurement
-from benchmarks.streaming.sides import Arena, Stream
+from benchmarks.streaming.measurement import IDLE
+from benchmarks.streaming.sides import Stream, spark_sides
 
 PARTITIONS = 4
 
@@ -27,7 +29,7 @@ def measure(arena: Arena) -> list[Measurement]:
         return []
     topic = "bench-idle"
     arena.kafka.create_topic(topic, PARTITIONS)
-    sides = arena.spark_sides()
+    sides = spark_sides(arena)
     measured = {(side, case): Measurement(IDLE, case, side, "ms CPU") for case in CASES for side in sides}
     warm_up, settling, seconds = arena.sized(12, 1), arena.sized(2, 1), arena.sized(6, 2)
     with ExitStack() as stack:

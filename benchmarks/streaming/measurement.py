@@ -1,9 +1,8 @@
-"""What one side made of one case of a stream figure."""
+"""The stream figures by name, and what a process held while a stream ran on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from statistics import median
+from dataclasses import dataclass
 from typing import Any
 
 MICRO_BATCH = "stream-micro-batch"
@@ -12,32 +11,6 @@ PLANNING = "stream-planning"
 IDLE = "stream-idle"
 STEADINESS = "stream-memory"
 FIGURES = (CATCH_UP, MICRO_BATCH, IDLE, STEADINESS, PLANNING)
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    figure: str
-    case: str
-    side: str
-    unit: str
-    rounds: list[float] = field(default_factory=list)
-    """One value per round; of many triggers, their median."""
-    extra: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def value(self) -> float:
-        return median(self.rounds)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "figure": self.figure,
-            "case": self.case,
-            "side": self.side,
-            "unit": self.unit,
-            "median": round(self.value, 4),
-            "rounds": [round(value, 4) for value in self.rounds],
-            "extra": self.extra,
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arena import Arena
 from benchmarks.processes import Contestant, ContestantFailed, Process
-from benchmarks.progress import Progress
-from benchmarks.speed import HERE, SPARK_CORES, Rivals
-from penstock.embedded import EmbeddedKafka
+from benchmarks.speed import HERE, SPARK_CORES
 
 PENSTOCK = "penstock"
 JVM = "jvm"
@@ -27,28 +24,8 @@ ORDER_SECONDS = 120.0
 _COMPILE_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Arena:
-    """What every stream figure needs: the broker, the rivals, who takes part, and how much of it."""
-
-    kafka: EmbeddedKafka
-    rivals: Rivals
-    sides: Sequence[str]
-    rounds: int
-    quick: bool
-    scratch: Path
-    progress: Progress
-    _numbers: Iterator[int] = field(default_factory=count)
-
-    def spark_sides(self) -> list[str]:
-        return [side for side in self.sides if side != FLINK]
-
-    def checkpoint(self) -> str:
-        """A new folder: a query that finds no checkpoint begins where its options say."""
-        return str(self.scratch / f"checkpoint-{next(self._numbers)}")
-
-    def sized(self, whole: int, quick: int) -> int:
-        return quick if self.quick else whole
+def spark_sides(arena: Arena) -> list[str]:
+    return [side for side in arena.sides if side in (PENSTOCK, JVM)]
 
 
 class Stream(Contestant):

@@ -6,8 +6,9 @@ import sys
 from statistics import median
 from typing import Any
 
+from benchmarks.arena import Arena
 from benchmarks.streaming.measurement import Growth
-from benchmarks.streaming.sides import PENSTOCK, Arena, Stream, Trickle
+from benchmarks.streaming.sides import PENSTOCK, Stream, Trickle
 
 PARTITIONS = 4
 ROWS = 20

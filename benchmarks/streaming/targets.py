@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from benchmarks.figure import Figure
+from benchmarks.measurement import Measurement
 from benchmarks.streaming.catching_up import ALL_AT_ONCE, LIMITED
 from benchmarks.streaming.idling import DEFAULT, EVERY_100_MS
-from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth, Measurement
+from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
 from benchmarks.streaming.steadiness import DRIVER
 from benchmarks.streaming.triggers import EVERY_TRIGGER
+from benchmarks.target import Target, compare
 
 FLAT = 1.1
 """The last triggers may hold a tenth more than the first."""
 
 CODEC = "none"
 """Of every topic that streams read here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    figure: str
-    measured: str
-    dividend: tuple[str, str]
-    """Side and case."""
-    divisor: tuple[str, str]
-    at_least: float | None = None
-    at_most: float | None = None
 
 
 TARGETS = (
@@ -55,21 +45,7 @@ TARGETS = (
 
 
 def figures(measurements: Iterable[Measurement]) -> list[Figure]:
-    by_name = {(one.figure, one.side, one.case): one.value for one in measurements}
-    found = []
-    for target in TARGETS:
-        dividend = by_name.get((target.measured, *target.dividend))
-        divisor = by_name.get((target.measured, *target.divisor))
-        if dividend is None or divisor is None:
-            continue
-        ratio = dividend / divisor
-        if target.at_least is not None:
-            wanted, reached = f">= {target.at_least:g}", ratio >= target.at_least
-        else:
-            assert target.at_most is not None
-            wanted, reached = f"<= {target.at_most:g}", ratio <= target.at_most
-        found.append(Figure(target.figure, CODEC, ratio, wanted, reached))
-    return found
+    return compare(TARGETS, measurements, CODEC)
 
 
 def memory_figures(growths: Iterable[Growth]) -> list[Figure]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from benchmarks.arena import Arena
+from benchmarks.measurement import Measurement
 from benchmarks.speed import WrongRead
-from benchmarks.streaming.measurement import MICRO_BATCH, PLANNING, Measurement
-from benchmarks.streaming.sides import JVM, PENSTOCK, Arena, Stream, Trickle
+from benchmarks.streaming.measurement import MICRO_BATCH, PLANNING
+from benchmarks.streaming.sides import JVM, PENSTOCK, Stream, Trickle, spark_sides
 
 PARTITIONS = 4
 ROWS = 20
@@ -54,7 +56,7 @@ class Size:
 def measure_micro_batch(arena: Arena) -> list[Measurement]:
     topic = "bench-micro-batch"
     arena.kafka.create_topic(topic, PARTITIONS)
-    entries = [Entry(side, {"subscribe": topic}) for side in arena.spark_sides()]
+    entries = [Entry(side, {"subscribe": topic}) for side in spark_sides(arena)]
     size = Size(warm_up=arena.sized(30, 3), settling=arena.sized(10, 1), counted=arena.sized(40, 5))
     with Trickle(arena, PARTITIONS, [topic]) as trickle:
         return _measure(arena, MICRO_BATCH, entries, trickle, ROWS, size, lambda ms: ms["triggerExecution"])

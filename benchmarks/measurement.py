@@ -1,0 +1,33 @@
+"""What one side made of one case of a figure that is taken in rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    figure: str
+    case: str
+    side: str
+    unit: str
+    rounds: list[float] = field(default_factory=list)
+    """One value per round; of many triggers or records in it, their median or percentile."""
+    extra: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def value(self) -> float:
+        return median(self.rounds)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure,
+            "case": self.case,
+            "side": self.side,
+            "unit": self.unit,
+            "median": round(self.value, 4),
+            "rounds": [round(value, 4) for value in self.rounds],
+            "extra": self.extra,
+        }
