@@ -27,6 +27,8 @@ from penstock.errors import (
     PenstockError,
     ProtocolError,
     RecordTooLarge,
+    RowsRefused,
+    SinkError,
     UnknownTopic,
 )
 
@@ -55,6 +57,8 @@ __all__ = [
     "PenstockError",
     "ProtocolError",
     "RecordTooLarge",
+    "RowsRefused",
+    "SinkError",
     "UnknownTopic",
     "__version__",
     "read_batches",

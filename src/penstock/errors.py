@@ -13,6 +13,8 @@
     ├── RecordTooLarge            a record that fits no fetch
     ├── DataLoss                  offsets that were asked for and are gone
     ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
+    ├── SinkError                 a streamer's sink failed, for good or too often
+    │   └── RowsRefused           it will never take some of the rows it was given
     ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
     ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
     ├── NoGroupOffset             the group has committed nothing and no reset rule is set
@@ -161,6 +163,21 @@ class RecordTooLarge(PenstockError):
             "broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a fetch.max.bytes "
             "too), or seek past it"
         )
+
+
+class SinkError(PenstockError):
+    """A streamer's sink failed.
+
+    A sink raises it for what cannot get better by trying again, such as a table that does not exist: the Streamer then
+    fails at once. Every other error of a sink is tried again; the Streamer wraps it in a SinkError when it gives up.
+    """
+
+
+class RowsRefused(SinkError):
+    """A sink will never take some of the rows it was given, though others it may: wrong data, not a wrong sink.
+
+    The Streamer looks for the messages that they came from, and goes on without them.
+    """
 
 
 class ConsumerTimeout(PenstockError):

@@ -20,6 +20,8 @@ EXAMPLES = [
     errors.CorruptBatch("t", 3, 42, 100, "CRC is wrong"),
     errors.RecordTooLarge("t", 3, 42, 1000),
     errors.OffsetOutOfRange("t", 3, 42, "offsets 50 to 60"),
+    errors.SinkError("table t is missing"),
+    errors.RowsRefused("a null"),
     errors.ConsumerTimeout("me-0", 1.5),
     errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
     errors.NoOffsetForTimestamp([("t", 3, 1000)]),
