@@ -1,4 +1,4 @@
-"""The demo's producer: its batches against kafka-python's own decoder and checksum."""
+"""The producer: its batches against kafka-python's own decoder and checksum."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ RECORDS = st.lists(
         st.none() | st.binary(max_size=50),
         st.none() | st.binary(max_size=20_000),
         st.integers(0, 2**42),
+        st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=3),
     ),
     min_size=1,
     max_size=30,
@@ -32,12 +33,13 @@ def test_the_checksum_is_castagnolis(data):
 def test_a_batch_reads_back_as_it_was_written(records):
     data = encode_batch(records)
     assert DefaultRecordBatch(data).validate_crc()
-    decoder = Decoder("t", 0, ["key", "value", "timestamp", "offset"])
+    decoder = Decoder("t", 0, ["key", "value", "timestamp", "headers"])
     decoder.open(data, start=0, stop=len(records), high_watermark=len(records), aligned=True, cut=False)
 
     found = []
     while (batch := decoder.next_batch()) is not None:
         rows = pa.record_batch(batch)
         times = rows.column("timestamp").cast(pa.int64()).to_pylist()
-        found += zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), times, strict=True)
-    assert found == [(r.key, r.value, r.timestamp * 1000) for r in records]
+        headers = [[(h["key"], h["value"]) for h in one or ()] for one in rows.column("headers").to_pylist()]
+        found += zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), times, headers, strict=True)
+    assert found == [(r.key, r.value, r.timestamp * 1000, list(r.headers)) for r in records]

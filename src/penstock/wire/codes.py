@@ -9,6 +9,8 @@ from penstock.errors import AuthorizationFailed, BrokerError
 OFFSET_OUT_OF_RANGE: int = kafka_errors.OffsetOutOfRangeError.errno
 CORRUPT_MESSAGE: int = kafka_errors.CorruptRecordError.errno
 UNKNOWN_TOPIC_OR_PARTITION: int = kafka_errors.UnknownTopicOrPartitionError.errno
+MESSAGE_TOO_LARGE: int = kafka_errors.MessageSizeTooLargeError.errno
+RECORD_LIST_TOO_LARGE: int = kafka_errors.RecordListTooLargeError.errno
 INVALID_TOPIC: int = kafka_errors.InvalidTopicError.errno
 UNSUPPORTED_VERSION: int = kafka_errors.UnsupportedVersionError.errno
 

@@ -1,8 +1,9 @@
-"""Writes many records quickly: for the demo and for trying things out, not for production.
+"""Writes batches of records and waits for each: for the demo, and for dead letters.
 
 kafka-python's producer makes 10,000 to 50,000 records a second, most of it spent on checksums in pure Python; this
 makes up to 300,000 on one core, because it encodes whole batches and computes the checksum four bytes at a time
-over compressed bytes. It has no retries and no ordering beyond one connection per partition: a failure is raised.
+over compressed bytes. It has no retries and no ordering beyond one connection per partition: a failure is raised, and
+whoever tries again may write twice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kafka.protocol.producer import ProduceRequest
 from penstock.errors import BrokerError, BrokerUnavailable
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Broker, Cluster
-from penstock.wire.codes import NotYet, check
+from penstock.wire.codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
 from penstock.wire.pool import POOL
@@ -28,20 +29,29 @@ ZSTD = 4
 LAST_NAMED = 12
 """Produce requests name topics by id from version 13 on."""
 
+LEADER, ALL = 1, -1
+"""Whose disks have a batch when it counts as written: the leader's, or those of all replicas in sync."""
+
+
+class BatchTooLarge(Exception):
+    """The broker takes no batch of this size for this topic."""
+
 
 class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
     """Milliseconds since 1970."""
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Producer:
     """Appends batches to the partitions of one topic. For one thread; a `with` block gives its connections back."""
 
-    def __init__(self, config: ClientConfig, topic: str) -> None:
+    def __init__(self, config: ClientConfig, topic: str, acks: int = LEADER) -> None:
         self._config = config
         self._topic = topic
+        self._acks = acks
         leaders = Cluster(config).metadata((topic,)).topics[topic].partitions
         leaderless = [str(TopicPartition(topic, p)) for p, leader in leaders.items() if leader is None]
         if leaderless:
@@ -54,7 +64,7 @@ class Producer:
         return len(self._leaders)
 
     def append(self, partition: int, records: Sequence[Record]) -> None:
-        """Write one batch and wait until the leader has it."""
+        """Write one batch and wait until the broker has it."""
         broker = self._leaders[partition]
         if broker not in self._connections:
             self._connections[broker] = POOL.acquire(
@@ -67,11 +77,13 @@ class Producer:
         request = ProduceRequest(
             version=version,
             transactional_id=None,
-            acks=1,
+            acks=self._acks,
             timeout_ms=int(self._config.request_timeout * 1000),
             topic_data=[topic_class(version=version, name=self._topic, partition_data=[data])],
         )
         answer = connection.call(request, self._config.request_timeout).responses[0].partition_responses[0]
+        if answer.error_code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
+            raise BatchTooLarge
         try:
             check(answer.error_code, f"writing to {self._topic}-{partition}")
         except NotYet as error:
@@ -91,15 +103,15 @@ def encode_batch(records: Sequence[Record]) -> bytes:
     """One record batch of magic 2, zstd."""
     first = records[0].timestamp
     body = bytearray()
-    for at, (key, value, timestamp) in enumerate(records):
+    for at, (key, value, timestamp, headers) in enumerate(records):
         record = b"".join(
             (
                 b"\0",
                 _varint(timestamp - first),
                 _varint(at),
-                b"\1" if key is None else _varint(len(key)) + key,
-                b"\1" if value is None else _varint(len(value)) + value,
-                b"\0",  # no headers
+                _sized(key),
+                _sized(value),
+                _encoded_headers(headers) if headers else b"\0",
             )
         )
         body += _varint(len(record))
@@ -108,6 +120,14 @@ def encode_batch(records: Sequence[Record]) -> bytes:
     packed: bytes = pa.compress(bytes(body), codec="zstd", asbytes=True)
     covered = struct.pack(">hiqqqhii", ZSTD, len(records) - 1, first, last, -1, -1, -1, len(records)) + packed
     return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered)) + covered
+
+
+def _encoded_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    return _varint(len(headers)) + b"".join(_sized(name.encode()) + _sized(value) for name, value in headers)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return b"\1" if data is None else _varint(len(data)) + data
 
 
 def _encode_varint(number: int) -> bytes:
