@@ -33,23 +33,34 @@ from penstock.errors import (
 )
 
 if TYPE_CHECKING:
+    from penstock._kernel import Message
     from penstock.arrow import read_batches
+    from penstock.consumer.asynchronous import AsyncStream
+    from penstock.consumer.connector import Connector
+    from penstock.consumer.stream import Stream
+    from penstock.consumer.subscription import AllowTopics, DenyTopics
     from penstock.embedded import EmbeddedKafka
     from penstock.spark import register
+    from penstock.topics import TopicPartition
 
     __version__: str
 
 __all__ = [
+    "AllowTopics",
+    "AsyncStream",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BrokerError",
     "BrokerUnavailable",
     "CommitRefused",
+    "Connector",
     "ConsumerTimeout",
     "CorruptBatch",
     "DataLoss",
+    "DenyTopics",
     "EmbeddedBrokerError",
     "EmbeddedKafka",
+    "Message",
     "NoGroupOffset",
     "NoOffsetForTimestamp",
     "OffsetOutOfRange",
@@ -59,6 +70,8 @@ __all__ = [
     "RecordTooLarge",
     "RowsRefused",
     "SinkError",
+    "Stream",
+    "TopicPartition",
     "UnknownTopic",
     "__version__",
     "read_batches",
@@ -66,7 +79,14 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AllowTopics": "penstock.consumer.subscription",
+    "AsyncStream": "penstock.consumer.asynchronous",
+    "Connector": "penstock.consumer.connector",
+    "DenyTopics": "penstock.consumer.subscription",
     "EmbeddedKafka": "penstock.embedded",
+    "Message": "penstock._kernel",
+    "Stream": "penstock.consumer.stream",
+    "TopicPartition": "penstock.topics",
     "read_batches": "penstock.arrow",
     "register": "penstock.spark",
 }

@@ -9,14 +9,11 @@ with one more thread fetching ahead.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock._kernel import COLUMNS
-from penstock.columns import arrow_schema
-from penstock.errors import OptionError
+from penstock.columns import arrow_schema, checked_columns
 from penstock.fetch.reader import RangeReader
 from penstock.options import SourceOptions, parse_options
 from penstock.plan import plan_batch
@@ -43,24 +40,9 @@ def read_batches(
     given = dict(options or {})
     given |= {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in more.items()}
     parsed = parse_options(given)
-    wanted = _checked(columns, parsed.include_headers)
+    wanted = checked_columns(columns, parsed.include_headers)
     batches = _read(plan_batch(parsed), wanted, parsed)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
-
-
-def _checked(columns: Sequence[str] | None, include_headers: bool) -> list[str]:
-    if columns is None:
-        return [name for name in COLUMNS if include_headers or name != "headers"]
-    if isinstance(columns, str) or not columns:
-        raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["key", "value"]')
-    for name in columns:
-        if name not in COLUMNS:
-            near = difflib.get_close_matches(name, COLUMNS, n=1)
-            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(COLUMNS)}"
-            raise OptionError("columns", name, "is not a column of Kafka", way_out)
-    if len(set(columns)) < len(columns):
-        raise OptionError("columns", list(columns), "names a column twice")
-    return list(columns)
 
 
 def _read(ranges: list[OffsetRange], columns: list[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:

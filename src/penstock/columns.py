@@ -1,10 +1,13 @@
-"""The columns a record has, as Arrow types: those of Spark's Kafka source."""
+"""The columns a record has, as Arrow types: those of Spark's Kafka source; and which of them are asked for."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 import pyarrow as pa
+
+from penstock.errors import OptionError
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
@@ -23,3 +26,19 @@ TYPES = {
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, TYPES[name]) for name in columns])
+
+
+def checked_columns(columns: Sequence[str] | None, include_headers: bool) -> list[str]:
+    """The columns that a user asked for; None asks for all of them."""
+    if columns is None:
+        return [name for name in TYPES if include_headers or name != "headers"]
+    if isinstance(columns, str) or not columns:
+        raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["key", "value"]')
+    for name in columns:
+        if name not in TYPES:
+            near = difflib.get_close_matches(name, TYPES, n=1)
+            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(TYPES)}"
+            raise OptionError("columns", name, "is not a column of Kafka", way_out)
+    if len(set(columns)) < len(columns):
+        raise OptionError("columns", list(columns), "names a column twice")
+    return list(columns)

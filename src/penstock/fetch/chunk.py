@@ -3,11 +3,11 @@ through kafka-python."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
-from penstock._kernel import Decoder
+from penstock._kernel import Batch, Decoder
 from penstock.wire.config import ClientConfig
 from penstock.wire.fetch import FetchedPartition
 
@@ -33,14 +33,23 @@ class ChunkDecoder:
         self, chunk: FetchedPartition, start: int, stop: int, *, at: int = 0, aligned: bool = False
     ) -> Iterator[pa.RecordBatch]:
         """The records with offsets in [start, stop), from byte `at` on. Lets go of the chunk however it ends."""
+        native = self.native_batches(chunk, start, stop, at=at, aligned=aligned)
         try:
-            yield from self._batches(chunk, start, stop, at, aligned)
+            for batch in native:
+                yield pa.record_batch(batch)
+        finally:
+            native.close()
+
+    def native_batches(
+        self, chunk: FetchedPartition, start: int, stop: int, *, at: int = 0, aligned: bool = False
+    ) -> Generator[Batch, None, None]:
+        """The same as the kernel's own batches."""
+        try:
+            yield from self._native(chunk, start, stop, at, aligned)
         finally:
             self._decoder.close()
 
-    def _batches(
-        self, chunk: FetchedPartition, start: int, stop: int, at: int, aligned: bool
-    ) -> Iterator[pa.RecordBatch]:
+    def _native(self, chunk: FetchedPartition, start: int, stop: int, at: int, aligned: bool) -> Iterator[Batch]:
         decoder = self._decoder
         self.next_offset = start
         while True:
@@ -57,9 +66,8 @@ class ChunkDecoder:
                 position=at,
             )
             while (batch := decoder.next_batch()) is not None:
-                arrow = pa.record_batch(batch)
                 self.next_offset = decoder.next_offset
-                yield arrow
+                yield batch
             self.next_offset = decoder.next_offset
             if not decoder.legacy:
                 break
@@ -76,6 +84,6 @@ class ChunkDecoder:
                 self._config.decompression_limit,
             )
             if old is not None:
-                yield old
+                yield Batch.from_arrow(old)
             if at >= len(chunk.records) or self.next_offset >= stop:
                 break

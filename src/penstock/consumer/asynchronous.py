@@ -1,0 +1,61 @@
+"""A stream for asyncio: the same messages and batches, awaited.
+
+    async for message in penstock.AsyncStream(stream):
+        ...
+
+Waiting takes no thread: a fetcher wakes the event loop. Decoding runs in the loop's executor, a batch at a time, and
+messages are then handed out of that batch without another hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from penstock._kernel import Message
+from penstock.columns import checked_columns
+from penstock.consumer.stream import Stream
+from penstock.errors import ConsumerTimeout
+
+Handed = TypeVar("Handed")
+
+
+class AsyncStream:
+    """One stream, read by one task at a time."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while (messages := await self._next(lambda: self._stream.next_messages(0.0))) is not None:
+            for message in messages:
+                yield message
+
+    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[pa.RecordBatch]:
+        """Arrow batches, as `Stream.batches`."""
+        wanted = tuple(checked_columns(columns, include_headers=True))
+        while (batch := await self._next(lambda: self._stream.next_batch(wanted, 0.0))) is not None:
+            yield pa.record_batch(batch)
+
+    async def _next(self, take: Callable[[], Handed]) -> Handed:
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(ready.set)
+
+        self._stream.on_ready = wake
+        try:
+            while True:
+                ready.clear()
+                try:
+                    return await loop.run_in_executor(None, take)
+                except ConsumerTimeout as nothing:
+                    try:
+                        await asyncio.wait_for(ready.wait(), self._stream.timeout)
+                    except TimeoutError:
+                        raise nothing from None
+        finally:
+            self._stream.on_ready = None

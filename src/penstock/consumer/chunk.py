@@ -1,0 +1,113 @@
+"""A chunk on a stream's queue: the records of one partition in one response, decoded by whoever reads the stream."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+
+from penstock._kernel import Batch
+from penstock.consumer.cursor import Cursor
+from penstock.fetch.chunk import ChunkDecoder
+from penstock.wire.fetch import FetchedPartition
+
+LAST_OFFSET = 2**63 - 1
+
+
+class Lease:
+    """A response's buffer, given back when the last of its chunks is done with. For any thread."""
+
+    def __init__(self, buffer: bytearray, give_back: Callable[[bytearray], None]) -> None:
+        self._buffer = buffer
+        self._give_back = give_back
+        self._holders = 1  # whoever received it
+        self._lock = threading.Lock()
+
+    def hold(self) -> Lease:
+        with self._lock:
+            self._holders += 1
+        return self
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            done = self._holders == 0
+        if done:
+            self._give_back(self._buffer)
+
+
+class Chunk:
+    """Fetched bytes of one partition. Made by a fetcher, read and released by one thread at a time."""
+
+    __slots__ = (
+        "_aligned",
+        "_batches",
+        "_decoder",
+        "_lease",
+        "_uncounted",
+        "cursor",
+        "end",
+        "fetched",
+        "size",
+        "start",
+        "version",
+    )
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        fetched: FetchedPartition,
+        start: int,
+        end: int | None,
+        lease: Lease,
+        aligned: bool = False,
+    ) -> None:
+        self.cursor = cursor
+        self.version = cursor.version
+        self.fetched = fetched
+        self.size = len(fetched.records)
+        self.start = start
+        self.end = end
+        """The offset after its last batch, by the headers; None if these do not tell."""
+        self._aligned = aligned
+        self._uncounted = self.size
+        self._lease = lease.hold()
+        self._decoder: ChunkDecoder | None = None
+        self._batches: Generator[Batch, None, None] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it still is what its cursor asked for. With the stream's lock held."""
+        return self.version == self.cursor.version
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset that was not decoded so far."""
+        return self.start if self._decoder is None else self._decoder.next_offset
+
+    def next_batch(self, decoder: ChunkDecoder) -> Batch | None:
+        """The next batch; None at the end. Called by the reader, without a lock: it works with the GIL released."""
+        if self._batches is None or decoder is not self._decoder:
+            self.rewind()
+            at = self.cursor.consumed
+            start = self.start if at is None else max(self.start, at)
+            self._decoder = decoder
+            aligned = self._aligned and start == self.start
+            self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, aligned=aligned)
+        return next(self._batches, None)
+
+    def take_size(self) -> int:
+        """Its bytes, once: for whoever counts them."""
+        size, self._uncounted = self._uncounted, 0
+        return size
+
+    def rewind(self) -> None:
+        """Forget how far it was decoded: the next batch begins at the cursor's position."""
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
+
+    def release(self) -> None:
+        """Let go of the bytes."""
+        self.rewind()
+        self.fetched.records.release()
+        self._lease.release()

@@ -1,0 +1,383 @@
+"""The connector: a member of a consumer group, and the streams that its partitions are read by.
+
+    with penstock.Connector({"bootstrap.servers": "broker:9092", "group.id": "words"}) as connector:
+        for stream in connector.create_message_streams({"words": 4})["words"]:
+            threading.Thread(target=count, args=[stream]).start()
+
+Threads: the membership's, which joins the group and rebalances; one fetcher per broker; the leader finder's; and that
+of auto-commit. A rebalance walks like this (H7), all of it in the membership thread:
+
+    release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
+               -> commit -> the listener's before_releasing -> gone
+    assign     the group's offsets -> the listener's before_starting -> new cursors -> the leader finder
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Protocol
+
+from penstock.consumer.auto_commit import AutoCommit
+from penstock.consumer.config import ConsumerConfig, parse_config
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.leader_finder import LeaderFinder, ResetRule
+from penstock.consumer.membership import Assignment, Membership
+from penstock.consumer.start import Start, mine_of, start_mode
+from penstock.consumer.stream import Decode, Stream
+from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
+from penstock.errors import PenstockError
+from penstock.startup import GroupOffsets, StartRules, resolve_start
+from penstock.topics import TopicPartition
+from penstock.wire.cluster import Cluster
+from penstock.wire.groups import Committed
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 30.0
+RELEASE_SECONDS = 10.0
+"""For the commit before partitions are released. The group waits for us meanwhile."""
+
+
+class RebalanceListener(Protocol):
+    """Who wants to know of rebalances. Called by the membership thread: the group waits until they return."""
+
+    def before_releasing(self, owned: list[TopicPartition]) -> None:
+        """Nothing more of these partitions leaves a stream; offsets may still be committed."""
+
+    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+        """Who reads what from now on: by topic and partition the thread's id. Of the whole group if its leader is a
+        Penstock, else of this consumer."""
+
+
+class Connector:
+    """A consumer in a group. Every method may be called by any thread."""
+
+    def __init__(self, config: Mapping[str, object], *, start: Start | None = None) -> None:
+        """`config`: Kafka's own settings (docs/consumer.md). `start`: where to begin when the whole group starts, in
+        place of the group's offsets: "earliest", "latest", a datetime, or offsets by partition."""
+        self.config: ConsumerConfig = parse_config(config)
+        self.consumer_id = self.config.consumer_id or _made_id(self.config.group)
+        self._start = start_mode(start)
+        self._lock = threading.Lock()
+        self._rebalancing = threading.RLock()
+        self._committing = threading.Lock()
+        self._stopped = threading.Event()
+        self._closing: threading.Thread | None = None
+        self._listener: RebalanceListener | None = None
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._streams: list[Stream] = []
+        self._stream_of: Callable[[str, int], Stream] | None = None
+        self._membership: Membership | None = None
+        self._cluster = Cluster(self.config.client, self._stopped.wait)
+        """The membership thread's own."""
+        self._auto_commit = AutoCommit(self.config, self._commit_changed)
+        self._finder = LeaderFinder(
+            self.config.client,
+            ResetRule(self.config.group, self.config.reset),
+            fetchers=self.config.fetchers,
+            backoff=self.config.refresh_leader_backoff,
+            on_broken=self.failed,
+        )
+
+    def __repr__(self) -> str:
+        return f"Connector(group={self.config.group!r}, consumer_id={self.consumer_id!r})"
+
+    def __enter__(self) -> Connector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    # --- streams ----------------------------------------------------------------------------------------------------
+
+    def create_message_streams(
+        self,
+        topics: Mapping[str, int],
+        key_decoder: Decode | None = None,
+        value_decoder: Decode | None = None,
+    ) -> dict[str, list[Stream]]:
+        """So many streams per topic, and join the group. Once per connector (H2)."""
+        subscription = NamedTopics(dict(topics))
+        streams = {
+            topic: [self._stream(number, key_decoder, value_decoder) for number in range(count)]
+            for topic, count in subscription.streams.items()
+        }
+        self._begin(subscription, [s for each in streams.values() for s in each], lambda topic, at: streams[topic][at])
+        return streams
+
+    def create_message_streams_by_filter(
+        self,
+        filter: AllowTopics | DenyTopics | str,  # noqa: A002 (as the method is called)
+        n: int = 1,
+        key_decoder: Decode | None = None,
+        value_decoder: Decode | None = None,
+    ) -> list[Stream]:
+        """So many streams over all topics that a filter lets through; new ones join by themselves (H3)."""
+        subscription = FilteredTopics(AllowTopics(filter) if isinstance(filter, str) else filter, n)
+        streams = [self._stream(number, key_decoder, value_decoder) for number in range(n)]
+        self._begin(subscription, streams, lambda topic, at: streams[at])
+        return streams
+
+    def _stream(self, number: int, key_decoder: Decode | None, value_decoder: Decode | None) -> Stream:
+        return Stream(
+            f"{self.consumer_id}-{number}",
+            self.config.client,
+            queued_chunks=self.config.queued_chunks,
+            timeout=self.config.consumer_timeout,
+            key_decoder=key_decoder,
+            value_decoder=value_decoder,
+            on_room=self._finder.wake,
+        )
+
+    def _begin(
+        self, subscription: StreamSubscription, streams: list[Stream], stream_of: Callable[[str, int], Stream]
+    ) -> None:
+        with self._lock:
+            if self._closing is not None:
+                raise RuntimeError("this connector is shut down")
+            if self._membership is not None:
+                raise RuntimeError("a connector makes its streams once: make another connector for other streams")
+            self._streams, self._stream_of = streams, stream_of
+            self._membership = Membership(self.config, self.consumer_id, subscription, self)
+            atexit.register(self.shutdown)
+            self._finder.start()
+            self._auto_commit.start()
+            self._membership.start()
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def position(self) -> dict[TopicPartition, int]:
+        """Per partition the next offset to hand out: a snapshot of what was consumed. Partitions whose start is not
+        known yet are left out."""
+        positions = {tp: cursor.stream.position(cursor) for tp, cursor in sorted(self._cursors.items())}
+        return {tp: position for tp, position in positions.items() if position is not None}
+
+    def assignment(self) -> dict[TopicPartition, str]:
+        """The partitions that are this consumer's now, and the thread ids of the streams that have them."""
+        return {tp: cursor.stream.thread_id for tp, cursor in sorted(self._cursors.items())}
+
+    def lag(self) -> dict[TopicPartition, int]:
+        """Records that wait, per partition; those of which nothing was fetched yet are left out."""
+        lags = {tp: cursor.stream.lag(cursor) for tp, cursor in sorted(self._cursors.items())}
+        return {tp: lag for tp, lag in lags.items() if lag is not None}
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit what was consumed, or the next offsets to read that are named. Raises CommitRefused if the group has
+        rebalanced meanwhile."""
+        self._commit(offsets, self.config.client.api_timeout)
+
+    def _commit_changed(self) -> bool:
+        """Commit what has changed since the last commit; returns whether anything has."""
+        return self._commit(None, self.config.client.request_timeout, changed_only=True)
+
+    def _commit(
+        self, offsets: Mapping[TopicPartition, int] | None, timeout: float, *, changed_only: bool = False
+    ) -> bool:
+        membership = self._membership
+        if membership is None:
+            raise RuntimeError("this connector has no streams, so it has consumed nothing")
+        deadline = time.monotonic() + timeout
+        # One at a time, from the look at the positions to the answer: an older one must not overtake a newer one.
+        if not self._committing.acquire(timeout=timeout):
+            raise PenstockError(f"another commit of group {self.config.group!r} has not ended within {timeout:g} s")
+        try:
+            cursors = dict(self._cursors)
+            wanted = self.position() if offsets is None else dict(offsets)
+            if changed_only:
+                wanted = {tp: at for tp, at in wanted.items() if tp in cursors and cursors[tp].committed != at}
+            if not wanted:
+                return False
+            epochs = {tp: cursors[tp].epoch for tp in wanted if tp in cursors}
+            membership.commit(wanted, epochs, max(0.001, deadline - time.monotonic()))
+            for tp, offset in wanted.items():
+                if tp in cursors:
+                    cursors[tp].committed = offset
+            return True
+        finally:
+            self._committing.release()
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Go on from other offsets. All partitions must be this consumer's now."""
+        for tp, offset in offsets.items():
+            if not isinstance(offset, int) or offset < 0:
+                raise ValueError(f"{offset!r} is no offset to seek to in {tp}")
+        for cursor, offset in [(self._cursor(tp), offset) for tp, offset in offsets.items()]:
+            parked = cursor.parked
+            cursor.stream.move(cursor, offset)
+            if parked:
+                self._finder.remove([cursor])
+                self._finder.add([cursor], "somebody seeks")
+        self._finder.wake()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these until they are resumed, or released."""
+        for cursor in [self._cursor(tp) for tp in partitions]:
+            cursor.stream.pause(cursor)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        for cursor in [self._cursor(tp) for tp in partitions]:
+            cursor.stream.resume(cursor)
+        self._finder.wake()
+
+    def paused(self) -> list[TopicPartition]:
+        return [tp for tp, cursor in sorted(self._cursors.items()) if cursor.paused]
+
+    def _cursor(self, tp: TopicPartition) -> Cursor:
+        cursor = self._cursors.get(TopicPartition(*tp))
+        if cursor is None:
+            raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
+        return cursor
+
+    # --- rebalances: the membership thread --------------------------------------------------------------------------
+
+    def set_rebalance_listener(self, listener: RebalanceListener | None) -> None:
+        """Who is called before partitions are released and before new ones are fetched; None: nobody."""
+        for name in ("before_releasing", "before_starting"):
+            if listener is not None and not callable(getattr(listener, name, None)):
+                raise TypeError(f"a rebalance listener has a method {name}; {type(listener).__name__} has none")
+        self._listener = listener
+
+    def owned(self) -> list[TopicPartition]:
+        return sorted(self._cursors)
+
+    def release(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
+        with self._rebalancing:
+            leaving = {tp: self._cursors[tp] for tp in partitions if tp in self._cursors}
+            if not leaving:
+                return
+            self._finder.remove(list(leaving.values()))
+            for cursor in leaving.values():
+                cursor.stream.release(cursor)
+            if self.config.auto_commit and not lost:
+                self._try_to_commit(RELEASE_SECONDS)
+            self._tell("before_releasing", sorted(leaving))
+            self._cursors = {tp: cursor for tp, cursor in self._cursors.items() if tp not in leaving}
+
+    def assign(self, assignment: Assignment) -> None:
+        with self._rebalancing:
+            if self._stopped.is_set():
+                return
+            assert self._stream_of is not None
+            new = sorted(tp for tp in assignment.partitions if tp not in self._cursors)
+            starts = self._starts(new, assignment.fresh)
+            self._tell("before_starting", self.consumer_id, assignment.threads_of_group)
+            cursors: dict[TopicPartition, Cursor] = {}
+            for tp in new:
+                start = starts.get(tp)
+                stream = self._stream_of(tp.topic, assignment.partitions[tp])
+                cursor = Cursor(tp, stream, start.offset if start else None, start.leader_epoch if start else -1)
+                cursor.committed = start.offset if start else None
+                cursors[tp] = cursor
+            self._cursors = {**self._cursors, **cursors}
+            self._finder.add(cursors.values())
+
+    def _starts(self, partitions: list[TopicPartition], fresh: bool) -> dict[TopicPartition, Committed]:
+        """Where to begin: at the group's offsets, unless the user said otherwise and the whole group starts. Partitions
+        without an offset are left to the reset rule, which the leader finder knows."""
+        group, mode = self.config.group, self._start
+        if not partitions:
+            return {}
+        if isinstance(mode, GroupOffsets) or not fresh:
+            if not isinstance(mode, GroupOffsets):
+                log.info("group %r is running: it goes on from its own offsets, not from `start`", group)
+            return self._cluster.commits(group, partitions)
+        rules = StartRules(group, self.config.reset)
+        found = resolve_start(mine_of(mode, partitions), partitions, self._cluster, rules)
+        # At once: whoever gets one of these partitions before the first commit would begin somewhere else.
+        assert self._membership is not None
+        self._membership.commit(found, None, self.config.client.request_timeout)
+        return {tp: Committed(offset) for tp, offset in found.items()}
+
+    def failed(self, error: BaseException) -> None:
+        """Nothing goes on any more: every reader is to know."""
+        for stream in self._streams:
+            stream.fail(None, error)
+
+    def _tell(self, name: str, *arguments: Any) -> None:
+        listener = self._listener
+        if listener is None:
+            return
+        try:
+            getattr(listener, name)(*arguments)
+        except Exception:
+            log.exception("the rebalance listener's %s failed; the rebalance goes on", name)
+
+    def _try_to_commit(self, timeout: float) -> None:
+        try:
+            self._commit(None, timeout, changed_only=True)
+        except Exception as error:
+            log.warning("what was consumed last is not committed, and may be read again: %s", error)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def shutdown(self, timeout: float = SHUTDOWN_SECONDS) -> None:
+        """End all iterations, commit what was consumed (with auto-commit), leave the group, end every thread.
+
+        From any thread, more than once, and from a signal's handler: one that interrupts a call of this connector
+        returns at once, and the rest happens when that call has returned.
+        """
+        with suppress(Exception):
+            atexit.unregister(self.shutdown)
+        if self._closing is None:
+            self._closing = threading.Thread(target=self._close, args=[timeout], name="penstock-shutdown")
+            try:
+                self._closing.start()
+            except RuntimeError:  # the interpreter ends, and starts no threads any more
+                self._close(timeout)
+                return
+        if not _is_interrupting() and threading.current_thread() is not self._closing:
+            self._closing.join(timeout)
+
+    def _close(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+
+        def left() -> float:
+            return max(0.1, deadline - time.monotonic())
+
+        self._stopped.set()
+        self._cluster.abort()
+        self._auto_commit.close(left())
+        self._finder.close(left())
+        for stream in self._streams:
+            stream.close()
+        locked = self._rebalancing.acquire(timeout=left())
+        try:
+            if self._membership is not None and self._cursors:
+                if self.config.auto_commit:
+                    self._try_to_commit(min(RELEASE_SECONDS, left()))
+                self._tell("before_releasing", self.owned())
+        finally:
+            if locked:
+                self._rebalancing.release()
+        if self._membership is not None:
+            self._membership.close(left())
+
+
+def _made_id(group: str) -> str:
+    """H1: group, host, time, and eight hex digits of a uuid."""
+    return f"{group}_{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+
+
+def _is_interrupting() -> bool:
+    """Whether this call came in the middle of another one into this package: from a signal's handler, or a listener.
+
+    Such a call may hold locks that ending needs, and cannot go on before we return.
+    """
+    frame = sys._getframe(1).f_back  # whoever called `shutdown`; nobody at the interpreter's end
+    package = __name__.rpartition(".")[0]
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(package) and frame.f_code.co_name != "__exit__":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,93 @@
+"""One partition of this consumer: where fetching stands, and where reading stands."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from penstock.fetch.chunk import ChunkDecoder
+from penstock.topics import TopicPartition
+from penstock.wire.fetch import FetchPosition
+
+if TYPE_CHECKING:
+    from penstock.consumer.stream import Stream
+
+
+class Cursor:
+    """Belongs to one stream from its assignment to its release, and is guarded by that stream's lock.
+
+    Life: made without a position, or with the group's -> the leader finder resolves a missing position and hands it to
+    its leader's fetcher -> chunks are put on the stream's queue -> the stream's reader hands them out -> released.
+    """
+
+    __slots__ = (
+        "_ask",
+        "aligned",
+        "committed",
+        "consumed",
+        "corrupt_tries",
+        "decoders",
+        "epoch",
+        "fetched",
+        "high_watermark",
+        "lost",
+        "parked",
+        "paused",
+        "readable",
+        "stream",
+        "topic_id",
+        "tp",
+        "version",
+    )
+
+    def __init__(self, tp: TopicPartition, stream: Stream, position: int | None, epoch: int = -1) -> None:
+        self.tp = tp
+        self.stream = stream
+        self.consumed = position
+        """The next offset to hand out; None until it is known."""
+        self.fetched = position
+        """The next offset to fetch; None while it is unknown: no position yet, or a chunk that only decoding tells the
+        end of."""
+        self.version = 0
+        """Moves with every seek, reset and release: what was asked for before counts no more (H11)."""
+        self.topic_id: uuid.UUID | None = None
+        self.epoch = epoch
+        """The leader epoch under which the position was reached; -1 if unknown."""
+        self.committed: int | None = None
+        """What this consumer has committed last."""
+        self.high_watermark: int | None = None
+        self.readable: int | None = None
+        """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
+        self.paused = False
+        self.parked = False
+        """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
+        self.lost = False
+        """Whether its position is gone, so that the reset rule must say another one (H12)."""
+        self.corrupt_tries = 0
+        self.aligned: int | None = None
+        """An offset where a batch begins for sure: the one before it was read."""
+        self.decoders: dict[tuple[str, ...], ChunkDecoder] = {}
+        """By columns: they keep their working memory from chunk to chunk. The reader's own."""
+        self._ask: FetchPosition | None = None
+
+    def __repr__(self) -> str:
+        return f"Cursor({self.tp}, consumed={self.consumed}, fetched={self.fetched})"
+
+    def move_to(self, offset: int | None) -> None:
+        """Fetch and hand out from there; what was fetched for another position counts no more."""
+        self.version += 1
+        self.fetched = self.consumed = offset
+        self.aligned = None
+        self.corrupt_tries = 0
+        self.parked = self.lost = False
+
+    def ask(self, epoch: int) -> FetchPosition | None:
+        """What to ask for now; the same object as long as it is the same, by which a session knows that. Called by the
+        cursor's fetcher."""
+        offset = self.fetched
+        if offset is None:
+            return None
+        ask = self._ask
+        if ask is None or ask.offset != offset or ask.topic_id != self.topic_id or ask.leader_epoch != epoch:
+            ask = self._ask = FetchPosition(self.tp.topic, self.tp.partition, offset, self.topic_id, epoch)
+        return ask

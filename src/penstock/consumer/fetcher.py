@@ -1,0 +1,297 @@
+"""A fetcher: one thread that fetches all of a consumer's partitions led by one broker (H9).
+
+Its loop: see which cursors want something -> ask for all of them in one request -> put what comes on their streams'
+queues -> again. A cursor whose stream is full is left out (H4), so a slow stream holds up nobody else on its broker.
+Decoding is the readers' work; here a response is only cut into chunks, so the next request leaves at once.
+
+A fetcher ends when its broker is lost, when it has nothing left to fetch, or when it is closed; whatever it holds then
+goes to the leader finder (H13).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock._kernel import scan
+from penstock.consumer.chunk import Lease
+from penstock.consumer.cursor import Cursor
+from penstock.errors import AuthorizationFailed, BrokerError, CorruptBatch, PenstockError, ProtocolError
+from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
+from penstock.wire.config import ClientConfig
+from penstock.wire.connection import Connection, ConnectionLost
+from penstock.wire.fetch import FetchedPartition, FetchPosition, FetchResponse
+from penstock.wire.fetch_session import FetchSession, Key
+from penstock.wire.metadata import Broker
+from penstock.wire.pool import POOL
+
+log = logging.getLogger(__name__)
+
+HELD_BACK_SECONDS = 0.02
+"""While a stream is full its broker is asked for the others without letting it wait: a request that waits at the broker
+could not be recalled when the stream has room again. So long we wait here instead, unless there is room earlier."""
+
+SMALL_RESPONSE = 64 << 10
+"""A response up to this size is copied out of its buffer: chunks of a trickle would each hold a buffer of megabytes."""
+
+FIRST_BUFFER = 1 << 20
+BUFFERS_KEPT = 4
+BUFFER_KEPT_BYTES = 64 << 20
+
+
+class Owner(Protocol):
+    """To whom a fetcher passes on what is not its business. Called by the fetcher's thread."""
+
+    def leaderless(self, fetcher: Fetcher, cursors: Collection[Cursor], reason: str) -> None: ...
+    def out_of_range(self, fetcher: Fetcher, cursor: Cursor, offset: int) -> None: ...
+    def preferred(self, fetcher: Fetcher, cursor: Cursor, node_id: int) -> None: ...
+    def broken(self, error: BaseException) -> None: ...
+    def fetched(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A cursor as its fetcher has it: with the epoch of the leader that it was given to."""
+
+    cursor: Cursor
+    epoch: int
+
+
+class Fetcher:
+    """The cursors of one broker. Methods may come from any thread unless they say otherwise."""
+
+    def __init__(self, broker: Broker, number: int, config: ClientConfig, owner: Owner) -> None:
+        self.broker = broker
+        self.number = number
+        self._config = config
+        self._owner = owner
+        self._lock = threading.Lock()
+        self._held: dict[Cursor, Held] = {}
+        self._wake = threading.Event()
+        self._closed = False
+        self._connection: Connection | None = None
+        self._buffers: deque[bytearray] = deque(maxlen=BUFFERS_KEPT)
+        name = f"penstock-fetch-{broker.host}:{broker.port}-{number}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def add(self, cursors: Iterable[tuple[Cursor, int]]) -> bool:
+        """Fetch these too, each with its leader's epoch. False if this fetcher has ended."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._held.update({cursor: Held(cursor, epoch) for cursor, epoch in cursors})
+        self._wake.set()
+        return True
+
+    def remove(self, cursors: Collection[Cursor]) -> None:
+        """Fetch these no more. What is on its way for them counts no more if they have moved on (H11)."""
+        with self._lock:
+            for cursor in cursors:
+                self._held.pop(cursor, None)
+            empty = not self._held
+        if empty:
+            self._wake.set()
+
+    def wake(self) -> None:
+        """Something may have changed: a stream has room, a partition was resumed."""
+        self._wake.set()
+
+    def end(self, unless_busy: bool = False) -> bool:
+        """Begin to end; `join` waits for it. With `unless_busy` only if it has nothing to fetch."""
+        with self._lock:
+            if unless_busy and self._held:
+                return False
+            self._closed = True
+            self._held.clear()
+            connection = self._connection
+        self._wake.set()
+        if connection is not None:
+            connection.abort()
+        return True
+
+    def join(self, timeout: float) -> bool:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __repr__(self) -> str:
+        return self._thread.name
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # --- the fetcher's thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        reason = "it has ended"
+        try:
+            self._fetch()
+        except (ConnectionLost, ProtocolError, NotYet) as error:
+            reason = str(error)
+        except PenstockError as error:  # not to be healed by asking again: who we are, what we may
+            reason = str(error)
+            self._owner.broken(error)
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"
+            log.exception("%s ended by an error of its own", self._thread.name)
+            self._owner.broken(error)
+        finally:
+            with self._lock:
+                closed, self._closed = self._closed, True
+                orphans = list(self._held)
+                self._held.clear()
+            if orphans and not closed:
+                log.info("%s: %s", self._thread.name, reason)
+            self._owner.leaderless(self, orphans, reason)
+
+    def _fetch(self) -> None:
+        connection = POOL.acquire(self._config, self.broker.host, self.broker.port, self._config.connect_timeout)
+        with self._lock:
+            self._connection = connection
+        try:
+            session = FetchSession(connection)
+            while (wanted := self._wanted()) is not None:
+                if connection.session_over:
+                    raise ConnectionLost(f"{connection.address}: the login has run out")
+                held_back = wanted.held_back
+                session.ask(wanted.positions, 0.0 if held_back else self._config.fetch_max_wait)
+                buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER)
+                response = session.answer(buffer)
+                self._owner.fetched()
+                if response is not None:
+                    came = self._take(response, wanted, session, Lease(buffer, self._give_back))
+                    if response.throttle > 0:
+                        self._obey(response.throttle)
+                    elif held_back and not came:
+                        self._wake.wait(HELD_BACK_SECONDS)
+            session.close()
+        finally:
+            with self._lock:
+                self._connection = None
+            POOL.release(connection)
+
+    def _wanted(self) -> Wanted | None:
+        """What to ask for now; waits until there is something. None when closed."""
+        while not self._closed:
+            self._wake.clear()
+            wanted = Wanted()
+            with self._lock:
+                held_now = list(self._held.values())
+            for held in held_now:
+                cursor = held.cursor
+                if cursor.paused or cursor.parked:
+                    continue
+                if cursor.stream.full:
+                    wanted.held_back = True
+                    continue
+                with cursor.stream.lock:
+                    version, position = cursor.version, cursor.ask(held.epoch)
+                if position is not None:
+                    wanted.add(position, held, version)
+            if wanted.positions:
+                return wanted
+            self._wake.wait()
+        return None
+
+    def _obey(self, throttle: float) -> None:
+        """The broker does not hear us for so long."""
+        until = time.monotonic() + throttle
+        while not self._closed and (left := until - time.monotonic()) > 0:
+            self._wake.clear()
+            self._wake.wait(left)
+
+    def _give_back(self, buffer: bytearray) -> None:
+        """Called by whichever thread is done with a response last."""
+        if len(buffer) <= BUFFER_KEPT_BYTES:
+            self._buffers.append(buffer)
+
+    def _take(self, response: FetchResponse, wanted: Wanted, session: FetchSession, lease: Lease) -> bool:
+        """Put what came where it belongs. Returns whether anything came."""
+        came = False
+        whole = sum(len(fetched.records) for fetched in response.partitions)
+        by_key = wanted.by_key(session)
+        for fetched in response.partitions:
+            asked = by_key.get((fetched.topic, fetched.partition))
+            if asked is None:
+                raise ProtocolError(f"{session.connection.address} answered for a partition that was not asked for")
+            position, held, version = asked
+            if fetched.error_code:
+                fetched.records.release()
+                self._refused(held, position, version, fetched)
+                continue
+            cursor = held.cursor
+            cursor.high_watermark = fetched.high_watermark
+            cursor.readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
+            cursor.epoch = max(cursor.epoch, held.epoch)
+            if len(fetched.records) == 0:
+                fetched.records.release()
+                if fetched.preferred_replica >= 0:
+                    self._give_away(cursor)
+                    self._owner.preferred(self, cursor, fetched.preferred_replica)
+                continue
+            came = True
+            follows = scan(fetched.records, position.offset)
+            mine = lease
+            if whole <= SMALL_RESPONSE:
+                with fetched.records as view:
+                    fetched.records = memoryview(bytes(view))
+                mine = Lease(bytearray(), lambda buffer: None)
+            if not cursor.stream.put(cursor, version, position.offset, fetched, follows, mine):
+                fetched.records.release()
+        lease.release()
+        return came
+
+    def _refused(self, held: Held, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:
+        """What an error of one partition means; the others go on (H13)."""
+        cursor = held.cursor
+        if cursor.version != version:
+            return  # it has moved on meanwhile
+        what = f"fetch of {cursor.tp} at offset {position.offset}"
+        if fetched.error_code == OFFSET_OUT_OF_RANGE:
+            self._give_away(cursor)
+            self._owner.out_of_range(self, cursor, position.offset)
+            return
+        if fetched.error_code == CORRUPT_MESSAGE:
+            text = "the broker says so itself"
+            cursor.stream.fail(cursor, CorruptBatch(cursor.tp.topic, cursor.tp.partition, position.offset, 0, text))
+            return
+        try:
+            check(fetched.error_code, what)
+        except NotYet as error:
+            self._give_away(cursor)
+            self._owner.leaderless(self, [cursor], str(error))
+        except (AuthorizationFailed, BrokerError) as error:
+            cursor.stream.fail(cursor, error)
+
+    def _give_away(self, cursor: Cursor) -> None:
+        with self._lock:
+            self._held.pop(cursor, None)
+
+
+class Wanted:
+    """What one request asks for, and for whom."""
+
+    def __init__(self) -> None:
+        self.positions: list[FetchPosition] = []
+        self.held_back = False
+        """Whether a stream is full, so that some cursor is left out."""
+        self._asked: list[tuple[FetchPosition, Held, int]] = []
+
+    def add(self, position: FetchPosition, held: Held, version: int) -> None:
+        self.positions.append(position)
+        self._asked.append((position, held, version))
+
+    def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, Held, int]]:
+        return {session.key(asked[0]): asked for asked in self._asked}

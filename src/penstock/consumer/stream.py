@@ -1,0 +1,391 @@
+"""A stream: a bounded queue of chunks (H4) and the iterator over it (H14).
+
+Fetchers put chunks on the queue; the thread that reads the stream decodes them, one after the other, and hands out
+messages or Arrow batches. What is handed out counts as consumed, and position and hand-out move together (F18): a batch
+under the stream's lock; a message inside the kernel's iterator, which `release` closes and asks for its position in one
+step. So nothing of a partition leaves the stream once it is released (H8).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from penstock._kernel import Batch, Message, Messages
+from penstock.columns import checked_columns
+from penstock.consumer.chunk import Chunk, Lease
+from penstock.consumer.cursor import Cursor
+from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.fetch.chunk import ChunkDecoder
+from penstock.fetch.reader import CORRUPT_TRIES
+from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition
+
+log = logging.getLogger(__name__)
+Decode: TypeAlias = Callable[[bytes], Any]
+Handed = TypeVar("Handed")
+
+MESSAGE_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
+"""What a message is built from; topic and partition are the chunk's."""
+
+
+class Stream:
+    """What one thread of a consumer reads. Iterate it for messages, or its `batches()` for Arrow.
+
+    One thread reads a stream at a time; every other method may come from any thread.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        client: ClientConfig,
+        *,
+        queued_chunks: int = 2,
+        timeout: float | None = None,
+        key_decoder: Decode | None = None,
+        value_decoder: Decode | None = None,
+        on_room: Callable[[], None] = lambda: None,
+        on_consumed: Callable[[str, int, int], None] = lambda topic, messages, size: None,
+    ) -> None:
+        self.thread_id = thread_id
+        self._client = client
+        self._bound = queued_chunks
+        self.timeout = timeout
+        self._key_decoder = key_decoder
+        self._value_decoder = value_decoder
+        self._on_room = on_room
+        self._on_consumed = on_consumed
+        self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)
+        self._queue: deque[Chunk] = deque()
+        self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
+        self._closed = False
+        self._is_read = False
+        self.on_ready: Callable[[], None] | None = None
+        """Called, with the lock held, when there is something for the reader: for readers that cannot block."""
+        # The reader's own, guarded by the lock where others look at it:
+        self._opened: Chunk | None = None
+        self._messages: Messages | None = None
+        """What is left of the batch whose messages are handed out, out of `_opened`."""
+
+    def __repr__(self) -> str:
+        return f"Stream({self.thread_id})"
+
+    # --- reading: the stream's own thread ---------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages as they come, for ever: until a shutdown, or a ConsumerTimeout if `consumer.timeout.ms` is set;
+        after that one the stream can be iterated again."""
+        while (messages := self.next_messages(self.timeout)) is not None:
+            yield from messages
+
+    def __next__(self) -> Message:
+        while (messages := self.next_messages(self.timeout)) is not None:
+            for message in messages:
+                return message
+        raise StopIteration
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Arrow batches as they come, with the columns asked for; without a wish, all of them. A batch holds records of
+        one partition. The iteration ends, or times out, as that over messages does."""
+        wanted = tuple(checked_columns(columns, include_headers=True))
+        while (batch := self.next_batch(wanted, self.timeout)) is not None:
+            yield pa.record_batch(batch)
+
+    def next_messages(self, timeout: float | None) -> Messages | None:
+        """What is left of the batch that is handed out, or the next one; None after a shutdown. Raises ConsumerTimeout
+        if none comes in time; None waits for ever."""
+        messages = self._messages
+        if messages is not None and messages.remaining:
+            return messages  # the iteration was left in the middle of a batch
+        return self._next(MESSAGE_COLUMNS, self._hand_out_messages, timeout)
+
+    def next_batch(self, columns: tuple[str, ...], timeout: float | None) -> Batch | None:
+        """The same as one Arrow batch."""
+        return self._next(columns, self._hand_out_batch, timeout)
+
+    def _next(
+        self, columns: tuple[str, ...], hand_out: Callable[[Chunk, Batch, int], Handed], timeout: float | None
+    ) -> Handed | None:
+        """Decode on until there is something to hand out; None after a shutdown."""
+        with self.lock:
+            if self._is_read:
+                raise RuntimeError(f"stream {self.thread_id} is read by another thread: a stream is for one at a time")
+            self._is_read = True
+        try:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            self._settle()
+            while True:
+                chunk = self._opened or self._open(deadline)
+                if chunk is None:
+                    return None
+                with self.lock:
+                    if not self._still_wanted(chunk):
+                        continue
+                decoder = self._decoder(chunk.cursor, columns)
+                try:
+                    batch = chunk.next_batch(decoder)
+                except CorruptBatch as error:
+                    self._damaged(chunk, error)
+                    continue
+                with self.lock:
+                    if not self._still_wanted(chunk):
+                        continue
+                    if batch is None:
+                        self._finish(chunk)
+                        continue
+                    handed = hand_out(chunk, batch, chunk.next_offset)
+                self._on_consumed(chunk.cursor.tp.topic, batch.num_rows, chunk.take_size())
+                return handed
+        finally:
+            self._is_read = False
+
+    def _settle(self) -> None:
+        """What was handed out as messages is consumed; what another kind of iteration left is decoded again."""
+        with self.lock:
+            messages, self._messages = self._messages, None
+            if messages is None or self._opened is None:
+                return
+            cursor = self._opened.cursor
+            left = messages.remaining
+            cursor.consumed = messages.close()
+            if left:
+                self._opened.rewind()
+
+    def _open(self, deadline: float | None) -> Chunk | None:
+        """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
+        with self.lock:
+            while True:
+                if self._closed:
+                    return None
+                if self._errors:
+                    cursor, error = self._errors[0]
+                    if cursor is not None:
+                        self._errors.popleft()  # others stay: the connector has failed, and says so again
+                    raise error
+                for at, chunk in enumerate(self._queue):
+                    if not chunk.cursor.paused:
+                        del self._queue[at]
+                        self._opened = chunk
+                        break
+                else:
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise ConsumerTimeout(self.thread_id, self.timeout or 0.0)
+                    self._changed.wait(left)
+                    continue
+                break
+        self._on_room()
+        return self._opened
+
+    def _still_wanted(self, chunk: Chunk) -> bool:
+        """Whether what was just decoded may be handed out. With the lock held."""
+        if self._closed or not chunk.counts:
+            self._opened = None
+            chunk.release()
+            return False
+        if chunk.cursor.paused:
+            self._opened = None
+            chunk.rewind()
+            self._queue.appendleft(chunk)
+            return False
+        return True
+
+    def _hand_out_messages(self, chunk: Chunk, batch: Batch, end: int) -> Messages:
+        tp = chunk.cursor.tp
+        self._messages = Messages(batch, tp.topic, tp.partition, end, self._key_decoder, self._value_decoder)
+        return self._messages
+
+    def _hand_out_batch(self, chunk: Chunk, batch: Batch, end: int) -> Batch:
+        chunk.cursor.consumed = end
+        return batch
+
+    def _finish(self, chunk: Chunk) -> None:
+        """A chunk is used up. With the lock held."""
+        cursor, reached = chunk.cursor, chunk.next_offset
+        self._opened = None
+        chunk.release()
+        cursor.corrupt_tries = 0
+        if chunk.end is None and reached <= chunk.start:
+            # A fetch returns its first batch whole (KIP-74), so there is a limit that we do not see.
+            self._park(cursor, RecordTooLarge(cursor.tp.topic, cursor.tp.partition, reached, chunk.size))
+            return
+        cursor.consumed = reached
+        if chunk.end is None:  # only now it is known what to fetch next
+            cursor.fetched = reached
+            self._on_room()
+        elif reached != chunk.end:
+            # The headers promised more than decoding found: what was fetched behind them is not what comes next.
+            log.warning("%s: a chunk ends at offset %d, not at %d; fetching from there", cursor.tp, reached, chunk.end)
+            self._drop(cursor)
+            cursor.move_to(reached)
+            self._on_room()
+
+    def _damaged(self, chunk: Chunk, error: CorruptBatch) -> None:
+        """Damaged bytes: fetch them again first, raise the error when they come again."""
+        with self.lock:
+            if not self._still_wanted(chunk):
+                return
+            cursor, reached = chunk.cursor, chunk.next_offset
+            self._opened = None
+            chunk.release()
+            tries = cursor.corrupt_tries + 1
+            self._drop(cursor)
+            cursor.move_to(max(reached, cursor.consumed or 0))
+            cursor.corrupt_tries = tries
+            if tries < CORRUPT_TRIES:
+                log.warning("%s; fetching it again", error)
+                self._on_room()
+            else:
+                self._park(cursor, error)
+
+    def _decoder(self, cursor: Cursor, columns: tuple[str, ...]) -> ChunkDecoder:
+        decoder = cursor.decoders.get(columns)
+        if decoder is None:
+            decoder = ChunkDecoder(cursor.tp.topic, cursor.tp.partition, columns, self._client)
+            cursor.decoders[columns] = decoder
+        return decoder
+
+    # --- filling: fetchers ------------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Whether its fetchers must hold back (H4). An opinion, asked for without the lock."""
+        return len(self._queue) >= self._bound and self.queue_size >= self._bound
+
+    @property
+    def queue_size(self) -> int:
+        """Chunks that wait for the reader; those of paused partitions wait for somebody else."""
+        with self.lock:
+            return sum(not chunk.cursor.paused for chunk in self._queue)
+
+    def put(
+        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
+    ) -> bool:
+        """Take what was fetched for a cursor at offset `asked`, if that is still what it wants (H11). `follows` is the
+        offset after it, or `asked` if the headers do not tell."""
+        with self.lock:
+            if self._closed or cursor.version != version or cursor.fetched != asked:
+                return False
+            end = follows if follows > asked else None
+            self._queue.append(Chunk(cursor, fetched, asked, end, lease, aligned=cursor.aligned == asked))
+            cursor.fetched = cursor.aligned = end
+            self._announce()
+            return True
+
+    def fail(self, cursor: Cursor | None, error: BaseException) -> None:
+        """Let the reader meet an error: that of a cursor once, that of the whole connector again and again."""
+        with self.lock:
+            if cursor is not None:
+                self._park(cursor, error)
+                return
+            self._errors.append((None, error))
+            self._announce()
+
+    def _announce(self) -> None:
+        """There is something for the reader. With the lock held."""
+        self._changed.notify_all()
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def _park(self, cursor: Cursor, error: BaseException) -> None:
+        cursor.parked = True
+        self._errors.append((cursor, error))
+        self._announce()
+
+    # --- moving: the membership thread, the leader finder, the user ---------------------------------------------------
+
+    def position(self, cursor: Cursor) -> int | None:
+        """The next offset to hand out; None if it is not known yet."""
+        with self.lock:
+            opened = self._opened
+            if self._messages is not None and opened is not None and opened.cursor is cursor and opened.counts:
+                return self._messages.position
+            return cursor.consumed
+
+    def lag(self, cursor: Cursor) -> int | None:
+        """Records between the position and the end of what may be read, never below 0 (H11); None if unknown."""
+        position, readable = self.position(cursor), cursor.readable
+        return None if position is None or readable is None else max(0, readable - position)
+
+    def move(self, cursor: Cursor, offset: int | None) -> None:
+        """Go on from another offset."""
+        with self.lock:
+            self._stop(cursor)
+            cursor.move_to(offset)
+            self._forget_errors(cursor)
+
+    def reset(self, cursor: Cursor, offset: int) -> None:
+        """Fetch on from another offset, because what was to be fetched is gone. What was fetched before is handed out
+        first, unless it lies beyond that."""
+        with self.lock:
+            position = self.position(cursor)
+            if position is None or position == cursor.fetched or offset < position:
+                self.move(cursor, offset)
+            else:
+                cursor.fetched, cursor.aligned, cursor.lost = offset, None, False
+
+    def pause(self, cursor: Cursor) -> None:
+        """Hand out nothing of it for a while. What was fetched stays."""
+        with self.lock:
+            cursor.paused = True
+            opened = self._opened
+            if self._messages is not None and opened is not None and opened.cursor is cursor:
+                cursor.consumed = self._messages.close()
+                self._messages = None
+                self._opened = None
+                opened.rewind()
+                self._queue.appendleft(opened)
+
+    def resume(self, cursor: Cursor) -> None:
+        with self.lock:
+            cursor.paused = False
+            self._announce()
+
+    def release(self, cursor: Cursor) -> int | None:
+        """Hand out nothing more of it, ever (H8). Returns its position, None if it never had one."""
+        with self.lock:
+            self._stop(cursor)
+            reached = cursor.consumed
+            cursor.version += 1
+            cursor.fetched = None
+            self._forget_errors(cursor)
+            return reached
+
+    def close(self) -> None:
+        """End the iteration: hand out nothing more, of no partition."""
+        with self.lock:
+            self._closed = True
+            if self._messages is not None and self._opened is not None:
+                cursor = self._opened.cursor
+                cursor.consumed = self._messages.close()
+                self._messages = None
+            for chunk in self._queue:
+                chunk.release()
+            self._queue.clear()
+            self._announce()
+
+    def _stop(self, cursor: Cursor) -> None:
+        """Hand out nothing of what was fetched for a cursor; `consumed` is its position then. With the lock held."""
+        opened = self._opened
+        if self._messages is not None and opened is not None and opened.cursor is cursor and opened.counts:
+            cursor.consumed = self._messages.close()
+            self._messages = None
+        self._drop(cursor)
+
+    def _drop(self, cursor: Cursor) -> None:
+        """Clear the queue of a cursor's chunks. With the lock held."""
+        for chunk in [chunk for chunk in self._queue if chunk.cursor is cursor]:
+            self._queue.remove(chunk)
+            chunk.release()
+
+    def _forget_errors(self, cursor: Cursor) -> None:
+        kept = [(whose, error) for whose, error in self._errors if whose is not cursor]
+        self._errors.clear()
+        self._errors.extend(kept)
