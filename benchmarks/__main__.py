@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import environments, memory, report, speed
 from benchmarks.arena import Arena
+from benchmarks.consumer import latency, readers, throughput
 from benchmarks.machine import load_average, machine, versions
 from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
@@ -41,7 +42,11 @@ CODECS = ("none", "lz4", "zstd")
 MEMORY_CODECS = ("none", "zstd")
 MEMORY = "memory"
 STREAMS = "streams"
-NAMES = (*CONTESTANTS, MEMORY, *FIGURES)
+CONSUMER = "consumer"
+PARTS = {STREAMS: FIGURES, CONSUMER: readers.FIGURES}
+"""Figures that a name stands for in `--only`, and that have a file of results of their own."""
+
+NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES)
 PARTITIONS = 4
 ROWS = 6_000_000
 QUICK = 10
@@ -63,16 +68,20 @@ def parse_arguments() -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        choices=(*NAMES, STREAMS),
-        help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-",
+        choices=(*NAMES, *PARTS),
+        help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-, "
+        f"{CONSUMER} for all that begin with consumer-",
     )
     parser.add_argument(
-        "--side", action="append", choices=SIDES, help="of the stream figures this side alone, may be repeated"
+        "--side",
+        action="append",
+        choices=tuple(dict.fromkeys((*SIDES, *readers.READERS))),
+        help="of the stream and consumer figures this side alone, may be repeated",
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
     parser.add_argument(
-        "--stream-rounds", type=int, default=3, help="rounds of each stream figure (default: %(default)s)"
+        "--stream-rounds", type=int, default=3, help="rounds of each stream and consumer figure (default: %(default)s)"
     )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
@@ -83,8 +92,8 @@ def parse_arguments() -> argparse.Namespace:
         parser.error(f"no such codec: {', '.join(sorted(unknown))}")
     if min(arguments.rounds, arguments.stream_rounds) < 1:
         parser.error("at least one round is needed")
-    if arguments.only and STREAMS in arguments.only:
-        arguments.only = [*(name for name in arguments.only if name != STREAMS), *FIGURES]
+    if arguments.only:
+        arguments.only = [figure for name in arguments.only for figure in PARTS.get(name, (name,))]
     return arguments
 
 
@@ -118,10 +127,12 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
         results = measure_speed(arguments, names, kafka, rivals, scratch, progress)
         peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
-        streams, growths = measure_streams(arguments, names, kafka, rivals, scratch, progress)
+        arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
+        consumers = measure_consumers(names, arena)
+        streams, growths = measure_streams(names, arena)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks, streams, growths) + "\n\n")
-    path = write_results(arguments, names, results, peaks, streams, growths, busy, distribution)
+    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers) + "\n\n")
+    path = write_results(arguments, names, results, peaks, streams, growths, consumers, busy, distribution)
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
 
 
@@ -131,18 +142,23 @@ def make_rivals(
     """The environments of those who take part, made before anything is measured."""
     sides = sides_of(arguments)
     jvm_source = speed.SPARK_JVM in names or (JVM in sides and {CATCH_UP, MICRO_BATCH, IDLE, PLANNING} & set(names))
-    confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names)
+    group = {side for side in sides if set(readers.FIGURES) & set(names)}
+    confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) or (
+        {readers.CONFLUENT, readers.CONFLUENT_TUNED} & group
+    )
     flink = FLINK in sides and CATCH_UP in names
     return Rivals(
         distribution,
         environments.jvm_source(progress) if jvm_source else None,
         environments.confluent(progress) if confluent else None,
         environments.flink(progress) if flink else None,
+        environments.kafka_python(progress) if readers.KAFKA_PYTHON in group else None,
+        environments.aiokafka(progress) if readers.AIOKAFKA in group else None,
     )
 
 
 def sides_of(arguments: argparse.Namespace) -> list[str]:
-    return arguments.side or list(SIDES)
+    return arguments.side or list(dict.fromkeys((*SIDES, *readers.READERS)))
 
 
 def measure_speed(
@@ -196,15 +212,14 @@ def measure_memory(
     return peaks
 
 
-def measure_streams(
-    arguments: argparse.Namespace,
-    names: list[str],
-    kafka: EmbeddedKafka,
-    rivals: Rivals,
-    scratch: Path,
-    progress: Progress,
-) -> tuple[list[Measurement], list[Growth]]:
-    arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
+def measure_consumers(names: list[str], arena: Arena) -> list[Measurement]:
+    measured = throughput.measure(arena, names)
+    if readers.LATENCY in names:
+        measured += latency.measure(arena)
+    return measured
+
+
+def measure_streams(names: list[str], arena: Arena) -> tuple[list[Measurement], list[Growth]]:
     measured: list[Measurement] = []
     growths: list[Growth] = []
     if CATCH_UP in names:
@@ -227,16 +242,19 @@ def write_results(
     peaks: list[Peak],
     streams: list[Measurement],
     growths: list[Growth],
+    consumers: list[Measurement],
     busy: float,
     distribution: Distribution,
 ) -> Path:
-    """`latest.json` is a whole run, `streams.json` one of all stream figures; anything shorter goes to `partial.json`,
-    which git ignores."""
+    """`latest.json` is a whole run, `streams.json` and `consumer.json` one of all figures of that part; anything
+    shorter goes to `partial.json`, which git ignores."""
     full = not arguments.quick and not arguments.side
+    name = "partial"
     if full and not arguments.only and set(CODECS) <= set(arguments.codecs):
-        path = RESULTS / "latest.json"
-    else:
-        path = RESULTS / ("streams.json" if full and set(names) == set(FIGURES) else "partial.json")
+        name = "latest"
+    elif full:
+        name = next((part for part, figures in PARTS.items() if set(names) == set(figures)), name)
+    path = RESULTS / f"{name}.json"
     written: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": arguments.quick,
@@ -255,11 +273,12 @@ def write_results(
             "broker_heap_mb": BROKER_HEAP_MB,
             "contestants": names,
         },
-        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths)],
+        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers)],
         "speed": [result.as_json() for result in results],
         "memory": [peak.as_json() for peak in peaks],
         "streams": [one.as_json() for one in streams],
         "stream_memory": [growth.as_json() for growth in growths],
+        "consumers": [one.as_json() for one in consumers],
     }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")

@@ -2,6 +2,8 @@
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's own Kafka source; the tests use it too
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
+    benchmarks/.envs/kafka-python-*/    kafka-python, with the C libraries it uses where they are there
+    benchmarks/.envs/aiokafka-*/        aiokafka, the same
     benchmarks/.envs/flink-*/           Flink and its Kafka connector: jars alone
 
 An environment is whole when its stamp says so, and the stamp is written last. One process makes it, others wait.
@@ -31,6 +33,8 @@ Say = Callable[[str], None]
 
 JVM_SOURCE_VERSION = "4.2.0"
 CONFLUENT_VERSION = "2.16.1"
+KAFKA_PYTHON_VERSION = "3.0.12"
+AIOKAFKA_VERSION = "0.14.0"
 FLINK_VERSION = "2.2.0"
 PYARROW_VERSION = "26.0.1"
 
@@ -82,9 +86,19 @@ def jvm_source(say: Say) -> Rival:
 def confluent(say: Say) -> Rival:
     """confluent-kafka, with the pyarrow that its messages are filled into."""
     wanted = [f"confluent-kafka=={CONFLUENT_VERSION}", f"pyarrow=={PYARROW_VERSION}"]
-    folder = Path(__file__).parent / ".envs" / f"confluent-{CONFLUENT_VERSION}"
-    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
-    return Rival(_python(folder))
+    return _python_client(f"confluent-{CONFLUENT_VERSION}", wanted, say)
+
+
+def kafka_python(say: Say) -> Rival:
+    """kafka-python, with all that makes it fast."""
+    wanted = [f"kafka-python[lz4,crc32c]=={KAFKA_PYTHON_VERSION}"]
+    return _python_client(f"kafka-python-{KAFKA_PYTHON_VERSION}", wanted, say)
+
+
+def aiokafka(say: Say) -> Rival:
+    """aiokafka, with all that makes it fast."""
+    wanted = [f"aiokafka[lz4]=={AIOKAFKA_VERSION}"]
+    return _python_client(f"aiokafka-{AIOKAFKA_VERSION}", wanted, say)
 
 
 def flink(say: Say) -> tuple[Path, ...]:
@@ -97,6 +111,12 @@ def flink(say: Say) -> tuple[Path, ...]:
 
     _make(folder, made_of, fill, folder / "jars", say)
     return _jars(folder)
+
+
+def _python_client(name: str, wanted: Sequence[str], say: Say) -> Rival:
+    folder = Path(__file__).parent / ".envs" / name
+    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
+    return Rival(_python(folder))
 
 
 def _python(folder: Path) -> Path:

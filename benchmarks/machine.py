@@ -12,7 +12,13 @@ from typing import Any
 
 import pyarrow
 
-from benchmarks.environments import CONFLUENT_VERSION, FLINK_VERSION, JVM_SOURCE_VERSION
+from benchmarks.environments import (
+    AIOKAFKA_VERSION,
+    CONFLUENT_VERSION,
+    FLINK_VERSION,
+    JVM_SOURCE_VERSION,
+    KAFKA_PYTHON_VERSION,
+)
 from penstock.embedded import KAFKA_VERSION, Distribution
 
 
@@ -36,6 +42,8 @@ def versions(distribution: Distribution) -> dict[str, str]:
         "pyspark of the JVM source": JVM_SOURCE_VERSION,
         "kafka": KAFKA_VERSION,
         "confluent-kafka": CONFLUENT_VERSION,
+        "kafka-python": KAFKA_PYTHON_VERSION,
+        "aiokafka": AIOKAFKA_VERSION,
         "flink": FLINK_VERSION,
         "java": java[1] if java else "?",
     }

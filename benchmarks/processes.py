@@ -166,12 +166,12 @@ class JavaTool:
     def __exit__(self, *_: object) -> None:
         pass  # every run has ended by itself
 
-    def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         ran = self._distribution.run_tool(
             "org.apache.kafka.tools.ConsumerPerformance",
             *("--bootstrap-server", order["bootstrap"], "--topic", order["topic"]),
             *("--num-records", str(order["rows"]), "--group", f"bench-{uuid.uuid4()}", "--hide-header"),
-            seconds=ANSWER_SECONDS,
+            seconds=seconds,
             jvm_options=("-Xmx512m",),  # what kafka-consumer-perf-test.sh gives it
         )
         for line in ran.stdout.splitlines():

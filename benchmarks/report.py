@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks import speed
+from benchmarks.consumer import targets as consumer_targets
 from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
 from benchmarks.memory import Peak
@@ -42,6 +43,7 @@ def figures(
     peaks: Sequence[Peak],
     streams: Sequence[Measurement] = (),
     growths: Sequence[Growth] = (),
+    consumers: Sequence[Measurement] = (),
 ) -> list[Figure]:
     """Everything that has a target and was measured."""
     by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
@@ -53,7 +55,8 @@ def figures(
             if mine is not None and theirs is not None:
                 ratio = mine / theirs
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
-    return found + _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
+    found += _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
+    return found + consumer_targets.figures(consumers)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -85,8 +88,9 @@ def text(
     peaks: Sequence[Peak],
     streams: Sequence[Measurement] = (),
     growths: Sequence[Growth] = (),
+    consumers: Sequence[Measurement] = (),
 ) -> str:
-    """The tables for a reader: speeds, memory, streams, targets."""
+    """The tables for a reader: speeds, memory, streams, consumers, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
@@ -114,15 +118,13 @@ def text(
         ]
         parts.append(_table(("memory, MB", "codec", "partition", "idle", "peak", "over idle"), rows))
     if streams:
-        rows = [
-            (one.figure, one.case, one.side, f"{one.value:.2f}", one.unit, " ".join(f"{run:.2f}" for run in one.rounds))
-            for one in streams
-        ]
-        parts.append(_table(("stream figure", "case", "side", "median", "unit", "all rounds"), rows))
+        parts.append(_measurements("stream figure", streams))
     if growths:
         rows = [(one.what, f"{one.first_mb:.1f}", f"{one.last_mb:.1f}") for one in growths]
         parts.append(_table(("stream memory, MB", "first triggers", "last triggers"), rows))
-    found = figures(results, peaks, streams, growths)
+    if consumers:
+        parts.append(_measurements("consumer figure", consumers))
+    found = figures(results, peaks, streams, growths, consumers)
     if found:
         rows = [
             (
@@ -136,6 +138,14 @@ def text(
         ]
         parts.append(_table(("figure", "codec", "measured", "target", ""), rows))
     return "\n\n".join(parts)
+
+
+def _measurements(what: str, measured: Sequence[Measurement]) -> str:
+    rows = [
+        (one.figure, one.case, one.side, f"{one.value:.2f}", one.unit, " ".join(f"{run:.2f}" for run in one.rounds))
+        for one in measured
+    ]
+    return _table((what, "case", "side", "median", "unit", "all rounds"), rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

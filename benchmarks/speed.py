@@ -81,6 +81,8 @@ class Rivals:
     confluent: Rival | None
     flink: tuple[Path, ...] | None
     """Its jars."""
+    kafka_python: Rival | None = None
+    aiokafka: Rival | None = None
 
 
 def measure(

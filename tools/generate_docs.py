@@ -21,6 +21,7 @@ from penstock.stream_options import STREAM_OPTIONS
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 STREAM_RESULTS = ROOT / "benchmarks" / "results" / "streams.json"
+CONSUMER_RESULTS = ROOT / "benchmarks" / "results" / "consumer.json"
 
 READERS = {
     "spark-penstock": 'PySpark, `format("penstock")`',
@@ -42,6 +43,24 @@ STREAMS = {
     ("stream-idle", "default trigger"): "the same with the default trigger, ms",
 }
 SIDES = {"penstock": "Penstock", "jvm": "Spark's JVM source", "flink": "Flink"}
+
+CONSUMERS = {
+    ("consumer-batches", ""): "Arrow batches, or many messages at a time, M rows/s",
+    ("consumer-messages", ""): "message by message, M rows/s",
+    ("consumer-cpu", ""): "CPU seconds per GB: batches",
+    ("consumer-cpu", "message by message"): "the same, message by message",
+    ("consumer-latency", "p50"): "producer to reader at 1,000 messages/s, p50, ms",
+    ("consumer-latency", "p99"): "the same, p99, ms",
+}
+CONSUMER_SIDES = {
+    "penstock": "Penstock",
+    "java": "Java's ConsumerPerformance",
+    "java-warm": "the same, warm JVM",
+    "confluent-tuned": "confluent-kafka, tuned",
+    "confluent": "confluent-kafka",
+    "kafka-python": "kafka-python",
+    "aiokafka": "aiokafka",
+}
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -87,6 +106,15 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def side_by_side(
+    measured: Sequence[Mapping[str, Any]], cases: Mapping[tuple[str, str], str], sides: Iterable[str]
+) -> list[tuple[str, ...]]:
+    """A row for every case that somebody was measured in."""
+    values = {(one["figure"], one["case"], one["side"]): shown(one["median"]) for one in measured}
+    rows = [(text, *(values.get((*case, side), "") for side in sides)) for case, text in cases.items()]
+    return [row for row in rows if any(row[1:])]
+
+
 def benchmark(path: Path = RESULTS) -> str:
     if not path.exists():
         return "*No whole run is recorded yet. `make bench` makes one on your machine.*"
@@ -104,13 +132,14 @@ def benchmark(path: Path = RESULTS) -> str:
     streamed: dict[str, Any] = results if results.get("streams") else json.loads(STREAM_RESULTS.read_text("utf-8"))
     if streamed is not results:
         figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in streamed["figures"]]
-    streams = {(s["figure"], s["case"], s["side"]): s["median"] for s in streamed["streams"]}
-    stream_rows = [
-        (text, *(shown(streams[name, case, side]) if (name, case, side) in streams else "" for side in SIDES))
-        for (name, case), text in STREAMS.items()
-        if any((name, case, side) in streams for side in SIDES)
-    ]
-    setting, machine, versions = results["setting"], results["machine"], results["versions"]
+    stream_rows = side_by_side(streamed["streams"], STREAMS, SIDES)
+    consumed: dict[str, Any] = results
+    if not results.get("consumers") and CONSUMER_RESULTS.exists():
+        consumed = json.loads(CONSUMER_RESULTS.read_text("utf-8"))
+        figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in consumed["figures"]]
+    consumer_rows = side_by_side(consumed.get("consumers", []), CONSUMERS, CONSUMER_SIDES)
+    setting, machine = results["setting"], results["machine"]
+    versions = {**consumed["versions"], **results["versions"]}
     return "\n\n".join(
         (
             f"Million rows per second, median of {setting['rounds']} runs after {setting['warm_ups']} to warm up; "
@@ -123,6 +152,15 @@ def benchmark(path: Path = RESULTS) -> str:
                     table(("", *SIDES.values()), stream_rows),
                 )
                 if stream_rows
+                else ()
+            ),
+            *(
+                (
+                    f"A consumer group of one, lz4, four streams or one reader, every value touched, median of "
+                    f"{consumed['setting']['stream_rounds']} rounds ({consumed['date'][:10]}):",
+                    table(("", *CONSUMER_SIDES.values()), consumer_rows),
+                )
+                if consumer_rows
                 else ()
             ),
             "What they come to, beside what was aimed for:",

@@ -1,0 +1,59 @@
+"""What the consumer is to reach, beside what it reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.consumer.latency import P99
+from benchmarks.consumer.readers import (
+    AIOKAFKA,
+    BATCHES,
+    CONFLUENT,
+    CONFLUENT_TUNED,
+    JAVA,
+    JAVA_WARM,
+    KAFKA_PYTHON,
+    LATENCY,
+    MESSAGES,
+    PENSTOCK,
+    PROCESSOR,
+)
+from benchmarks.consumer.throughput import CODEC
+from benchmarks.figure import Figure
+from benchmarks.measurement import Measurement
+from benchmarks.target import Target, compare
+
+_MINE = (PENSTOCK, "")
+
+READING = (
+    Target("a group, Arrow batches: Penstock / Java's ConsumerPerformance", BATCHES, _MINE, (JAVA, ""), at_least=3.0),
+    Target("the same / a warm JVM", BATCHES, _MINE, (JAVA_WARM, ""), at_least=3.0),
+    Target(
+        "a group, Arrow batches: Penstock / confluent-kafka's consume(), tuned",
+        BATCHES, _MINE, (CONFLUENT_TUNED, ""), at_least=6.0,
+    ),
+    Target("the same / its defaults", BATCHES, _MINE, (CONFLUENT, ""), at_least=6.0),
+    Target(
+        "a group, message by message: Penstock / confluent-kafka's poll(), tuned",
+        MESSAGES, _MINE, (CONFLUENT_TUNED, ""), at_least=2.0,
+    ),
+    Target("the same / its defaults", MESSAGES, _MINE, (CONFLUENT, ""), at_least=2.0),
+    Target("a group, message by message: Penstock / kafka-python", MESSAGES, _MINE, (KAFKA_PYTHON, ""), at_least=5.0),
+    Target("a group, message by message: Penstock / aiokafka", MESSAGES, _MINE, (AIOKAFKA, ""), at_least=5.0),
+    Target(
+        "CPU seconds per GB, Arrow batches / confluent-kafka's consume(), tuned",
+        PROCESSOR, _MINE, (CONFLUENT_TUNED, ""), at_most=0.25,
+    ),
+)  # fmt: skip
+
+WAITING = (
+    Target(
+        "producer to iterator, 1,000 messages/s, p99: Penstock / confluent-kafka",
+        LATENCY, (PENSTOCK, P99), (CONFLUENT, P99), at_most=1.2,
+    ),
+)  # fmt: skip
+
+
+def figures(measurements: Iterable[Measurement]) -> list[Figure]:
+    measured = list(measurements)
+    return compare(READING, measured, CODEC) + compare(WAITING, measured, "none")

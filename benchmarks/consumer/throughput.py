@@ -1,0 +1,133 @@
+"""Rows per second, and the processor time they cost: batches of any size at a time, and message by message.
+
+All readers of a figure are started and warmed before the first timed run, and the timed runs take turns. Each run joins
+a new group. What comes is counted in every run, its bytes too: a reader that did not read what is there stops the
+benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.arena import Arena
+from benchmarks.consumer.readers import (
+    AIOKAFKA,
+    BATCHES,
+    CONFLUENT,
+    CONFLUENT_TUNED,
+    JAVA,
+    JAVA_WARM,
+    KAFKA_PYTHON,
+    MESSAGES,
+    PENSTOCK,
+    PROCESSOR,
+    Reader,
+    ask,
+    start,
+)
+from benchmarks.measurement import Measurement
+from benchmarks.speed import WARM_UPS, WrongRead
+from benchmarks.topics import BATCH_SIZE, Topic, load
+
+CODEC = "lz4"
+ROWS = 6_000_000
+QUICK_ROWS = 200_000
+PARTITIONS = 4
+KEY_BYTES = 8
+"""Of every record that Load.java makes. Java's tool adds them to the values, the others do not."""
+
+ONE_BY_ONE = "message by message"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    side: str
+    share: int = 1
+    """It reads one record in so many. Not where processor time is judged: what was fetched and not read would count."""
+    warm_ups: int = WARM_UPS
+
+
+ENTRIES = {
+    BATCHES: (
+        Entry(PENSTOCK),
+        Entry(JAVA, warm_ups=1),  # every run is its first
+        Entry(JAVA_WARM),
+        Entry(CONFLUENT_TUNED, warm_ups=1),
+        Entry(CONFLUENT, share=6, warm_ups=1),
+    ),
+    MESSAGES: (
+        Entry(PENSTOCK),
+        Entry(CONFLUENT_TUNED, warm_ups=1),
+        Entry(CONFLUENT, share=6, warm_ups=1),
+        Entry(KAFKA_PYTHON, share=12, warm_ups=1),
+        Entry(AIOKAFKA, share=12, warm_ups=1),
+    ),
+}
+
+
+def measure(arena: Arena, figures: Sequence[str]) -> list[Measurement]:
+    """Those of the two figures that are asked for, over one topic."""
+    chosen = {
+        figure: [entry for entry in entries if entry.side in arena.sides]
+        for figure, entries in ENTRIES.items()
+        if figure in figures
+    }
+    if not any(chosen.values()):
+        return []
+    topic = load(
+        arena.kafka,
+        arena.rivals.distribution,
+        "bench-consumer",
+        CODEC,
+        arena.sized(ROWS, QUICK_ROWS),
+        partitions=PARTITIONS,
+        batch_size=BATCH_SIZE,
+        say=arena.progress,
+    )
+    measured = [one for figure, entries in chosen.items() for one in _measure(arena, figure, entries, topic)]
+    arena.kafka.delete_topic(topic.name)
+    return measured
+
+
+def _measure(arena: Arena, figure: str, entries: Sequence[Entry], topic: Topic) -> list[Measurement]:
+    speeds = {entry: Measurement(figure, "", entry.side, "M rows/s") for entry in entries}
+    case = ONE_BY_ONE if figure == MESSAGES else ""
+    costs = {entry: Measurement(PROCESSOR, case, entry.side, "CPU s/GB") for entry in entries}
+    with ExitStack() as stack:
+        readers: dict[Entry, Reader] = {}
+        for entry in entries:
+            readers[entry] = stack.enter_context(start(entry.side, arena))
+            for warm_up in range(entry.warm_ups):
+                arena.progress(f"{figure}: warming {entry.side}, {warm_up + 1} of {entry.warm_ups}")
+                _read(readers[entry], arena, figure, entry, topic)
+        for turn in range(arena.rounds):
+            for entry, reader in readers.items():
+                arena.progress(f"{figure}: {entry.side}, run {turn + 1} of {arena.rounds}")
+                answer = _read(reader, arena, figure, entry, topic)
+                speed = answer["rows"] / answer["seconds"] / 1e6
+                speeds[entry].rounds.append(speed)
+                speeds[entry].extra.append({key: round(value, 4) for key, value in answer.items()})
+                said = f"{figure}: {entry.side}, run {turn + 1} of {arena.rounds}: {speed:.2f} M rows/s"
+                if entry.share == 1 and "processor_seconds" in answer:
+                    cost = answer["processor_seconds"] / topic.bytes * 1e9
+                    costs[entry].rounds.append(cost)
+                    said += f", {cost:.2f} CPU seconds per GB"
+                arena.progress.note(said)
+    return [*speeds.values(), *(cost for cost in costs.values() if cost.rounds)]
+
+
+def _read(reader: Reader, arena: Arena, figure: str, entry: Entry, topic: Topic) -> dict[str, Any]:
+    rows = topic.rows // entry.share
+    what = "batches" if figure == BATCHES else "messages"
+    answer = ask(reader, arena, what, topic.name, rows=rows)
+    if answer["rows"] != rows:
+        raise WrongRead(f"{entry.side} read {answer['rows']} of {rows} records of {topic.name}")
+    if entry.share == 1:
+        # Java's tool rounds to four digits of a MB.
+        seen = answer["value_bytes"] + KEY_BYTES * rows if "value_bytes" in answer else answer["bytes"]
+        if abs(seen - topic.bytes) > (0 if "value_bytes" in answer else 100):
+            raise WrongRead(f"{entry.side} read {seen} of {topic.bytes} bytes of {topic.name}")
+    return answer
