@@ -41,10 +41,16 @@ def test_without_a_command_it_shows_help(capsys):
     assert "exit codes" in shown
 
 
-@pytest.mark.parametrize("command", ["topics", "read", "broker", "demo"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("topics", "read", "broker", "demo", "groups"),
+        *("groups list", "groups describe", "groups reset", "groups delete"),
+    ],
+)
 def test_every_command_has_help_with_examples_and_exit_codes(command, capsys):
     with pytest.raises(SystemExit) as ended:
-        cli.main([command, "--help"])
+        cli.main([*command.split(), "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "example" in shown

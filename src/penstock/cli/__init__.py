@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import broker, demo, read, topics
+from penstock.cli import broker, demo, groups, read, topics
 from penstock.errors import OptionError, PenstockError
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -31,6 +31,7 @@ examples:
   penstock broker --topic words:4                     a real Kafka for trying things out
   penstock topics -b localhost:9092                   what is there
   penstock read clicks -b localhost:9092 --from -10   the last records of a topic
+  penstock groups -b localhost:9092 list              who reads, and how far they are
 """
 
 
@@ -78,7 +79,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=Version)
     parser.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (demo, topics, read, broker):
+    for command in (demo, topics, read, groups, broker):
         command.add_parser(subparsers)
     for sub in subparsers.choices.values():
         # After the command too, where one types it when something has just gone wrong.

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how: the arguments that `topics` and `read` share."""
+"""Which cluster a command talks to, and how: the arguments that `topics`, `read` and `groups` share."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ PATIENCE = {"kafka.default.api.timeout.ms": "10000"}
 """Somebody waits in front of the terminal: a minute, which suits a job in the night, is too long here."""
 
 
-def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
+def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """`again`: for a verb under a noun that has them too. What is not given there must not undo what came before."""
+    nothing = argparse.SUPPRESS if again else None
     group = parser.add_argument_group("connection")
     group.add_argument(
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT",
+        default=nothing,
         help=f"brokers to ask first, with commas between them (default: ${BOOTSTRAP_VARIABLE})",
     )
     group.add_argument(
         "-o",
         "--option",
         action="append",
+        dest="more_options" if again else "option",
         default=[],
         metavar="NAME=VALUE",
         type=_assignment,
@@ -37,6 +41,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--options-file",
         metavar="FILE",
+        default=nothing,
         help="options as in Kafka's own client.properties; keeps passwords off the command line",
     )
 
@@ -48,7 +53,7 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
         given["kafka.bootstrap.servers"] = os.environ[BOOTSTRAP_VARIABLE]
     if arguments.options_file:
         given |= {full_name(name): value for name, value in read_properties(arguments.options_file).items()}
-    given |= {full_name(name): value for name, value in arguments.option}
+    given |= {full_name(name): value for name, value in [*arguments.option, *getattr(arguments, "more_options", [])]}
     if arguments.bootstrap_server:
         given["kafka.bootstrap.servers"] = arguments.bootstrap_server
     if "kafka.bootstrap.servers" not in given:

@@ -1,7 +1,7 @@
 """What a group's coordinator is asked: where it is, what the group has committed, and to commit.
 
-Commits are those of a consumer outside of the group's membership: no member, no generation. A coordinator takes them
-while the group has no members.
+Commits come from a member of the group, or from a consumer outside of it: no member, no generation. A coordinator takes
+the latter while the group has no members.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ NAMES_ONLY = 9
 
 NO_GENERATION = -1
 
+REBALANCING: int = kafka_errors.RebalanceInProgressError.errno
+FENCED: int = kafka_errors.FencedInstanceIdError.errno
+LOST: dict[int, str] = {
+    kafka_errors.UnknownMemberIdError.errno: "the coordinator does not know this member any more",
+    kafka_errors.IllegalGenerationError.errno: "the group has gone on without this member",
+}
+
 IN_USE = frozenset(
     error.errno
     for error in (
@@ -49,6 +56,43 @@ class Committed:
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """As whom a consumer speaks to its coordinator. The defaults: as nobody, from outside."""
+
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+
+
+NOBODY = GroupMember()
+
+
+class Rebalancing(Exception):
+    """The group is being rebalanced: join again."""
+
+
+class MembershipLost(Exception):
+    """The coordinator does not count us as a member any more."""
+
+
+class FencedInstance(BrokerError):
+    """Another consumer has taken our place: it has the same group.instance.id."""
+
+
+def check_membership(error_code: int, what: str) -> None:
+    """Raise what an error code says of the member who asked, if that is what it says."""
+    if error_code == REBALANCING:
+        raise Rebalancing(f"{what}: the group is being rebalanced")
+    if error_code in LOST:
+        raise MembershipLost(f"{what}: {LOST[error_code]}")
+    if error_code == FENCED:
+        raise FencedInstance(
+            f"{what}: another consumer with the same group.instance.id has taken this one's place. Give each consumer "
+            "of the group an id of its own"
+        )
+
+
 def find_coordinator(connection: Connection, group: str, timeout: float) -> Broker:
     version = connection.version(FindCoordinatorRequest)
     names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
@@ -60,12 +104,20 @@ def find_coordinator(connection: Connection, group: str, timeout: float) -> Brok
 
 
 def ask_committed(
-    connection: Connection, group: str, wanted: Sequence[TopicPartition], timeout: float
+    connection: Connection,
+    group: str,
+    wanted: Sequence[TopicPartition] | None,
+    timeout: float,
+    stable: bool = True,
 ) -> dict[TopicPartition, Committed]:
-    """What a group has committed; nothing for a partition where it has committed nothing."""
+    """What a group has committed; nothing for a partition where it has committed nothing. None asks for all it has.
+
+    `stable` waits for commits that are part of an open transaction: whoever starts from an offset must, whoever only
+    looks need not.
+    """
     version = connection.version(OffsetFetchRequest, at_most=NAMES_ONLY)
     by_topic: dict[str, list[int]] = defaultdict(list)
-    for tp in wanted:
+    for tp in wanted or ():
         by_topic[tp.topic].append(tp.partition)
     if version >= 8:
         group_class = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -73,14 +125,20 @@ def ask_committed(
             group_class.OffsetFetchRequestTopics(version=version, name=name, partition_indexes=numbers)
             for name, numbers in by_topic.items()
         ]
-        groups = [group_class(version=version, group_id=group, member_id=None, member_epoch=-1, topics=topics)]
-        request = OffsetFetchRequest(version=version, groups=groups, require_stable=True)
+        asked = group_class(
+            version=version,
+            group_id=group,
+            member_id=None,
+            member_epoch=-1,
+            topics=None if wanted is None else topics,
+        )
+        request = OffsetFetchRequest(version=version, groups=[asked], require_stable=stable)
     else:
         topic_class = OffsetFetchRequest.OffsetFetchRequestTopic
         topics = [
             topic_class(version=version, name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
         ]
-        request = OffsetFetchRequest(version=version, group_id=group, topics=topics)
+        request = OffsetFetchRequest(version=version, group_id=group, topics=None if wanted is None else topics)
     response = connection.call(request, timeout)
     answer = _only(response.groups, "groups") if version >= 8 else response
     check(answer.error_code, f"committed offsets of group {group!r}")
@@ -104,8 +162,12 @@ def ask_commit(
     epochs: Mapping[TopicPartition, int],
     metadata: Mapping[TopicPartition, str],
     timeout: float,
+    member: GroupMember = NOBODY,
 ) -> dict[TopicPartition, NotYet]:
-    """Commit. Returns the partitions that are worth asking again, and why; what that cannot heal is raised."""
+    """Commit. Returns the partitions that are worth asking again, and why; what that cannot heal is raised.
+
+    To a member: Rebalancing, MembershipLost or FencedInstance, when that is why.
+    """
     version = connection.version(OffsetCommitRequest, at_most=NAMES_ONLY)
     topic_class = OffsetCommitRequest.OffsetCommitRequestTopic
     by_topic: dict[str, list[Any]] = defaultdict(list)
@@ -122,9 +184,9 @@ def ask_commit(
     request = OffsetCommitRequest(
         version=version,
         group_id=group,
-        generation_id_or_member_epoch=NO_GENERATION,
-        member_id="",
-        group_instance_id=None,
+        generation_id_or_member_epoch=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
         retention_time_ms=-1,
         topics=[topic_class(version=version, name=name, partitions=numbers) for name, numbers in by_topic.items()],
     )
@@ -133,6 +195,8 @@ def ask_commit(
     for topic in response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
+            if member is not NOBODY:
+                check_membership(partition.error_code, f"commit of {tp} in group {group!r}")
             if partition.error_code in IN_USE:
                 said = kafka_errors.for_code(partition.error_code).__name__
                 raise BrokerError(
