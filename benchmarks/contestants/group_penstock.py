@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from answering import answer_orders
 from group_reading import SILENCE_SECONDS, Latencies, Stopwatch
 
-from penstock import Connector
-from penstock.consumer import Stream
+from penstock import Connector, Stream
 
 STREAMS = 4
 _ENDING_SECONDS = 10.0
