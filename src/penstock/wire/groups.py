@@ -28,10 +28,8 @@ NO_GENERATION = -1
 
 REBALANCING: int = kafka_errors.RebalanceInProgressError.errno
 FENCED: int = kafka_errors.FencedInstanceIdError.errno
-LOST: dict[int, str] = {
-    kafka_errors.UnknownMemberIdError.errno: "the coordinator does not know this member any more",
-    kafka_errors.IllegalGenerationError.errno: "the group has gone on without this member",
-}
+UNKNOWN_MEMBER: int = kafka_errors.UnknownMemberIdError.errno
+ILLEGAL_GENERATION: int = kafka_errors.IllegalGenerationError.errno
 
 IN_USE = frozenset(
     error.errno
@@ -73,7 +71,11 @@ class Rebalancing(Exception):
 
 
 class MembershipLost(Exception):
-    """The coordinator does not count us as a member any more."""
+    """We do not count as a member any more. `forgotten`: the coordinator has no member of that id."""
+
+    def __init__(self, text: str, forgotten: bool = False) -> None:
+        super().__init__(text)
+        self.forgotten = forgotten
 
 
 class FencedInstance(BrokerError):
@@ -84,8 +86,10 @@ def check_membership(error_code: int, what: str) -> None:
     """Raise what an error code says of the member who asked, if that is what it says."""
     if error_code == REBALANCING:
         raise Rebalancing(f"{what}: the group is being rebalanced")
-    if error_code in LOST:
-        raise MembershipLost(f"{what}: {LOST[error_code]}")
+    if error_code == UNKNOWN_MEMBER:
+        raise MembershipLost(f"{what}: the coordinator does not know this member (any more)", forgotten=True)
+    if error_code == ILLEGAL_GENERATION:
+        raise MembershipLost(f"{what}: the group has gone on without this member")
     if error_code == FENCED:
         raise FencedInstance(
             f"{what}: another consumer with the same group.instance.id has taken this one's place. Give each consumer "

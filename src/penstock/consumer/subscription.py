@@ -1,0 +1,103 @@
+"""WHICH topics a connector reads, and with how many streams: named ones, or all that a filter lets through (H3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from penstock.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class AllowTopics:
+    """Every topic whose whole name matches. As in Kafka's own filters, a comma stands for "or"."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        _compiled(self.pattern)
+
+    def allows(self, topic: str) -> bool:
+        return _compiled(self.pattern).fullmatch(topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DenyTopics:
+    """Every topic whose whole name does not match."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        _compiled(self.pattern)
+
+    def allows(self, topic: str) -> bool:
+        return _compiled(self.pattern).fullmatch(topic) is None
+
+
+TopicFilter: TypeAlias = AllowTopics | DenyTopics
+
+
+class StreamSubscription(Protocol):
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The topics to ask the cluster about; None asks about all of them."""
+
+    def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
+        """By topic, how many streams read it. `listing`: the cluster's topics with their partitions, `internal`: those
+        that a filter does not see."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTopics:
+    """These topics, with so many streams each. Also those that do not exist yet: they may come."""
+
+    streams: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if not self.streams:
+            raise OptionError("topics", None, "no topic is named", "Name at least one, as {'words': 2}")
+        for topic, count in self.streams.items():
+            if not isinstance(topic, str) or not topic:
+                raise OptionError("topics", topic, "is no name of a topic")
+            _check_count(topic, count)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.streams)
+
+    def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
+        return dict(self.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredTopics:
+    """Every topic that a filter lets through, all of them by the same streams."""
+
+    filter: TopicFilter
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_count(self.filter.pattern, self.count)
+
+    @property
+    def names(self) -> None:
+        return None
+
+    def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
+        return {topic: self.count for topic in sorted(listing) if topic not in internal and self.filter.allows(topic)}
+
+
+def _check_count(what: str, count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise OptionError(f"streams of {what!r}", count, "is no number of streams", "It must be 1 or more")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """As in Kafka's own filters a comma means "or": no topic has one in its name. Not inside of {1,3}, though."""
+    # re keeps what it has compiled, so this costs a look-up.
+    try:
+        return re.compile(re.sub(r"\s*,\s*(?!\d*\})", "|", pattern.strip()))
+    except (re.error, AttributeError) as error:
+        raise OptionError("filter", pattern, f"is no regular expression: {error}") from error
