@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.consumer.config import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
+from penstock.consumer.metrics import CONSUMER_METRICS
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.metrics import METRICS
+from penstock.metrics import METRICS, Metric
 from penstock.option_values import Option
 from penstock.options import NO_EFFECT, OPTIONS, REFUSED
 from penstock.stream_options import STREAM_OPTIONS
@@ -94,10 +95,10 @@ def stream_options() -> str:
     return options(STREAM_OPTIONS.values())
 
 
-def metrics() -> str:
+def metrics(described: Iterable[Metric] = METRICS) -> str:
     rows = [
         (f"`{metric.name}`", f"`{metric.prometheus_name}{'_total' if metric.kind == 'counter' else ''}`", metric.help)
-        for metric in METRICS
+        for metric in described
     ]
     return table(("metric", "in Prometheus", "what it is"), rows)
 
@@ -187,6 +188,7 @@ PARTS = {
         "old consumer settings": old_names,
         "refused consumer settings": lambda: refused(CONSUMER_REFUSED),
         "consumer settings without effect": lambda: listed(CONSUMER_NO_EFFECT),
+        "consumer metrics": lambda: metrics(CONSUMER_METRICS),
     },
     "README.md": {"benchmark": benchmark},
 }
