@@ -67,6 +67,10 @@ impl Column {
             Column::Headers => DataType::List(header_field()),
         }
     }
+
+    fn field(self) -> Field {
+        Field::new(self.name(), self.data_type(), true)
+    }
 }
 
 const UTC: &str = "UTC";
@@ -77,6 +81,24 @@ fn header_fields() -> Fields {
 
 fn header_field() -> FieldRef {
     Arc::new(Field::new("element", DataType::Struct(header_fields()), true))
+}
+
+/// The schema of a batch that was made elsewhere, with the kernel's own fields: any of its columns in any order, each of
+/// exactly its type. An error names the column.
+pub fn checked(schema: &Schema) -> Result<SchemaRef, String> {
+    let mut fields: Vec<Field> = Vec::with_capacity(schema.fields().len());
+    for found in schema.fields() {
+        let name = found.name();
+        let column = Column::by_name(name).ok_or_else(|| format!("no column is called {name:?}"))?;
+        if *found.data_type() != column.data_type() {
+            return Err(format!("column {name} is {}, not {}", found.data_type(), column.data_type()));
+        }
+        if fields.iter().any(|field| field.name() == name) {
+            return Err(format!("column {name} is there twice"));
+        }
+        fields.push(column.field());
+    }
+    Ok(Arc::new(Schema::new(fields)))
 }
 
 /// Which rows are not null. Costs nothing until the first null.
@@ -296,8 +318,7 @@ pub struct Columns {
 impl Columns {
     /// `topic` is at most [`LONGEST_TOPIC`] bytes long.
     pub fn new(topic: &str, partition: i32, order: &[Column]) -> Self {
-        let fields: Vec<_> =
-            order.iter().map(|column| Field::new(column.name(), column.data_type(), true)).collect();
+        let fields: Vec<_> = order.iter().map(|column| column.field()).collect();
         let wanted = |column: Column| order.contains(&column);
         Columns {
             order: order.to_vec(),

@@ -1,19 +1,24 @@
-//! The Python module: buffers in, Arrow capsules out, errors as `penstock.errors.CorruptBatch`.
+//! The Python module: buffers in, Arrow capsules or messages out, errors as `penstock.errors.CorruptBatch`.
 //!
-//! The only module with `unsafe`, and the only unsafe thing in it is to read a Python buffer with the GIL released.
+//! The only module with `unsafe`, for three things: to read a Python buffer with the GIL released, to take over an Arrow
+//! array from another library, and, in `ffi/message.rs`, to make a Python class by hand.
+
+mod message;
+mod messages;
 
 use std::sync::Arc;
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
-use arrow_array::{Array, RecordBatch, StructArray};
-use arrow_schema::ArrowError;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::{Array, RecordBatch, RecordBatchOptions, StructArray};
+use arrow_schema::{ArrowError, Schema};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use crate::codecs::{DEFAULT_LIMIT, HIGHEST_LIMIT};
-use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS};
+use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS, checked};
 use crate::decoder::{Decoder as Core, Request};
 use crate::error::Corrupt;
 use crate::scan::next_offset;
@@ -153,12 +158,13 @@ fn bytes_of(buffer: &PyBuffer<u8>) -> &[u8] {
 
 /// The offset after the last whole batch of `data`, by its headers alone.
 #[pyfunction]
-fn scan(py: Python<'_>, data: PyBuffer<u8>, start: i64) -> PyResult<i64> {
+fn scan(data: PyBuffer<u8>, start: i64) -> PyResult<i64> {
     if !data.is_c_contiguous() {
         return Err(PyValueError::new_err("data must be contiguous"));
     }
     let bytes = bytes_of(&data);
-    Ok(py.detach(|| next_offset(bytes, start)))
+    // With the GIL held: it takes microseconds, and to get the GIL back beside a busy thread can take milliseconds.
+    Ok(next_offset(bytes, start))
 }
 
 fn within(name: &str, value: usize, least: usize, most: usize) -> PyResult<()> {
@@ -176,6 +182,13 @@ struct Batch {
 
 #[pymethods]
 impl Batch {
+    #[staticmethod]
+    fn from_arrow(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let capsules = data.call_method0(intern!(data.py(), "__arrow_c_array__"))?;
+        let (schema, array) = capsules.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
+        import(&schema, &array)
+    }
+
     #[getter]
     fn num_rows(&self) -> usize {
         self.batch.num_rows()
@@ -206,14 +219,46 @@ impl Batch {
     }
 }
 
+/// A batch out of the two capsules of the Arrow C data interface, checked to be one that the kernel could have made.
+fn import(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<Batch> {
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    // SAFETY: by the interface, capsules of these names hold these structures, which are valid as long as the capsules
+    // and not in use by anybody else. The array is moved out, as the interface has it.
+    let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
+    let fields = Schema::try_from(schema).map_err(refused)?;
+    let fields = checked(&fields).map_err(PyValueError::new_err)?;
+    if array.is_released() {
+        return Err(PyValueError::new_err("the array was taken over already"));
+    }
+    // SAFETY: the array is what its schema says, by the interface. That its offsets and strings make sense is not for
+    // it to say, and is checked below before anybody reads by them.
+    let data = unsafe { from_ffi(array, schema) }.map_err(refused)?;
+    data.validate_full().map_err(refused)?;
+    let rows = StructArray::from(data);
+    if rows.null_count() > 0 {
+        return Err(PyValueError::new_err("a row is null"));
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let (_, columns, _) = rows.into_parts();
+    Ok(Batch { batch: RecordBatch::try_new_with_options(fields, columns, &options).map_err(refused)? })
+}
+
+fn refused(error: ArrowError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
 fn arrow_error(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
 
-#[pymodule]
+// A free-threaded Python, should this ever be built for one, keeps its GIL: messages rely on it.
+#[pymodule(gil_used = true)]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decoder>()?;
     module.add_class::<Batch>()?;
+    module.add("Message", message::class(module.py())?)?;
+    module.add_class::<messages::Messages>()?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add("COLUMNS", PyTuple::new(module.py(), Column::ALL.map(Column::name))?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

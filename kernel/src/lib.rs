@@ -1,11 +1,13 @@
-//! Bytes of a Kafka fetch response in, Arrow columns out, and nothing else.
+//! Bytes of a Kafka fetch response in, Arrow columns (or their rows as messages) out, and nothing else.
 //!
 //! ```text
-//! ffi ──> decoder ──> batch    header of a record batch, and every check that needs no record
-//!            │  ├────> txn      which producers' transactions are aborted at this point
-//!            │  ├────> codecs   gzip, snappy, lz4, zstd into one reused buffer, with a limit
-//!            │  └────> record   varints, records, headers
-//!            └───────> columns  only the Arrow columns asked for
+//! ffi ─┬> decoder ─┬─────> batch    header of a record batch, and every check that needs no record
+//!      │           ├─────> txn      which producers' transactions are aborted at this point
+//!      │           ├─────> codecs   gzip, snappy, lz4, zstd into one reused buffer, with a limit
+//!      │           ├─────> record   varints, records, headers
+//!      │           └─────> columns  only the Arrow columns asked for
+//!      ├> messages         the rows of a finished batch, one by one
+//!      └> scan             the offset after a chunk, by its headers alone
 //! ```
 //!
 //! Everything below `ffi` is safe Rust that knows no Python. The bytes are hostile: whatever they say, a decode ends in
@@ -17,6 +19,7 @@ pub mod codecs;
 pub mod columns;
 pub mod decoder;
 pub mod error;
+pub mod messages;
 pub mod record;
 pub mod scan;
 pub mod txn;

@@ -1,8 +1,12 @@
-"""The Rust kernel: bytes of a fetch response in, Arrow columns out."""
+"""The Rust kernel: bytes of a fetch response in, Arrow columns (or their rows as messages) out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, final
 
 from typing_extensions import Buffer
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.
@@ -58,12 +62,91 @@ class Decoder:
 class Batch:
     """One Arrow record batch, handed over through the Arrow C data interface."""
 
+    @staticmethod
+    def from_arrow(data: _ArrowArray) -> Batch:
+        """A batch that was made elsewhere (a pyarrow.RecordBatch, say), without a copy.
+
+        It may have any of COLUMNS in any order, each of exactly the type that the kernel gives it: anything else is a
+        ValueError that names the column.
+        """
+
     @property
     def num_rows(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
     def __arrow_c_schema__(self) -> object: ...
+
+@final
+class Message:
+    """One record of a partition. Not made by hand: Messages hands it out.
+
+    It reads from its batch what is asked for when it is asked for, and keeps that whole batch in memory: who stores
+    a few messages for long should store their parts instead. It cannot be pickled or compared, and does not change.
+    """
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int | None:
+        """Milliseconds since 1970; None if the record has none."""
+
+    @property
+    def timestamp_type(self) -> int:
+        """-1: none (magic 0), 0: create time, 1: log append time."""
+
+    @property
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        """In the record's order, a name as often as it is there; [] if the record has none."""
+
+    @property
+    def key(self) -> Any:
+        """bytes or None, or what the key decoder makes of the bytes; see `value`."""
+
+    @property
+    def value(self) -> Any:
+        """bytes or None, or what the value decoder makes of the bytes.
+
+        The decoder runs at the first access, its result is kept, and its error is raised as it is (then it runs
+        again at the next access). It is not called for None: a tombstone has nothing to decode.
+        """
+
+@final
+class Messages:
+    """Hands out the messages of one batch, one by one. For any number of threads at once."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        topic: str,
+        partition: int,
+        end: int,
+        key_decoder: Callable[[bytes], Any] | None = None,
+        value_decoder: Callable[[bytes], Any] | None = None,
+    ) -> None:
+        """`batch` has the columns key, value, offset, timestamp, timestampType and headers, in any order and among
+        others: a ValueError names those that are missing. `end` is the offset after this batch; it may lie beyond that
+        of the last row plus one, as a gap (of a compacted topic, or transaction markers) belongs to the batch before.
+        """
+
+    def __iter__(self) -> Messages: ...
+    def __next__(self) -> Message: ...
+    def stop(self) -> int:
+        """Hand out nothing more from now on. Returns `position`, which stays: every message below it was handed out and
+        none at or above it will be, whatever another thread does meanwhile.
+        """
+
+    @property
+    def position(self) -> int:
+        """The offset of the next message to be handed out; `end` once all are."""
+
+    @property
+    def remaining(self) -> int:
+        """How many messages will be handed out yet; 0 once stopped."""
 
 def scan(data: Buffer, start: int) -> int:
     """The offset after the last whole batch of a chunk by its headers alone, unchecked; `start` if they do not tell.

@@ -1,0 +1,91 @@
+//! `Messages`: the iterator over the messages of one batch.
+//!
+//! No `unsafe` here. Everything in it is fixed or atomic, so any thread may call any method at any time.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+use pyo3::{PyTraverseError, PyVisit};
+
+use super::{Batch, message};
+use crate::messages::{Progress, Rows};
+
+/// Hands out a batch's messages one by one. They share it: each is this object and a row.
+#[pyclass(module = "penstock._kernel", frozen)]
+pub struct Messages {
+    pub rows: Rows,
+    pub topic: Py<PyString>,
+    pub partition: i32,
+    pub key_decoder: Option<Py<PyAny>>,
+    pub value_decoder: Option<Py<PyAny>>,
+    /// The class of what is handed out: looking it up anew for each one would cost more than to keep it.
+    class: Py<PyType>,
+    progress: Progress,
+}
+
+#[pymethods]
+impl Messages {
+    #[new]
+    #[pyo3(signature = (batch, topic, partition, end, key_decoder = None, value_decoder = None))]
+    fn new(
+        batch: &Bound<'_, Batch>,
+        topic: Py<PyString>,
+        partition: i32,
+        end: i64,
+        key_decoder: Option<Bound<'_, PyAny>>,
+        value_decoder: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let rows = Rows::new(&batch.get().batch, end).map_err(PyValueError::new_err)?;
+        Ok(Messages {
+            progress: Progress::new(rows.len()),
+            rows,
+            topic,
+            partition,
+            key_decoder: callable("key_decoder", key_decoder)?,
+            value_decoder: callable("value_decoder", value_decoder)?,
+            class: message::class(batch.py())?,
+        })
+    }
+
+    fn __iter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {
+        slf
+    }
+
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let messages = slf.get();
+        // A collection of garbage may run in there and let other threads run, so the row is claimed after it: from the
+        // claim to the caller nothing runs in between.
+        message::create(slf, messages.class.bind(slf.py()), || messages.progress.claim())
+    }
+
+    // Not "close": a generator that delegates to us (`yield from`) would call that when it is left early.
+    fn stop(&self) -> i64 {
+        self.rows.offset(self.progress.stop())
+    }
+
+    #[getter]
+    fn position(&self) -> i64 {
+        self.rows.offset(self.progress.handed_out())
+    }
+
+    #[getter]
+    fn remaining(&self) -> usize {
+        self.progress.remaining()
+    }
+
+    // There is no `__clear__`: decoders are older than this object, so a cycle goes through something that was changed
+    // later on and can be cleared itself.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.key_decoder)?;
+        visit.call(&self.value_decoder)
+    }
+}
+
+fn callable(name: &str, decoder: Option<Bound<'_, PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    match decoder {
+        Some(decoder) if !decoder.is_callable() => {
+            Err(PyTypeError::new_err(format!("{name} must be callable, not {}", decoder.get_type().name()?)))
+        }
+        decoder => Ok(decoder.map(Bound::unbind)),
+    }
+}

@@ -1,0 +1,171 @@
+//! A batch as messages: its rows, read one by one, and how many of them were handed out.
+//!
+//! Nothing is copied or converted before it is asked for: `ffi/message.rs` shows a row to Python as an object that knows
+//! its number and where its [`Rows`] are.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{Array, BinaryArray, ListArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_buffer::ScalarBuffer;
+
+use crate::columns::Column;
+
+/// Kafka's mark of a record without a timestamp, in milliseconds.
+const NO_TIMESTAMP: i64 = -1;
+
+/// The columns of a batch that a message shows. Topic and partition are the same in all of them and not read from it.
+pub struct Rows {
+    keys: BinaryArray,
+    values: BinaryArray,
+    offsets: ScalarBuffer<i64>,
+    timestamps: TimestampMicrosecondArray,
+    timestamp_types: ScalarBuffer<i32>,
+    headers: ListArray,
+    header_keys: StringArray,
+    header_values: BinaryArray,
+    /// The offset after this batch, which may lie beyond its last row: a gap belongs to the batch before it.
+    end: i64,
+}
+
+impl Rows {
+    const NEEDED: [Column; 6] = [
+        Column::Key,
+        Column::Value,
+        Column::Offset,
+        Column::Timestamp,
+        Column::TimestampType,
+        Column::Headers,
+    ];
+
+    /// `batch` has the kernel's own types: it comes from [`crate::columns::Columns`] or its schema was
+    /// [`crate::columns::checked`]. An error says what it lacks.
+    pub fn new(batch: &RecordBatch, end: i64) -> Result<Self, String> {
+        let column = |column: Column| batch.column_by_name(column.name());
+        let missing: Vec<_> =
+            Self::NEEDED.into_iter().filter(|&name| column(name).is_none()).map(Column::name).collect();
+        let [Some(keys), Some(values), Some(offsets), Some(timestamps), Some(timestamp_types), Some(headers)] =
+            Self::NEEDED.map(column)
+        else {
+            return Err(format!("messages need the columns {}", missing.join(", ")));
+        };
+        let headers = headers.as_list::<i32>();
+        let pairs = headers.values().as_struct();
+        let header_keys = pairs.column(0).as_string::<i32>();
+        for (name, nulls) in [
+            ("offset", offsets.null_count()),
+            ("timestampType", timestamp_types.null_count()),
+            ("headers", pairs.null_count() + header_keys.null_count()),
+        ] {
+            if nulls > 0 {
+                return Err(format!("column {name} has a null where a message has none"));
+            }
+        }
+        let offsets = offsets.as_primitive::<Int64Type>().values();
+        if let Some(&last) = offsets.last().filter(|&&last| last >= end) {
+            return Err(format!("end is {end}, but the last row has offset {last}"));
+        }
+        Ok(Rows {
+            keys: keys.as_binary::<i32>().clone(),
+            values: values.as_binary::<i32>().clone(),
+            offsets: offsets.clone(),
+            timestamps: timestamps.as_primitive::<TimestampMicrosecondType>().clone(),
+            timestamp_types: timestamp_types.as_primitive::<Int32Type>().values().clone(),
+            headers: headers.clone(),
+            header_keys: header_keys.clone(),
+            header_values: pairs.column(1).as_binary::<i32>().clone(),
+            end,
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// The offset of a row; after the last row, where the next batch begins.
+    #[inline]
+    pub fn offset(&self, row: usize) -> i64 {
+        self.offsets.get(row).copied().unwrap_or(self.end)
+    }
+
+    #[inline]
+    pub fn key(&self, row: usize) -> Option<&[u8]> {
+        bytes(&self.keys, row)
+    }
+
+    #[inline]
+    pub fn value(&self, row: usize) -> Option<&[u8]> {
+        bytes(&self.values, row)
+    }
+
+    /// Milliseconds since 1970.
+    pub fn timestamp(&self, row: usize) -> Option<i64> {
+        let milliseconds =
+            self.timestamps.is_valid(row).then(|| self.timestamps.value(row).div_euclid(1000))?;
+        (milliseconds != NO_TIMESTAMP).then_some(milliseconds)
+    }
+
+    pub fn timestamp_type(&self, row: usize) -> i32 {
+        self.timestamp_types.get(row).copied().unwrap_or(-1)
+    }
+
+    pub fn headers(&self, row: usize) -> impl ExactSizeIterator<Item = (&str, Option<&[u8]>)> {
+        let range = match self.headers.value_offsets().get(row..) {
+            Some(&[from, to, ..]) if self.headers.is_valid(row) => from as usize..to as usize,
+            _ => 0..0,
+        };
+        range.map(|header| (self.header_keys.value(header), bytes(&self.header_values, header)))
+    }
+}
+
+#[inline]
+fn bytes(array: &BinaryArray, row: usize) -> Option<&[u8]> {
+    array.is_valid(row).then(|| array.value(row))
+}
+
+/// How many rows were handed out, and whether any more will be: one number, so that [`Progress::stop`] falls either
+/// before a [`Progress::claim`] of another thread or after it.
+pub struct Progress {
+    next: AtomicUsize,
+    rows: usize,
+}
+
+impl Progress {
+    /// Set in `next` once stopped, which puts it past any row.
+    const STOPPED: usize = 1 << (usize::BITS - 1);
+
+    pub fn new(rows: usize) -> Self {
+        Progress { next: AtomicUsize::new(0), rows }
+    }
+
+    /// The next row, which is handed out with that; None if there is none or it was stopped.
+    #[inline]
+    pub fn claim(&self) -> Option<usize> {
+        // A plain load and store, which would do under the GIL, was not measurably faster.
+        let after = |next| if next < self.rows { Some(next + 1) } else { None };
+        self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).ok()
+    }
+
+    /// Ends the handing out. Returns how many rows were handed out until then.
+    pub fn stop(&self) -> usize {
+        self.next.fetch_or(Self::STOPPED, Ordering::AcqRel) & !Self::STOPPED
+    }
+
+    pub fn handed_out(&self) -> usize {
+        self.next.load(Ordering::Acquire) & !Self::STOPPED
+    }
+
+    /// How many rows will be handed out yet.
+    pub fn remaining(&self) -> usize {
+        self.rows.saturating_sub(self.next.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests;
