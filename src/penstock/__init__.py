@@ -41,22 +41,31 @@ if TYPE_CHECKING:
     from penstock.consumer.subscription import AllowTopics, DenyTopics
     from penstock.embedded import EmbeddedKafka
     from penstock.spark import register
+    from penstock.streamer.adbc import AdbcSink
+    from penstock.streamer.dead_letters import DeadLetter, DeadLetterTopic
+    from penstock.streamer.parquet import ParquetSink
+    from penstock.streamer.sink import CallableSink
+    from penstock.streamer.streamer import Streamer
     from penstock.topics import TopicPartition
 
     __version__: str
 
 __all__ = [
+    "AdbcSink",
     "AllowTopics",
     "AsyncStream",
     "AuthenticationFailed",
     "AuthorizationFailed",
     "BrokerError",
     "BrokerUnavailable",
+    "CallableSink",
     "CommitRefused",
     "Connector",
     "ConsumerTimeout",
     "CorruptBatch",
     "DataLoss",
+    "DeadLetter",
+    "DeadLetterTopic",
     "DenyTopics",
     "EmbeddedBrokerError",
     "EmbeddedKafka",
@@ -65,12 +74,14 @@ __all__ = [
     "NoOffsetForTimestamp",
     "OffsetOutOfRange",
     "OptionError",
+    "ParquetSink",
     "PenstockError",
     "ProtocolError",
     "RecordTooLarge",
     "RowsRefused",
     "SinkError",
     "Stream",
+    "Streamer",
     "TopicPartition",
     "UnknownTopic",
     "__version__",
@@ -79,13 +90,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdbcSink": "penstock.streamer.adbc",
     "AllowTopics": "penstock.consumer.subscription",
     "AsyncStream": "penstock.consumer.asynchronous",
+    "CallableSink": "penstock.streamer.sink",
     "Connector": "penstock.consumer.connector",
+    "DeadLetter": "penstock.streamer.dead_letters",
+    "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",
     "EmbeddedKafka": "penstock.embedded",
     "Message": "penstock._kernel",
+    "ParquetSink": "penstock.streamer.parquet",
     "Stream": "penstock.consumer.stream",
+    "Streamer": "penstock.streamer.streamer",
     "TopicPartition": "penstock.topics",
     "read_batches": "penstock.arrow",
     "register": "penstock.spark",

@@ -1,0 +1,1 @@
+"""Out of Kafka into something else: the Streamer and its sinks."""

@@ -1,0 +1,278 @@
+"""Any database with an ADBC driver as a sink: Arrow goes in as it is, one transaction for each write."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import OptionError, RowsRefused, SinkError
+from penstock.streamer.sink import Rows, Writer
+
+MODES = ("append", "create_append")
+
+REFUSED_ROWS = ("22", "23")
+"""SQLSTATE classes that speak of the rows: a value that does not fit, a constraint that it breaks."""
+
+WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
+"""SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
+08P01, which is what comes of a value copied into a column of another type."""
+
+WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
+"""The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
+
+SQLITE_WAIT_MS = 10_000
+"""How long SQLite waits for a lock that another process holds."""
+
+SHOWN = 300
+"""How much of a driver's error is shown."""
+
+
+class AdbcSink:
+    """Appends rows to a table of a database.
+
+    `uri` says which database, and `driver` with what: `postgresql` and `sqlite` need the packages
+    `adbc-driver-postgresql` and `adbc-driver-sqlite`, others are found as `adbc_driver_<name>` or as the driver manager
+    finds them (a shared library, a manifest). `connect`, a function without arguments that returns a connection of
+    `adbc_driver_manager.dbapi`, replaces both.
+
+    `mode`: `append` wants the table to be there; `create_append` makes it, with the columns of the first rows, if it is
+    not. Rows have to have the table's columns by name; those that the table has beyond them get its defaults. With
+    PostgreSQL integers and floats are fitted to the width of the table's, and texts to `jsonb`.
+    """
+
+    needs_arrow = True
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        table: str | None = None,
+        *,
+        driver: str | None = None,
+        connect: Callable[[], Any] | None = None,
+        schema: str | None = None,
+        mode: str = "append",
+    ) -> None:
+        if not table:
+            raise OptionError("table", table, "which table? None was named", 'Example: table="clicks"')
+        if mode not in MODES:
+            raise OptionError("mode", mode, f"must be {' or '.join(MODES)}")
+        if (uri is None) == (connect is None):
+            # The value is left out: a URI may hold a password.
+            raise OptionError("uri", None, "give either a uri or a connect function", "Example: postgresql://host/name")
+        if uri is not None and driver is None:
+            driver, uri = _driver_of(uri)
+        self.table = table
+        self.driver = driver
+        self._schema = schema
+        self.creates = mode == "create_append"
+        self._connect = connect or (lambda: open_connection(str(driver), str(uri)))
+        self._creating = threading.Lock()
+        # One writer at a time is all that SQLite knows. Threads that find it locked would wait for a retry.
+        self._one_at_a_time: Any = threading.Lock() if driver == "sqlite" else contextlib.nullcontext()
+
+    def __repr__(self) -> str:
+        return f"AdbcSink(table={self.table!r}, driver={self.driver!r})"  # not the URI: it may hold a password
+
+    def open(self, thread: str) -> Writer:
+        writer = _Table(self)
+        writer.look()  # a database or a table that is not there is found now, not after an hour
+        return writer
+
+    # What follows is for the writers alone.
+
+    def connection(self) -> Any:
+        connection = self._connect()
+        if self.driver == "sqlite":
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {SQLITE_WAIT_MS}")
+                cursor.fetchall()
+        return connection
+
+    def create(self, connection: Any, schema: pa.Schema) -> None:
+        """Make the table if it is not there. One thread at a time: PostgreSQL fails where two do it at once."""
+        with self._creating:
+            if self.creates:
+                self.ingest(connection, pa.Table.from_batches([], schema), "create_append")
+                self.creates = False
+
+    def ingest(self, connection: Any, rows: pa.Table, mode: str = "append") -> None:
+        options = {"db_schema_name": self._schema} if self._schema else {}
+        with self._one_at_a_time:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.adbc_ingest(self.table, rows.to_reader(), mode=mode, **options)
+                connection.commit()
+            except BaseException:
+                # Inside the lock: what is half done in SQLite keeps all others out.
+                with contextlib.suppress(Exception):
+                    connection.rollback()
+                raise
+
+    def table_schema(self, connection: Any) -> pa.Schema:
+        options = {"db_schema_filter": self._schema} if self._schema else {}
+        with self._one_at_a_time:
+            found = connection.adbc_get_table_schema(self.table, **options)
+            connection.rollback()  # the look has begun a transaction
+        return found
+
+
+class _Table:
+    """One thread's connection, made anew after an error."""
+
+    def __init__(self, sink: AdbcSink) -> None:
+        self._sink = sink
+        self._connection: Any = None
+        self._target: pa.Schema | None = None
+
+    def look(self) -> None:
+        """Find out whether the database is there, and the table if it has to be."""
+        try:
+            self._connect()
+            if not self._sink.creates:
+                self._target = self._sink.table_schema(self._connection)
+        except Exception as error:
+            self.close()
+            raise self._meaning(error) from error
+
+    def write(self, rows: Rows) -> None:
+        assert isinstance(rows, pa.Table)
+        try:
+            self._connect()
+            if self._target is None:
+                self._sink.create(self._connection, rows.schema)
+                self._target = self._sink.table_schema(self._connection)
+            self._sink.ingest(self._connection, fitted(rows, self._target))
+        except SinkError:
+            raise
+        except Exception as error:
+            meant = self._meaning(error)
+            if not isinstance(meant, RowsRefused):
+                self.close()
+            if meant is error:
+                raise
+            raise meant from error
+
+    def _connect(self) -> None:
+        if self._connection is None:
+            self._connection = self._sink.connection()
+
+    def close(self) -> None:
+        connection, self._connection, self._target = self._connection, None, None
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+    def _meaning(self, error: Exception) -> Exception:
+        """An error as the Streamer understands it."""
+        where = f"table {self._sink.table!r}"
+        match kind_of(error):
+            case "rows":
+                return RowsRefused(f"{where} refuses rows: {_in_one_line(error)}")
+            case "setup":
+                return SinkError(f"{where} cannot be written to: {_in_one_line(error)}")
+        return error
+
+
+def kind_of(error: Exception) -> str:
+    """Whether an error speaks of `rows`, of the `setup`, or of something that may `pass`."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(REFUSED_ROWS):
+        return "rows"
+    if state.startswith(WRONG_SETUP):
+        return "setup"
+    status = getattr(getattr(error, "status_code", None), "name", "")
+    text = str(error)
+    # SQLite's driver says no more than this, and calls it an internal error.
+    if status in ("INTEGRITY", "INVALID_DATA") or (status == "INTERNAL" and " constraint failed" in text):
+        return "rows"
+    if status in WRONG_SETUP_STATUS or "Operation not supported" in text or "no such table" in text:
+        return "setup"
+    return "pass"
+
+
+def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """The rows as the table's columns are.
+
+    PostgreSQL's driver copies bytes and converts nothing: an int64 is refused by an `integer`, and four letters would
+    become one. Other drivers convert by themselves, and SQLite's only guesses what a column holds.
+    """
+    for at, field in enumerate(rows.schema):
+        if field.name not in target.names:
+            continue
+        wanted = target.field(field.name)
+        native = (wanted.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
+        if not native or wanted.type == field.type:
+            continue
+        if native == "jsonb" and _kind(field.type) == "text":
+            # Its binary form is a version, 1, before the text; the driver sends the text alone.
+            text = rows.column(at).cast(pa.binary())
+            rows = rows.set_column(at, field.name, pc.binary_join_element_wise(b"\x01", text, b""))
+        elif _kind(field.type) == _kind(wanted.type) and _kind(field.type) in ("integer", "float"):
+            try:
+                column = rows.column(at).cast(wanted.type)
+            except pa.ArrowInvalid as error:
+                raise RowsRefused(f"column {field.name!r} of the table is {native}: {error}") from error
+            rows = rows.set_column(at, field.name, column)
+        elif _kind(field.type) != _kind(wanted.type) and (_kind(wanted.type) or native == "uuid"):
+            raise SinkError(f"column {field.name!r} is {field.type} here and {native} in the table: make them the same")
+    return rows
+
+
+def _kind(type_: pa.DataType) -> str:
+    """Types of one kind are converted, or stand for the same; empty for those that the driver has to judge."""
+    types = pa.types
+    if types.is_dictionary(type_):
+        return _kind(type_.value_type)
+    if types.is_integer(type_):
+        return "integer"
+    if types.is_floating(type_):
+        return "float"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_) or types.is_large_binary(type_):
+        return "text"
+    if types.is_boolean(type_):
+        return "boolean"
+    return "time" if types.is_timestamp(type_) else "date" if types.is_date(type_) else ""
+
+
+def open_connection(driver: str, uri: str) -> Any:
+    """A connection by a driver's own package, else by what the driver manager finds."""
+    try:
+        manager = importlib.import_module("adbc_driver_manager.dbapi")
+    except ImportError as error:
+        raise SinkError("ADBC is not installed. Get it: pip install 'penstock[adbc]'") from error
+    try:
+        module = importlib.import_module(f"adbc_driver_{driver}.dbapi") if driver.isidentifier() else None
+    except ImportError:
+        module = None
+    if module is not None:
+        return module.connect(uri)
+    try:
+        return manager.connect(driver=driver, uri=uri)
+    except Exception as error:
+        if getattr(getattr(error, "status_code", None), "name", "") in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
+            raise SinkError(
+                f"no ADBC driver {driver!r}: {_in_one_line(error)}. Get it: pip install adbc-driver-{driver}"
+            ) from error
+        raise
+
+
+def _driver_of(uri: str) -> tuple[str, str]:
+    """The driver that a URI names, and the URI as that driver wants it."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon or not scheme.replace("+", "").isalnum():
+        raise OptionError("driver", None, "which driver? The uri does not begin with its name", 'Example: "postgresql"')
+    if scheme == "sqlite":
+        return scheme, rest.removeprefix("///")  # a path; three slashes are the habit of other libraries
+    return {"postgres": "postgresql"}.get(scheme, scheme), uri
+
+
+def _in_one_line(error: Exception) -> str:
+    """Cut before the statement that drivers repeat at the end."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."

@@ -1,0 +1,148 @@
+"""What one thread has taken from its stream and not yet brought into the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import RowsRefused
+from penstock.streamer.dead_letters import DeadLetter
+from penstock.streamer.extraction import Extraction
+from penstock.streamer.sink import Limits, Rows
+from penstock.topics import Offsets, TopicPartition
+
+
+@dataclass(slots=True)
+class Piece:
+    """Records of one partition, and the rows that were made of them."""
+
+    tp: TopicPartition
+    records: pa.RecordBatch
+    rows: pa.RecordBatch | list[Any]
+
+    @property
+    def count(self) -> int:
+        return self.rows.num_rows if isinstance(self.rows, pa.RecordBatch) else len(self.rows)
+
+    @property
+    def size(self) -> int:
+        size: int = self.records.nbytes
+        # Rows that are columns of the records take no memory of their own.
+        if isinstance(self.rows, pa.RecordBatch) and not set(self.rows.schema) <= set(self.records.schema):
+            size += self.rows.nbytes
+        return size
+
+
+OnRefused: TypeAlias = Callable[[Piece, RowsRefused], None]
+"""Told of one message whose rows the sink refuses."""
+
+
+class Backlog:
+    """Pieces in the order in which they came, letters, and how far each partition is. For one thread."""
+
+    def __init__(self) -> None:
+        self.letters: list[DeadLetter] = []
+        self.positions: Offsets = {}
+        """The next offset of each partition, when everything here is where it belongs."""
+        self._pieces: list[Piece] = []
+        self._rows = 0
+        self._size = 0
+        self._since: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces or self.letters)
+
+    @property
+    def records(self) -> int:
+        return sum(piece.records.num_rows for piece in self._pieces)
+
+    def add(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+        self._rows += piece.count
+        self._size += piece.size
+
+    def reached(self, tp: TopicPartition, offset: int, now: float) -> None:
+        """Everything of a partition below this offset is here, or needs to be nowhere."""
+        if offset > self.positions.get(tp, -1):
+            self.positions[tp] = offset
+            if self._since is None:
+                self._since = now
+
+    def is_due(self, limits: Limits, now: float) -> bool:
+        if self._since is None:
+            return False
+        return self._rows >= limits.rows or self._size >= limits.bytes or now - self._since >= limits.seconds
+
+    def drop(self, partitions: Collection[TopicPartition]) -> int:
+        """Forget what is of these partitions; returns how many records that were."""
+        dropped = [piece for piece in self._pieces if piece.tp in partitions]
+        self._keep([piece for piece in self._pieces if piece.tp not in partitions])
+        self.letters = [x for x in self.letters if TopicPartition(x.topic, x.partition) not in partitions]
+        for tp in partitions:
+            self.positions.pop(tp, None)
+        return sum(piece.records.num_rows for piece in dropped)
+
+    def clear(self) -> Offsets:
+        """All of it has been written: begin anew. Returns how far that is."""
+        positions, self.positions = self.positions, {}
+        self._keep([])
+        self.letters = []
+        self._since = None
+        return positions
+
+    def _keep(self, pieces: list[Piece]) -> None:
+        self._pieces = pieces
+        self._rows = sum(piece.count for piece in pieces)
+        self._size = sum(piece.size for piece in pieces)
+
+    def write(self, write: Callable[[Rows], None], extraction: Extraction, on_refused: OnRefused) -> int:
+        """Bring the rows into the sink; returns how many.
+
+        Refused rows are looked for by halves, down to one message: its other rows are then not written either. What
+        `write` raises otherwise is raised here, with what is not written yet kept for the next try.
+        """
+        written = 0
+        todo = [self._pieces] if self._pieces else []
+        while todo:
+            pieces = todo.pop()
+            try:
+                write(joined(pieces))
+            except RowsRefused as error:
+                if len(pieces) == 1 and pieces[0].records.num_rows == 1:
+                    on_refused(pieces[0], error)
+                else:
+                    todo += reversed(halves(pieces, extraction, on_refused))
+            except BaseException:
+                self._keep([piece for part in [pieces, *reversed(todo)] for piece in part])
+                raise
+            else:
+                written += sum(piece.count for piece in pieces)
+        self._keep([])
+        return written
+
+
+def joined(pieces: list[Piece]) -> Rows:
+    first = pieces[0].rows
+    if isinstance(first, pa.RecordBatch):
+        return pa.Table.from_batches([piece.rows for piece in pieces])
+    return [row for piece in pieces for row in piece.rows]
+
+
+def halves(pieces: list[Piece], extraction: Extraction, on_refused: OnRefused) -> list[list[Piece]]:
+    if len(pieces) > 1:
+        middle = len(pieces) // 2
+        return [pieces[:middle], pieces[middle:]]
+    (piece,) = pieces
+    middle = piece.records.num_rows // 2
+    found = []
+    for records in (piece.records.slice(0, middle), piece.records.slice(middle)):
+        # Not the rows by halves: only the extractor knows which of them came from which record.
+        extracted = extraction.extract(piece.tp, records)
+        for at, error in extracted.failures:  # it worked the first time
+            on_refused(Piece(piece.tp, records.slice(at, 1), []), RowsRefused(f"{type(error).__name__}: {error}"))
+        if extracted.rows is not None:
+            found.append([Piece(piece.tp, records, extracted.rows)])
+    return found
