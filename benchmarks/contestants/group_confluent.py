@@ -10,8 +10,7 @@ from confluent_kafka import Consumer
 from group_reading import SILENCE_SECONDS, Latencies, Stopwatch
 
 BATCH = 1_000
-"""Messages per call of `consume`. Measured on 2 M records: 500 to 10,000 are the same, 50,000 takes a fifth longer. So
-are four consumers in four threads, which wait for one interpreter."""
+"""Messages per call of `consume`. Measured on 2 M records: 500 to 10,000 are the same, 50,000 takes a fifth longer."""
 
 TUNED = {
     # As in plain_confluent.py: by default a partition pauses for a second once its queue is full, which drains in less.
