@@ -2,7 +2,7 @@
 
 import pytest
 
-from fix_members import await_shared, partitions, wait_for
+from fix_members import await_shared, partitions
 from penstock.errors import CommitRefused
 from penstock.topics import TopicPartition
 

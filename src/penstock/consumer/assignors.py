@@ -232,7 +232,8 @@ class _Balance:
     """How many partitions each member has, per thread."""
 
     def __init__(self, members: Sequence[Member]) -> None:
-        self.members = [member for member in members if member.weight > 0]
+        self._weights = {member.member_id: member.weight for member in members}
+        self.members = [member for member in members if self._weights[member.member_id] > 0]
         self._held: dict[str, dict[str, list[TopicPartition]]] = {member.member_id: {} for member in members}
         self._count = {member.member_id: 0 for member in members}
         self._takers: dict[str, list[Member]] = {}
@@ -299,10 +300,10 @@ class _Balance:
 
     def _most(self, member: Member) -> int:
         """What the fullest of its threads has."""
-        return -(-self._count[member.member_id] // member.weight)
+        return -(-self._count[member.member_id] // self._weights[member.member_id])
 
     def _least(self, member: Member) -> int:
-        return self._count[member.member_id] // member.weight
+        return self._count[member.member_id] // self._weights[member.member_id]
 
 
 def _divide_sticky(
