@@ -111,6 +111,7 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
     connection.host, connection.port = "127.0.0.1", port
     connection.config = config(port)
     connection._unanswered = 1
+    connection._by_kernel, connection._flags = False, 0
     connection._socket = socket.create_connection(("127.0.0.1", port), 5)
     connection._socket.sendall(b"anything")
     with pytest.raises(ConnectionLost):

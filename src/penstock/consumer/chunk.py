@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
 from penstock.fetch.chunk import ChunkDecoder
+from penstock.fetch.tail import place_of
 from penstock.wire.fetch import FetchedPartition
 
 LAST_OFFSET = 2**63 - 1
@@ -88,12 +89,18 @@ class Chunk:
         """The next batch; None at the end. Called by the reader, without a lock: it works with the GIL released."""
         if self._batches is None or decoder is not self._decoder:
             self.rewind()
-            at = self.cursor.consumed
-            start = self.start if at is None else max(self.start, at)
+            start = max(self.start, self.cursor.consumed or 0)
             self._decoder = decoder
             aligned = self._aligned and start == self.start
-            self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, aligned=aligned)
+            self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, at=self._place(start), aligned=aligned)
         return next(self._batches, None)
+
+    def _place(self, offset: int) -> int:
+        """Where the rest of a chunk begins whose first part was handed out."""
+        if offset == self.start or self.end is None:  # headers that tell no end tell no places
+            return 0
+        at = place_of(self.fetched.records, offset)
+        return self.size if at is None else at
 
     def take_size(self) -> int:
         """Its bytes, once: for whoever counts them."""

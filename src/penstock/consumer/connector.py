@@ -31,6 +31,7 @@ from penstock.consumer.config import ConsumerConfig, parse_config
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.membership import Assignment, Membership
+from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
 from penstock.consumer.start import Start, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
@@ -75,6 +76,10 @@ class Connector:
         self._listener: RebalanceListener | None = None
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._streams: list[Stream] = []
+        self._queues: list[tuple[str, Stream]] = []
+        """The streams by topic; those of a filter belong to none."""
+        self._counters = ConsumerCounters()
+        self._unregister: list[Callable[[], None]] = []
         self._stream_of: Callable[[str, int], Stream] | None = None
         self._membership: Membership | None = None
         self._cluster = Cluster(self.config.client, self._stopped.wait)
@@ -86,6 +91,8 @@ class Connector:
             fetchers=self.config.fetchers,
             backoff=self.config.refresh_leader_backoff,
             on_broken=self.failed,
+            on_fetched=self._counters.fetched,
+            on_reset=self._counters.out_of_range,
         )
 
     def __repr__(self) -> str:
@@ -113,7 +120,8 @@ class Connector:
             topic: [self._stream(number, key_decoder, value_decoder) for number in range(count)]
             for topic, count in subscription.streams.items()
         }
-        self._begin(subscription, [s for each in streams.values() for s in each], lambda topic, at: streams[topic][at])
+        queues = [(topic, stream) for topic, each in streams.items() for stream in each]
+        self._begin(subscription, queues, lambda topic, at: streams[topic][at])
         return streams
 
     def create_message_streams_by_filter(
@@ -126,7 +134,7 @@ class Connector:
         """So many streams over all topics that a filter lets through; new ones join by themselves (H3)."""
         subscription = FilteredTopics(AllowTopics(filter) if isinstance(filter, str) else filter, n)
         streams = [self._stream(number, key_decoder, value_decoder) for number in range(n)]
-        self._begin(subscription, streams, lambda topic, at: streams[at])
+        self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])
         return streams
 
     def _stream(self, number: int, key_decoder: Decode | None, value_decoder: Decode | None) -> Stream:
@@ -138,17 +146,23 @@ class Connector:
             key_decoder=key_decoder,
             value_decoder=value_decoder,
             on_room=self._finder.wake,
+            on_consumed=self._counters.consumed,
+            on_corrupt=self._counters.corrupt,
         )
 
     def _begin(
-        self, subscription: StreamSubscription, streams: list[Stream], stream_of: Callable[[str, int], Stream]
+        self,
+        subscription: StreamSubscription,
+        queues: list[tuple[str, Stream]],
+        stream_of: Callable[[str, int], Stream],
     ) -> None:
         with self._lock:
             if self._closing is not None:
                 raise RuntimeError("this connector is shut down")
             if self._membership is not None:
                 raise RuntimeError("a connector makes its streams once: make another connector for other streams")
-            self._streams, self._stream_of = streams, stream_of
+            self._queues, self._stream_of = queues, stream_of
+            self._streams = [stream for _, stream in queues]
             self._membership = Membership(self.config, self.consumer_id, subscription, self)
             atexit.register(self.shutdown)
             self._finder.start()
@@ -184,8 +198,7 @@ class Connector:
     def _commit(
         self, offsets: Mapping[TopicPartition, int] | None, timeout: float, *, changed_only: bool = False
     ) -> bool:
-        membership = self._membership
-        if membership is None:
+        if self._membership is None:
             raise RuntimeError("this connector has no streams, so it has consumed nothing")
         deadline = time.monotonic() + timeout
         # One at a time, from the look at the positions to the answer: an older one must not overtake a newer one.
@@ -199,13 +212,24 @@ class Connector:
             if not wanted:
                 return False
             epochs = {tp: cursors[tp].epoch for tp in wanted if tp in cursors}
-            membership.commit(wanted, epochs, max(0.001, deadline - time.monotonic()))
+            self._tell_group(wanted, epochs, deadline - time.monotonic())
             for tp, offset in wanted.items():
                 if tp in cursors:
                     cursors[tp].committed = offset
             return True
         finally:
             self._committing.release()
+
+    def _tell_group(
+        self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], timeout: float
+    ) -> None:
+        assert self._membership is not None
+        try:
+            self._membership.commit(offsets, epochs, max(0.001, timeout))
+        except BaseException:
+            self._counters.commit_failed()
+            raise
+        self._counters.committed()
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on from other offsets. All partitions must be this consumer's now."""
@@ -238,6 +262,32 @@ class Connector:
         if cursor is None:
             raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
         return cursor
+
+    # --- metrics ------------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> ConsumerMetrics:
+        """Everything that is counted (H16), as of now."""
+        membership = self._membership
+        return self._counters.snapshot(
+            self.config.group,
+            self.consumer_id,
+            [
+                ConsumerPartition(
+                    *tp, cursor.stream.thread_id, cursor.stream.position(cursor), cursor.readable, cursor.committed
+                )
+                for tp, cursor in sorted(self._cursors.items())
+            ],
+            [StreamQueue(topic, stream.thread_id, stream.queue_size) for topic, stream in self._queues],
+            rebalances=membership.rebalances if membership else 0,
+            rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
+        )
+
+    def register_prometheus(self, registry: Any = None) -> None:
+        """Show the metrics at a Prometheus registry (None: the process's own) until the shutdown. Needs the extra
+        `penstock[prometheus]`."""
+        from penstock.prometheus import register_consumer
+
+        self._unregister.append(register_consumer(registry, self.config.group, self.consumer_id, self.metrics))
 
     # --- rebalances: the membership thread --------------------------------------------------------------------------
 
@@ -295,8 +345,7 @@ class Connector:
         rules = StartRules(group, self.config.reset)
         found = resolve_start(mine_of(mode, partitions), partitions, self._cluster, rules)
         # At once: whoever gets one of these partitions before the first commit would begin somewhere else.
-        assert self._membership is not None
-        self._membership.commit(found, None, self.config.client.request_timeout)
+        self._tell_group(found, {}, self.config.client.request_timeout)
         return {tp: Committed(offset) for tp, offset in found.items()}
 
     def failed(self, error: BaseException) -> None:
@@ -362,6 +411,8 @@ class Connector:
                 self._rebalancing.release()
         if self._membership is not None:
             self._membership.close(left())
+        while self._unregister:
+            self._unregister.pop()()
 
 
 def _made_id(group: str) -> str:

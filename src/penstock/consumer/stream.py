@@ -52,6 +52,7 @@ class Stream:
         value_decoder: Decode | None = None,
         on_room: Callable[[], None] = lambda: None,
         on_consumed: Callable[[str, int, int], None] = lambda topic, messages, size: None,
+        on_corrupt: Callable[[], None] = lambda: None,
     ) -> None:
         self.thread_id = thread_id
         self._client = client
@@ -61,6 +62,7 @@ class Stream:
         self._value_decoder = value_decoder
         self._on_room = on_room
         self._on_consumed = on_consumed
+        self._on_corrupt = on_corrupt
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._queue: deque[Chunk] = deque()
@@ -154,7 +156,7 @@ class Stream:
                 return
             cursor = self._opened.cursor
             left = messages.remaining
-            cursor.consumed = messages.close()
+            cursor.consumed = messages.stop()
             if left:
                 self._opened.rewind()
 
@@ -241,6 +243,7 @@ class Stream:
             cursor.corrupt_tries = tries
             if tries < CORRUPT_TRIES:
                 log.warning("%s; fetching it again", error)
+                self._on_corrupt()
                 self._on_room()
             else:
                 self._park(cursor, error)
@@ -337,7 +340,7 @@ class Stream:
             cursor.paused = True
             opened = self._opened
             if self._messages is not None and opened is not None and opened.cursor is cursor:
-                cursor.consumed = self._messages.close()
+                cursor.consumed = self._messages.stop()
                 self._messages = None
                 self._opened = None
                 opened.rewind()
@@ -364,7 +367,7 @@ class Stream:
             self._closed = True
             if self._messages is not None and self._opened is not None:
                 cursor = self._opened.cursor
-                cursor.consumed = self._messages.close()
+                cursor.consumed = self._messages.stop()
                 self._messages = None
             for chunk in self._queue:
                 chunk.release()
@@ -375,7 +378,7 @@ class Stream:
         """Hand out nothing of what was fetched for a cursor; `consumed` is its position then. With the lock held."""
         opened = self._opened
         if self._messages is not None and opened is not None and opened.cursor is cursor and opened.counts:
-            cursor.consumed = self._messages.close()
+            cursor.consumed = self._messages.stop()
             self._messages = None
         self._drop(cursor)
 

@@ -67,10 +67,13 @@ class Tail:
 
     def moved_to(self, offset: int) -> Tail | None:
         """The same from `offset` on; None if no batch reaches that far."""
-        for at, _, last_offset, _, _ in _batches(self.chunk.records, self.at):
-            if last_offset >= offset:
-                return replace(self, at=at, start=offset)
-        return None
+        at = place_of(self.chunk.records, offset, self.at)
+        return None if at is None else replace(self, at=at, start=offset)
+
+
+def place_of(records: memoryview, offset: int, at: int = 0) -> int | None:
+    """The byte where the batch begins that holds an offset, or the first one behind it; None if there is none."""
+    return next((at for at, _, last_offset, _, _ in _batches(records, at) if last_offset >= offset), None)
 
 
 def _markers(fetched: FetchedPartition, end: int) -> bytes:

@@ -57,6 +57,11 @@ class Connection:
         self.last_used = time.monotonic()
         deadline = time.monotonic() + min(timeout, config.connect_timeout)
         self._socket = self._connect(deadline)
+        self._by_kernel = not config.security.uses_tls
+        self._limit = 0.0
+        self._flags = socket.MSG_WAITALL if self._by_kernel else 0
+        if self._by_kernel:
+            self._socket.settimeout(None)
         try:
             self._negotiate(deadline)
             if config.security.uses_sasl:
@@ -144,11 +149,12 @@ class Connection:
         frame = request.encode(framed=True, header=True)
         self._unanswered += 1  # before: a signal may end the call once the bytes are out
         try:
-            self._socket.settimeout(timeout)
+            self._within(timeout)
             self._socket.sendall(frame)
         except OSError as error:
             self.close()
-            raise ConnectionLost(f"{self.address}: sending failed: {error}") from error
+            problem = "timed out" if isinstance(error, BlockingIOError) else error
+            raise ConnectionLost(f"{self.address}: sending failed: {problem}") from error
         self.last_used = time.monotonic()
         return correlation_id
 
@@ -183,8 +189,11 @@ class Connection:
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise TimeoutError("timed out")
-                self._socket.settimeout(remaining)
-                count = self._socket.recv_into(view[done:])
+                self._within(remaining)
+                try:
+                    count = self._socket.recv_into(view[done:], wanted - done, self._flags)
+                except BlockingIOError:  # the kernel's word for a time-out
+                    continue
                 if count == 0:
                     raise ConnectionResetError("closed by the broker")
                 done += count
@@ -198,6 +207,21 @@ class Connection:
                 ) from error
             raise ConnectionLost(f"{self.address}: reading failed: {error}") from error
         return done
+
+    def _within(self, seconds: float) -> None:
+        """Give the next calls of the socket so long.
+
+        By the kernel's own time-out where there is no TLS, and not by Python's: that one makes three system calls of
+        one, and lets go of the GIL in each. Beside a thread that is busy in Python each may cost the 5 ms that
+        CPython gives such a thread, and a fetcher then keeps nobody fed. It is set again only if it is off by a tenth.
+        """
+        if not self._by_kernel:
+            self._socket.settimeout(seconds)
+        elif not 0.9 * seconds <= self._limit <= 1.1 * seconds:
+            limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000) or 1)
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
+            self._limit = seconds
 
     # --- life -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,336 @@
+"""A connector against a real broker: streams, offsets, seek and pause, shutdown."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+import penstock
+from fix_cluster import cluster_of
+from fix_consumer import Consumers, Reading, eventually
+from fix_produce import Rec
+from fix_stream import tp
+from penstock import ConsumerTimeout, OptionError, TopicPartition
+from penstock.topics import TopicPartition as Partition
+
+
+def write(produce, topic, partitions=1, count=100, **more):
+    produce(topic, [Rec(b"%d" % n, b"k%d" % n, partition=n % partitions, **more) for n in range(count)])
+
+
+def wanted(topic, partitions, count):
+    return {(topic, p, offset) for p in range(partitions) for offset in range(count // partitions)}
+
+
+def offsets(stream):
+    """What comes before the time-out."""
+    found = []
+    with contextlib.suppress(ConsumerTimeout):
+        for message in stream:
+            found.append(message.offset)
+    return found
+
+
+def committed(kafka, group, topic, partitions=1):
+    return cluster_of(kafka).committed(group, [tp(topic, p) for p in range(partitions)])
+
+
+def test_H1_the_consumer_id_is_group_host_time_and_hex_or_the_configured_one(consumers):
+    made = consumers.connector().consumer_id
+    group, _, rest = made.partition("_")
+    assert group == consumers.group
+    host, stamp, digits = rest.rsplit("-", 2)
+    assert host
+    assert abs(int(stamp) / 1000 - time.time()) < 60
+    assert len(bytes.fromhex(digits)) == 4
+    assert consumers.connector(consumer_id="me").consumer_id == "me"
+
+
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_H2_every_record_of_a_topic_comes_once_over_its_streams(consumers, topic, produce, by):
+    name = topic(partitions=4)
+    write(produce, name, 4, 4000)
+    reading = consumers.reading(name, 2, by)
+    eventually(lambda: reading.count() == 4000, "all records")
+    assert reading.records().keys() == wanted(name, 4, 4000)
+    for seen in reading.seen:
+        partitions = {partition for _, partition, _ in seen}
+        assert len(partitions) == 2, "streams share the partitions"
+        for partition in partitions:
+            offsets = [offset for _, p, offset in seen if p == partition]
+            assert offsets == sorted(offsets)
+
+
+def test_H2_a_second_call_and_no_streams_are_errors(consumers, topic):
+    name = topic()
+    connector = consumers.connector()
+    with pytest.raises(OptionError, match="1 or more"):
+        connector.create_message_streams({name: 0})
+    connector.create_message_streams({name: 1})
+    with pytest.raises(RuntimeError, match="once"):
+        connector.create_message_streams({name: 1})
+    with pytest.raises(RuntimeError, match="once"):
+        connector.create_message_streams_by_filter(".*")
+
+
+def test_a_message_has_everything_a_record_has(consumers, topic, produce):
+    name = topic()
+    stamp = int(time.time() * 1000)
+    produce(name, [Rec(b'{"n": 1}', b"k", [("h", b"x"), ("h", None)], stamp), Rec(None, None, timestamp=stamp)])
+    connector = consumers.connector()
+    stream = connector.create_message_streams({name: 1}, bytes.decode, json.loads)[name][0]
+    first, second = next(stream), next(stream)
+    assert (first.topic, first.partition, first.offset, first.timestamp) == (name, 0, 0, stamp)
+    assert (first.key, first.value) == ("k", {"n": 1})
+    assert list(first.headers) == [("h", b"x"), ("h", None)]
+    assert (second.key, second.value, list(second.headers)) == (None, None, [])
+
+
+def test_H3_streams_by_filter_take_in_new_topics(kafka, consumers, produce):
+    mine = consumers.group
+    for name in (f"{mine}-a", f"{mine}-b", f"{mine}-not"):
+        kafka.create_topic(name, 2)
+        write(produce, name, 2, 10)
+    connector = consumers.connector(exclude_internal_topics=True)
+    streams = connector.create_message_streams_by_filter(penstock.AllowTopics(rf"{mine}-(a|b|late)"), 2)
+    reading = Reading(connector, streams)
+    consumers.readings.append(reading)
+    eventually(lambda: reading.count() == 20, "both topics")
+    kafka.create_topic(f"{mine}-late", 1)
+    write(produce, f"{mine}-late", 1, 7)
+    eventually(lambda: reading.count() == 27, "the topic that came later")
+    assert {record[0] for record in reading.records()} == {f"{mine}-a", f"{mine}-b", f"{mine}-late"}
+    assert max(reading.records().values()) == 1
+
+
+def test_H14_a_stream_times_out_and_goes_on(consumers, topic, produce):
+    name = topic()
+    connector = consumers.connector(consumer_timeout_ms=300)
+    stream = connector.create_message_streams({name: 1})[name][0]
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    write(produce, name, 1, 3)
+    seen = []
+    eventually(lambda: seen.extend(offsets(stream)) or len(seen) == 3, "what was written meanwhile")
+    assert seen == [0, 1, 2]
+    assert connector.position() == {tp(name): 3}
+
+
+def test_H15_consumed_offsets_are_committed_and_not_fetched_ones(kafka, consumers, topic, produce):
+    name = topic()
+    write(produce, name, 1, 1000)
+    connector = consumers.connector()
+    stream = connector.create_message_streams({name: 1})[name][0]
+    for _ in range(10):
+        next(stream)
+    eventually(lambda: committed(kafka, consumers.group, name)[tp(name)] == 10, "the interval's commit")
+    next(stream)
+    connector.commit_offsets()
+    assert committed(kafka, consumers.group, name) == {tp(name): 11}
+    for _ in range(4):
+        next(stream)
+    connector.shutdown()
+    assert committed(kafka, consumers.group, name) == {tp(name): 15}, "at shutdown too"
+    again = consumers.connector()
+    assert next(again.create_message_streams({name: 1})[name][0]).offset == 15
+
+
+def test_H15_without_auto_commit_only_what_is_committed_by_hand(kafka, consumers, topic, produce):
+    name = topic()
+    write(produce, name, 1, 100)
+    connector = consumers.connector(enable_auto_commit=False)
+    stream = connector.create_message_streams({name: 1})[name][0]
+    for _ in range(10):
+        next(stream)
+    connector.commit_offsets({tp(name): 4})
+    connector.shutdown()
+    assert committed(kafka, consumers.group, name) == {tp(name): 4}
+
+
+def test_positions_seek_pause_and_resume(consumers, topic, produce):
+    name = topic(partitions=2)
+    write(produce, name, 2, 200)
+    connector = consumers.connector(consumer_timeout_ms=500, enable_auto_commit=False)
+    stream = connector.create_message_streams({name: 1})[name][0]
+    eventually(lambda: len(connector.position()) == 2, "both starts are known")
+    assert connector.position() == {tp(name, 0): 0, tp(name, 1): 0}
+    assert set(connector.assignment().values()) == {stream.thread_id}
+
+    def drain():
+        seen = []
+        with contextlib.suppress(ConsumerTimeout):
+            for message in stream:
+                seen.append((message.partition, message.offset))
+        return seen
+
+    connector.pause([tp(name, 1)])
+    assert connector.paused() == [tp(name, 1)]
+    assert drain() == [(0, offset) for offset in range(100)]
+    connector.resume([tp(name, 1)])
+    assert drain() == [(1, offset) for offset in range(100)]
+    connector.seek({tp(name, 0): 97, tp(name, 1): 99})
+    assert connector.position() == {tp(name, 0): 97, tp(name, 1): 99}
+    assert sorted(drain()) == [(0, 97), (0, 98), (0, 99), (1, 99)]
+    assert connector.lag() == {tp(name, 0): 0, tp(name, 1): 0}
+    with pytest.raises(ValueError, match="not assigned"):
+        connector.seek({tp(name, 7): 0})
+    with pytest.raises(ValueError, match="no offset"):
+        connector.seek({tp(name, 0): -1})
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        ("earliest", 0),
+        ("latest", 10),
+        (datetime.fromtimestamp(1500, UTC), 5),
+        ({("?", 0): 7}, 7),
+        ("group", 3),
+        (None, 3),
+    ],
+    ids=["earliest", "latest", "timestamp", "offsets", "group", "default"],
+)
+def test_F6_a_group_that_starts_as_a_whole_starts_where_it_is_told(kafka, consumers, topic, produce, start, first):
+    name = topic()
+    produce(name, [Rec(b"%d" % n, timestamp=(1000 + 100 * n) * 1000) for n in range(10)])
+    cluster_of(kafka).commit(consumers.group, {tp(name): 3})
+    if isinstance(start, dict):
+        start = {Partition(name, 0): 7}
+    connector = consumers.connector(start)
+    stream = connector.create_message_streams({name: 1})[name][0]
+    eventually(lambda: connector.position(), "a position")
+    assert connector.position() == {tp(name): first}
+    if first == 10:
+        produce(name, [Rec(b"new")])
+    assert next(stream).offset == first
+    if start not in ("group", None):
+        connector.shutdown()
+        again = consumers.connector(start)
+        again.create_message_streams({name: 1})
+        eventually(lambda: again.position(), "a position")
+        assert again.position() == {tp(name): 11 if start == "latest" else first}, "told again, it starts there again"
+
+
+def test_F9_without_a_group_offset_and_reset_none_the_reader_is_told(consumers, topic, produce):
+    name = topic()
+    write(produce, name, 1, 10)
+    connector = consumers.connector(auto_offset_reset="none")
+    stream = connector.create_message_streams({name: 1})[name][0]
+    with pytest.raises(penstock.NoGroupOffset, match=consumers.group):
+        next(stream)
+    connector.seek({tp(name): 4})
+    assert next(stream).offset == 4
+
+
+def test_asyncio_reads_a_stream_through_a_thin_wrapper(consumers, topic, produce):
+    name = topic()
+    write(produce, name, 1, 500)
+    connector = consumers.connector()
+    stream = connector.create_message_streams({name: 1})[name][0]
+
+    async def read():
+        offsets = []
+        async for message in penstock.AsyncStream(stream):
+            offsets.append(message.offset)
+            if len(offsets) == 300:
+                break
+        rows = 0
+        async for batch in penstock.AsyncStream(stream).batches(["value"]):
+            rows += batch.num_rows
+            if rows == 200:
+                break
+        return offsets, rows
+
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == (list(range(300)), 200)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_shutdown_leaves_no_thread_and_no_socket_wherever_the_streams_stand(kafka, topic, produce, left):
+    name = topic(partitions=3)
+    write(produce, name, 3, 3000)
+    consumers = Consumers(kafka)
+    blocked = consumers.reading(name, 2)
+    abandoned = consumers.connector()
+    stream = abandoned.create_message_streams({name: 1})[name][0]
+    next(stream)
+    never_read = consumers.connector()
+    never_read.create_message_streams({name: 2})
+    unused = consumers.connector()
+    assert left.threads()
+    threading.Thread(target=abandoned.shutdown).start()
+    for connector in (blocked.connector, never_read, unused):
+        connector.shutdown()
+        connector.shutdown()
+    blocked.join()
+    abandoned.shutdown()
+    assert list(stream) == []
+    assert not blocked.errors
+    left.nothing()
+
+
+PROGRAM = """
+import signal, sys, threading, time
+import penstock
+connector = penstock.Connector({config!r})
+if {how!r} == "handler":
+    signal.signal(signal.SIGTERM, lambda *_: connector.shutdown())
+stream = connector.create_message_streams({{{topic!r}: 1}})[{topic!r}][0]
+try:
+    for message in stream:
+        if message.offset == 9:
+            print("ten", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+if {how!r} != "exit":
+    connector.shutdown()
+    left = [t.name for t in threading.enumerate() if t.name.startswith("penstock") and "idle" not in t.name]
+    print("left", left, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "number"), [("handler", signal.SIGTERM), ("interrupt", signal.SIGINT), ("exit", signal.SIGINT)]
+)
+def test_a_signal_ends_a_blocked_reader_and_what_was_consumed_is_committed(
+    kafka, consumers, topic, produce, how, number
+):
+    name = topic()
+    write(produce, name, 1, 10)
+    config = {"group.id": consumers.group, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 600_000}
+    config |= kafka.client_options(prefix="")
+    program = PROGRAM.format(config=config, how=how, topic=name)
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "ten\n"
+        time.sleep(0.3)  # it is blocked in the stream then, most likely
+        os.kill(process.pid, number)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    if how != "exit":
+        assert output.splitlines()[-1] == "left []"
+    assert committed(kafka, consumers.group, name) == {tp(name): 10}
+
+
+def test_H17_no_broker_at_the_start_is_not_fatal(consumers, caplog):
+    connector = consumers.connector(bootstrap_servers="127.0.0.1:1", consumer_timeout_ms=500)
+    stream = connector.create_message_streams({"t": 1})["t"][0]
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    eventually(lambda: "127.0.0.1:1" in caplog.text, "it says so")
+    connector.shutdown()
+
+
+def test_names(consumers):
+    assert penstock.TopicPartition is TopicPartition is Partition

@@ -1,0 +1,367 @@
+"""A stream fed with forged chunks: what it hands out, where it stands, and what stops it (H4, H8, H11, H14, F18)."""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import pytest
+
+import penstock
+from hostile.forge import PARTITION, TOPIC, counted
+from penstock.consumer.chunk import Lease
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.stream import Stream
+from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.topics import TopicPartition
+from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+TP = TopicPartition(TOPIC, PARTITION)
+OTHER = TopicPartition(TOPIC, 4)
+
+
+class Fed:
+    """A stream, its cursors, and a fetcher's part played by hand."""
+
+    def __init__(self, **settings):
+        self.room = 0
+        self.given_back = 0
+        self.stream = Stream("me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, **settings})
+
+    def _room(self):
+        self.room += 1
+
+    def cursor(self, tp=TP, position=0):
+        return Cursor(tp, self.stream, position)
+
+    def put(self, cursor, *batches, at=None, version=None, follows=None, damage=None):
+        data = bytearray(b"".join(batch.encode() for batch in batches))
+        if damage is not None:
+            data[damage] ^= 1
+        start = cursor.fetched if at is None else at
+        end = batches[-1].base + len(batches[-1].records) if follows is None else follows
+        fetched = FetchedPartition(cursor.tp.topic, cursor.tp.partition, 0, 10**6, 10**6, [], -1, memoryview(data))
+        lease = Lease(data, lambda buffer: setattr(self, "given_back", self.given_back + 1))
+        taken = self.stream.put(cursor, cursor.version if version is None else version, start, fetched, end, lease)
+        lease.release()
+        return taken
+
+    def offsets(self, count=None):
+        """Offsets of the messages until there are none, or so many."""
+        found = []
+        try:
+            for message in self.stream:
+                found.append(message.offset)
+                if len(found) == count:
+                    break
+        except ConsumerTimeout:
+            pass
+        return found
+
+
+def batch(base, count=10):
+    return counted(base, count)
+
+
+def test_messages_come_in_order_and_the_position_moves_with_each_F18():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), batch(10))
+    fed.put(cursor, batch(20))
+    assert fed.stream.position(cursor) == 0
+    seen = []
+    with contextlib.suppress(ConsumerTimeout):
+        for message in fed.stream:
+            seen.append(message.offset)
+            assert fed.stream.position(cursor) == message.offset + 1
+            assert (message.topic, message.partition) == TP
+    assert seen == list(range(30))
+    assert fed.stream.position(cursor) == 30
+    assert fed.given_back == 2
+
+
+def test_H14_a_stream_that_timed_out_is_iterated_again():
+    fed = Fed()
+    cursor = fed.cursor()
+    with pytest.raises(ConsumerTimeout, match="me-0"):
+        next(fed.stream)
+    fed.put(cursor, batch(0))
+    assert next(fed.stream).offset == 0
+    assert next(iter(fed.stream)).offset == 1, "an iteration left in the middle goes on where it was"
+    assert fed.offsets() == list(range(2, 10))
+
+
+def test_batches_and_messages_may_alternate_and_nothing_comes_twice():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), batch(10))
+    fed.put(cursor, batch(20))
+    assert fed.offsets(3) == [0, 1, 2]
+    first = next(fed.stream.batches(["offset"]))
+    assert first.column("offset").to_pylist() == list(range(3, 20))
+    assert fed.stream.position(cursor) == 20
+    assert fed.offsets(2) == [20, 21]
+    assert next(fed.stream.batches(["value"])).num_rows == 8
+    assert fed.stream.position(cursor) == 30
+
+
+def test_H4_a_full_queue_says_so_and_room_is_announced():
+    fed = Fed(queued_chunks=2)
+    cursor = fed.cursor()
+    for base in (0, 10):
+        assert not fed.stream.full
+        fed.put(cursor, batch(base))
+    assert fed.stream.full
+    room = fed.room
+    next(fed.stream)
+    assert not fed.stream.full
+    assert fed.room > room
+
+
+def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():
+    fed = Fed()
+    cursor = fed.cursor()
+    assert fed.put(cursor, batch(0), at=0)
+    assert not fed.put(cursor, batch(0), at=0), "asked for before the first one came"
+    before = cursor.version
+    fed.stream.move(cursor, 100)
+    assert not fed.put(cursor, batch(100), at=100, version=before), "asked for before somebody seeked"
+    assert fed.put(cursor, batch(100))
+    assert fed.offsets() == list(range(100, 110))
+
+
+def test_H8_nothing_of_a_released_partition_leaves_the_stream():
+    fed = Fed()
+    leaving, staying = fed.cursor(), fed.cursor(OTHER)
+    fed.put(leaving, batch(0))
+    fed.put(staying, batch(50), at=0)
+    fed.put(leaving, batch(10))
+    iteration = iter(fed.stream)
+    assert [next(iteration).offset for _ in range(4)] == [0, 1, 2, 3]
+    assert fed.stream.release(leaving) == 4, "its position is what was handed out"
+    assert [next(iteration).offset for _ in range(3)] == [50, 51, 52]
+    assert not fed.put(leaving, batch(20), at=20, version=0)
+    assert fed.offsets() == list(range(53, 60))
+
+
+def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
+    for _ in range(30):
+        fed = Fed(timeout=2.0)
+        cursor = fed.cursor()
+        fed.put(cursor, *[batch(base, 100) for base in range(0, 5000, 100)])
+        seen = []
+        started = threading.Event()
+
+        def read(fed=fed, seen=seen, started=started):
+            for message in fed.stream:
+                seen.append(message.offset)
+                started.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert started.wait(5)
+        reached = fed.stream.release(cursor)
+        fed.stream.close()
+        reader.join(5)
+        assert not reader.is_alive()
+        assert seen == list(range(reached))
+
+
+def test_records_below_the_consumed_offset_are_skipped_H14():
+    fed = Fed()
+    cursor = fed.cursor(position=7)
+    fed.put(cursor, batch(0), at=7)
+    assert fed.offsets() == [7, 8, 9]
+
+
+def test_a_paused_partition_hands_out_nothing_and_keeps_what_was_fetched():
+    fed = Fed()
+    cursor, other = fed.cursor(), fed.cursor(OTHER)
+    fed.put(cursor, batch(0))
+    fed.put(cursor, batch(10))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.pause(cursor)
+    assert fed.stream.position(cursor) == 3
+    fed.put(other, batch(500), at=0)
+    assert fed.offsets() == list(range(500, 510))
+    assert fed.stream.queue_size == 0, "what waits for a resume does not hold back the others"
+    fed.stream.resume(cursor)
+    assert fed.offsets() == list(range(3, 20))
+
+
+def test_a_seek_drops_what_was_fetched_and_forgets_an_error():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100))
+    fed.stream.move(cursor, 40)
+    assert not cursor.parked
+    fed.put(cursor, batch(40))
+    assert fed.offsets() == list(range(40, 50))
+
+
+def test_H12_a_reset_hands_out_first_what_was_fetched_before():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    assert fed.offsets(2) == [0, 1]
+    fed.stream.reset(cursor, 1000)
+    assert cursor.fetched == 1000
+    fed.put(cursor, batch(1000))
+    assert fed.offsets() == [*range(2, 10), *range(1000, 1010)]
+    fed.stream.reset(cursor, 5)
+    assert (cursor.fetched, cursor.consumed) == (5, 5), "backwards both move at once"
+
+
+def test_damaged_bytes_are_fetched_again_once_and_then_told():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), damage=70)
+    assert fed.offsets() == []
+    assert (cursor.fetched, cursor.consumed) == (0, 0), "to be fetched again"
+    fed.put(cursor, batch(0), damage=70)
+    with pytest.raises(CorruptBatch, match=f"{TOPIC}-{PARTITION}"):
+        next(fed.stream)
+    assert cursor.parked, "until somebody seeks"
+    fed.stream.move(cursor, 10)
+    fed.put(cursor, batch(10))
+    assert fed.offsets() == list(range(10, 20))
+
+
+def test_damage_behind_good_batches_loses_none_of_these():
+    fed = Fed()
+    cursor = fed.cursor()
+    whole = len(batch(0).encode())
+    fed.put(cursor, batch(0), batch(10), damage=whole + 70)
+    assert fed.offsets() == list(range(10))
+    assert cursor.fetched == 10
+    fed.put(cursor, batch(10))
+    assert fed.offsets() == list(range(10, 20))
+
+
+def test_headers_that_promise_more_than_there_is_are_not_believed():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), follows=500)
+    fed.put(cursor, batch(500))
+    assert fed.offsets() == list(range(10))
+    assert cursor.fetched == 10, "what was fetched behind it is not what comes next"
+
+
+def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
+    fed = Fed()
+    cursor = fed.cursor(position=7)
+    data = memoryview(bytearray(batch(7).encode()[:-5]))
+    fetched = FetchedPartition(TOPIC, PARTITION, 0, 100, 100, [], -1, data)
+    lease = Lease(bytearray(), lambda buffer: None)
+    fed.stream.put(cursor, cursor.version, 7, fetched, 7, lease)
+    with pytest.raises(RecordTooLarge, match=f"offset 7 of {TOPIC}-{PARTITION}"):
+        next(fed.stream)
+
+
+def test_an_error_of_one_partition_comes_once_and_that_of_the_connector_again_and_again():
+    fed = Fed()
+    cursor, other = fed.cursor(), fed.cursor(OTHER)
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100))
+    fed.put(other, batch(0))
+    with pytest.raises(RecordTooLarge):
+        next(fed.stream)
+    assert fed.offsets() == list(range(10)), "the others go on (H13)"
+    fed.stream.fail(None, penstock.AuthenticationFailed("no"))
+    for _ in range(2):
+        with pytest.raises(penstock.AuthenticationFailed):
+            next(fed.stream)
+
+
+def test_H14_a_shutdown_ends_the_iteration_of_a_blocked_reader():
+    fed = Fed(timeout=None)
+    ended = threading.Event()
+
+    def read():
+        assert list(fed.stream) == []
+        ended.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.05)
+    fed.stream.close()
+    assert ended.wait(5)
+    reader.join(5)
+    assert list(fed.stream) == []
+
+
+def test_a_shutdown_keeps_the_position_of_a_stream_left_in_the_middle():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.close()
+    assert fed.stream.position(cursor) == 3
+    assert fed.offsets() == []
+
+
+def test_a_stream_is_for_one_thread_at_a_time():
+    fed = Fed(timeout=5.0)
+    reading = threading.Thread(target=lambda: fed.offsets())
+    reading.start()
+    time.sleep(0.1)
+    with pytest.raises(RuntimeError, match="one at a time"):
+        next(fed.stream)
+    fed.stream.close()
+    reading.join(5)
+
+
+def test_decoders_run_when_a_message_is_looked_at_and_their_errors_stop_nothing():
+    fed = Fed(value_decoder=lambda value: int(value), key_decoder=bytes.decode)
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    refused = 0
+    with contextlib.suppress(ConsumerTimeout):
+        for message in fed.stream:
+            with pytest.raises(ValueError, match="invalid literal"):
+                _ = message.value
+            assert isinstance(message.key, str)
+            refused += 1
+    assert refused == 10
+
+
+def test_an_async_stream_gives_the_same_and_ends_at_a_shutdown():
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+
+    async def read():
+        seen = []
+        async for message in penstock.AsyncStream(fed.stream):
+            seen.append(message.offset)
+            if message.offset == 9:
+                fed.put(cursor, batch(10))
+            if message.offset == 19:
+                threading.Timer(0.05, fed.stream.close).start()
+        return seen
+
+    fed.put(cursor, batch(0))
+    assert asyncio.run(asyncio.wait_for(read(), 10)) == list(range(20))
+
+
+def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
+    fed = Fed(timeout=0.05)
+
+    async def batches():
+        return [found async for found in penstock.AsyncStream(fed.stream).batches(["offset"])]
+
+    with pytest.raises(ConsumerTimeout):
+        asyncio.run(batches())
+
+    waiting = Fed(timeout=None)
+
+    async def cancelled():
+        task = asyncio.ensure_future(anext(aiter(penstock.AsyncStream(waiting.stream))))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(cancelled(), 10))
+    assert waiting.stream.on_ready is None
