@@ -25,7 +25,7 @@ WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup demo test lint lint-python lint-kernel test-kernel test-python soak format bench fuzz wheel docs clean
+.PHONY: help setup postgres demo test lint lint-python lint-kernel test-kernel test-python soak format bench fuzz wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -51,6 +51,9 @@ $(VENV)/.kernel: $(VENV)/.packages $(KERNEL_SOURCES)
 	$(say) "The kernel, in release mode (the first build takes two to three minutes)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
 	@touch $@
+
+postgres: ## find PostgreSQL for the tests; as root on Debian or Ubuntu, install it
+	@tools/postgresql.sh --install
 
 # --- trying it --------------------------------------------------------------------------------------------------------
 
@@ -84,7 +87,9 @@ test-kernel: setup
 	$(say) "cargo test"
 	@cargo test $(MANIFEST) --locked
 
+# Tests that need PostgreSQL fail without it, and say how to get it. Others do not.
 test-python: setup
+	@tools/postgresql.sh --install >/dev/null || true
 	$(say) "pytest, $(WORKERS) workers"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
 

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import threading
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IM
 
 SQLITE_WAIT_MS = 10_000
 """How long SQLite waits for a lock that another process holds."""
+
+OLDEST_POSTGRESQL = (1, 13)
 
 SHOWN = 300
 """How much of a driver's error is shown."""
@@ -251,15 +254,24 @@ def open_connection(driver: str, uri: str) -> Any:
     except ImportError:
         module = None
     if module is not None:
+        _check_version(driver)
         return module.connect(uri)
     try:
         return manager.connect(driver=driver, uri=uri)
     except Exception as error:
         if getattr(getattr(error, "status_code", None), "name", "") in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
             raise SinkError(
-                f"no ADBC driver {driver!r}: {_in_one_line(error)}. Get it: pip install adbc-driver-{driver}"
+                f"no ADBC driver {driver!r}. Get it: pip install adbc-driver-{driver}. ({_in_one_line(error)})"
             ) from error
         raise
+
+
+def _check_version(driver: str) -> None:
+    """An older driver of PostgreSQL does not tell what a table's columns are, and `fitted` would fit nothing."""
+    if driver == "postgresql":
+        version = metadata.version("adbc-driver-postgresql")
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_POSTGRESQL:
+            raise SinkError(f"adbc-driver-postgresql is {version}. Get a newer one: pip install 'penstock[postgresql]'")
 
 
 def _driver_of(uri: str) -> tuple[str, str]:
