@@ -1,9 +1,13 @@
 """A member of a group on a real broker: joining, leaving, losing its place, and what it commits."""
 
-import pytest
+import uuid
 
-from fix_members import await_shared, partitions
-from penstock.errors import CommitRefused
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from fix_members import Made, await_shared, partitions, wait_for
+from penstock.consumer.subscription import AllowTopics, FilteredTopics, NamedTopics
+from penstock.errors import BrokerUnavailable, CommitRefused, NoGroupOffset
 from penstock.topics import TopicPartition
 
 
@@ -38,3 +42,161 @@ def test_H15_a_member_commits_what_it_owns_and_nothing_else(member, topic, clust
     with pytest.raises(CommitRefused):
         one.membership.commit({tp: 8})
     assert cluster.committed(group, [tp]) == {tp: 7}
+
+
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+
+
+def test_H7_cooperative_members_go_on_with_what_stays(member, topic):
+    name = topic(partitions=9)
+    everything = partitions(name, 9)
+    first = member({name: 2}, **COOPERATIVE)
+    await_shared([first], everything)
+    streams = dict(first.recorder.partitions)
+    second = member({name: 1}, **COOPERATIVE)
+    await_shared([first, second], everything)
+    assert [len(first.has), len(second.has)] == [6, 3]  # by threads
+    # Nothing but what moved was ever let go, and it kept its stream.
+    released = {tp for kind, tps in first.recorder.events if kind == "released" for tp in tps}
+    assert released == second.has
+    assert first.recorder.partitions == {tp: stream for tp, stream in streams.items() if tp not in released}
+    second.close()
+    await_shared([first], everything)
+    assert {tp for kind, tps in first.recorder.events if kind == "released" for tp in tps} == released
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
+def test_H6_threads_of_the_whole_group_are_told_to_every_member(member, topic, assignor):
+    name = topic(partitions=6)
+    members = [member({name: 2}, **{"partition.assignment.strategy": assignor, "consumer.id": f"c{i}"}) for i in (1, 2)]
+    await_shared(members, partitions(name, 6))
+    # Members that have just joined may have seen a generation of their own before.
+    wait_for(
+        lambda: (
+            len({m.membership.generation for m in members}) == 1
+            and all(m.membership.state == "stable" for m in members)
+        ),
+        "one generation",
+    )
+    told = [m.recorder.assignments[-1] for m in members]
+    assert told[0].threads_of_group == told[1].threads_of_group
+    assert [a.leader for a in told].count(True) == 1
+    for each, a in zip(members, told, strict=True):
+        for tp, stream in a.partitions.items():
+            assert a.threads_of_group[name][tp.partition] == f"{each.consumer_id}-{stream}"
+    assert set(told[0].threads_of_group[name].values()) == {"c1-0", "c1-1", "c2-0", "c2-1"}
+
+
+def test_H5_static_members_come_back_to_what_they_had(member, topic, group):
+    name = topic(partitions=4)
+    static = {"group.instance.id": "one"}
+    first, other = member({name: 1}, **static), member({name: 1}, **{"group.instance.id": "two"})
+    await_shared([first, other], partitions(name, 4))
+    had, generation, events = first.has, other.membership.generation, len(other.recorder.events)
+    first.close()
+    again = member({name: 1}, **static)
+    await_shared([again, other], partitions(name, 4))
+    assert again.has == had
+    assert again.membership.generation == generation
+    assert not again.recorder.assignments[-1].fresh
+    assert len(other.recorder.events) == events  # it has noticed nothing
+
+
+def test_H5_a_static_member_whose_place_is_taken_ends_with_an_error(topic, kafka, group, member):
+    name = topic(partitions=2)
+    old = Made(kafka, group, NamedTopics({name: 1}), {"group.instance.id": "one"})
+    old.membership.start()
+    await_shared([old], partitions(name, 2))
+    new = member({name: 1}, **{"group.instance.id": "one"})
+    await_shared([new], partitions(name, 2))
+    wait_for(lambda: old.recorder.errors, "an error")
+    assert "group.instance.id" in str(old.recorder.errors[0])
+    assert old.recorder.events[-1][0] == "lost"
+    assert old.membership.state == "failed"
+    with pytest.raises(CommitRefused):
+        old.membership.commit({TopicPartition(name, 0): 1})
+    old.close()
+
+
+def test_H5_partitions_that_are_added_and_topics_that_come_are_shared_out(member, topic, kafka):
+    name, later = topic(partitions=2), f"later-{uuid.uuid4().hex[:8]}"
+    one, two = (member({name: 1, later: 1}, **{"metadata.max.age.ms": 300}) for _ in range(2))
+    await_shared([one, two], partitions(name, 2))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(30)
+    await_shared([one, two], partitions(name, 5))
+    kafka.create_topic(later, 2)
+    await_shared([one, two], partitions(name, 5) | partitions(later, 2))
+    kafka.delete_topic(later)
+    await_shared([one, two], partitions(name, 5))
+
+
+def test_H3_a_topic_that_matches_a_filter_joins_by_itself_and_leaves_when_it_is_deleted(member, kafka):
+    prefix = f"f-{uuid.uuid4().hex[:8]}"
+    filtered = FilteredTopics(AllowTopics(f"{prefix}-.*"), 2)
+    one = member(filtered, **{"metadata.max.age.ms": 300})
+    wait_for(lambda: one.membership.state == "stable", "a member without partitions")
+    assert one.recorder.assignments[-1].partitions == {}
+    kafka.create_topic(f"{prefix}-a", 2)
+    await_shared([one], partitions(f"{prefix}-a", 2))
+    two = member(filtered, **{"metadata.max.age.ms": 300})
+    kafka.create_topic(f"{prefix}-b", 4)
+    kafka.create_topic(f"x{prefix}-b", 4)
+    everything = partitions(f"{prefix}-a", 2) | partitions(f"{prefix}-b", 4)
+    await_shared([one, two], everything)
+    kafka.delete_topic(f"{prefix}-a")
+    await_shared([one, two], partitions(f"{prefix}-b", 4))
+
+
+def failing(kafka, group, name, errors, **config):
+    """A member whose first tries to take over an assignment fail."""
+    made = Made(kafka, group, NamedTopics({name: 1}), {"rebalance.backoff.ms": 10, **config})
+    tries = []
+
+    def fail(assignment):
+        tries.append(assignment)
+        if len(tries) <= len(errors):
+            raise errors[len(tries) - 1]
+
+    made.recorder.on_assign = fail
+    made.membership.start()
+    return made, tries
+
+
+def test_H7_a_failed_take_over_is_tried_again(kafka, topic, group):
+    name = topic(partitions=2)
+    made, tries = failing(kafka, group, name, [RuntimeError("no"), BrokerUnavailable("no")])
+    try:
+        await_shared([made], partitions(name, 2))
+        assert len(tries) == 3
+        assert len({id(each) for each in tries}) == 1  # the same assignment, not another rebalance
+        assert made.recorder.events == [("assigned", sorted(partitions(name, 2)))]
+    finally:
+        made.close()
+    assert made.recorder.errors == []
+
+
+@pytest.mark.parametrize(
+    ("errors", "tries"), [([BrokerUnavailable("no")] * 3, 3), ([NoGroupOffset("g", [("t", 0)])] * 3, 1)]
+)
+def test_H7_a_take_over_that_keeps_failing_ends_the_membership(kafka, topic, group, member, errors, tries):
+    name = topic(partitions=2)
+    made, tried = failing(kafka, group, name, errors, **{"rebalance.max.retries": 2})
+    wait_for(lambda: made.recorder.errors, "an error")
+    assert made.recorder.errors == errors[:1]
+    assert len(tried) == tries
+    assert made.recorder.events == []
+    made.close()
+    await_shared([member({name: 1})], partitions(name, 2))  # it has left: nobody waits for its session's end
+
+
+def test_a_rebalance_can_be_asked_for(member, topic):
+    name = topic(partitions=4)
+    one, two = member({name: 1}), member({name: 1})
+    await_shared([one, two], partitions(name, 4))
+    for each in (one, two):  # one of them leads, the other does not
+        before = {m: m.membership.rebalances for m in (one, two)}
+        each.membership.rejoin("a test")
+        wait_for(lambda: all(m.membership.rebalances > n for m, n in before.items()), "a rebalance of all")  # noqa: B023
+    await_shared([one, two], partitions(name, 4))
+    assert one.membership.rebalance_seconds > 0
