@@ -97,7 +97,7 @@ class CommitRefused(BrokerError):
         self.group = group
         self.reason = reason
         super().__init__(
-            f"group {group!r} takes no commit from this consumer: {reason}. Its partitions may be with other members now, "
+            f"group {group!r} takes no commit from this consumer: {reason}. Its partitions may be with other members, "
             "who begin where the last commit was. If it happens often, raise session.timeout.ms, or commit in "
             "before_releasing of a rebalance listener"
         )
@@ -146,8 +146,8 @@ class OffsetOutOfRange(PenstockError):
         self.partition = partition
         self.offset = offset
         super().__init__(
-            f"{topic}-{partition}: wanted offset {offset}, the broker has {has}, and auto.offset.reset is none. Seek to "
-            "an offset that is there, or set auto.offset.reset to earliest or latest"
+            f"{topic}-{partition}: wanted offset {offset}, the broker has {has}, and auto.offset.reset is none. Seek "
+            "to an offset that is there, or set auto.offset.reset to earliest or latest"
         )
 
 
@@ -159,9 +159,9 @@ class RecordTooLarge(PenstockError):
         self.partition = partition
         self.offset = offset
         super().__init__(
-            f"the record batch at offset {offset} of {topic}-{partition} does not fit into {fetched} bytes, all that the "
-            "broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a fetch.max.bytes "
-            "too), or seek past it"
+            f"the record batch at offset {offset} of {topic}-{partition} does not fit into {fetched} bytes, all that "
+            "the broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a "
+            "fetch.max.bytes too), or seek past it"
         )
 
 

@@ -91,8 +91,8 @@ class Chunk:
             self.rewind()
             start = max(self.start, self.cursor.consumed or 0)
             self._decoder = decoder
-            aligned = self._aligned and start == self.start
-            self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, at=self._place(start), aligned=aligned)
+            at, aligned = self._place(start), self._aligned and start == self.start
+            self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, at=at, aligned=aligned)
         return next(self._batches, None)
 
     def _place(self, offset: int) -> int:
