@@ -209,8 +209,9 @@ class NoGroupOffset(PenstockError):
         self.partitions = tuple(partitions)
         places = ", ".join(f"{t}-{p}" for t, p in self.partitions)
         super().__init__(
-            f"group {group!r} has no committed offset for {places}. Commit one, name the offsets in "
-            "startingOffsets, or set option kafka.auto.offset.reset to earliest or latest"
+            f"group {group!r} has no committed offset for {places}. Commit one (penstock groups reset), name the "
+            "offsets to start at, or set auto.offset.reset to earliest or latest (for the Spark source: startingOffsets, "
+            "kafka.auto.offset.reset)"
         )
 
 

@@ -323,10 +323,9 @@ def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
     values |= given
     _check_times(values, written)
     try:
-        client = client_config(
-            {PREFIX + name: values[name] for name in _SHARED if name in values}
-            | {"decompressionLimitBytes": values["decompression.limit.bytes"]}
-        )
+        shared = {PREFIX + name: values[name] for name in _SHARED if name in values}
+        limit = {"decompressionLimitBytes": values["decompression.limit.bytes"]}
+        client = replace(client_config(shared | limit), option_prefix="")
     except OptionError as error:
         raise _renamed(error) from None
     return ConsumerConfig(client, **{field: values.get(name) for name, field in _FIELDS.items()})  # type: ignore[arg-type]

@@ -57,13 +57,14 @@ class Brokers:
     # --- until a deadline -----------------------------------------------------------------------------------------
 
     def attempts(self, what: str) -> Attempts:
+        option = self.config.option
         return Attempts(
             what,
             self.config.api_timeout,
             backoff=self.config.retry_backoff,
             backoff_max=self.config.retry_backoff_max,
-            way_out="Check kafka.bootstrap.servers and kafka.security.protocol, and that the brokers run. To wait "
-            "longer, set kafka.default.api.timeout.ms",
+            way_out=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
+            f"To wait longer, set {option('default.api.timeout.ms')}",
             wait=self._wait,
         )
 

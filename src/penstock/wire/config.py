@@ -28,6 +28,12 @@ class ClientConfig:
     partition_max_bytes: int = 4 << 20
     receive_buffer: int = -1
     decompression_limit: int = 256 << 20
+    option_prefix: str = "kafka."
+    """What stands before Kafka's names where this config came from: errors name options as their user wrote them."""
+
+    def option(self, name: str) -> str:
+        """How the user calls a setting of Kafka."""
+        return self.option_prefix + name
 
     @property
     def bootstrap_text(self) -> str:

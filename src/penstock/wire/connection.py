@@ -168,7 +168,7 @@ class Connection:
             self.close()
             raise ProtocolError(
                 f"{self.address} announced a response of {size} bytes. Is that port a Kafka listener, and does "
-                "kafka.security.protocol match it?"
+                f"{self.config.option('security.protocol')} match it?"
             )
         received = 0
         while received < size:
@@ -203,7 +203,7 @@ class Connection:
                 # TLS 1.3 refuses a client's certificate, or its absence, only with the first answer.
                 raise AuthenticationFailed(
                     f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
-                    "kafka.ssl.keystore.location"
+                    f"{self.config.option('ssl.keystore.location')}"
                 ) from error
             raise ConnectionLost(f"{self.address}: reading failed: {error}") from error
         return done
@@ -251,13 +251,15 @@ class Connection:
             # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
             plain.close()
             raise ConnectionLost(
-                f"{self.address}: hung up in the TLS handshake ({error}). Does kafka.security.protocol match that port?"
+                f"{self.address}: hung up in the TLS handshake ({error}). Does "
+                f"{self.config.option('security.protocol')} match that port?"
             ) from error
         except ssl.SSLError as error:
             plain.close()
             raise AuthenticationFailed(
-                f"{self.address}: the TLS handshake failed: {error}. Check kafka.ssl.truststore.location (the CA that "
-                "signed the broker's certificate), kafka.security.protocol and the port"
+                f"{self.address}: the TLS handshake failed: {error}. Check "
+                f"{self.config.option('ssl.truststore.location')} (the CA that signed the broker's certificate), "
+                f"{self.config.option('security.protocol')} and the port"
             ) from error
         except OSError as error:
             plain.close()
@@ -294,7 +296,8 @@ class Connection:
         if answer.error_code != 0:
             offered = ", ".join(answer.mechanisms) or "none"
             raise AuthenticationFailed(
-                f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set kafka.sasl.mechanism"
+                f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set "
+                f"{self.config.option('sasl.mechanism')}"
             )
         try:
             mechanism = get_sasl_mechanism(name)(host=self.host, **settings)
@@ -306,7 +309,7 @@ class Connection:
                 if answer.error_code != 0:
                     raise AuthenticationFailed(
                         f"{self.address} refused the login of {settings['sasl_plain_username'] or 'this client'} by "
-                        f"{name}: {answer.error_message}. Check kafka.sasl.jaas.config"
+                        f"{name}: {answer.error_message}. Check {self.config.option('sasl.jaas.config')}"
                     )
                 mechanism.receive(answer.auth_bytes)
             authenticated = mechanism.is_authenticated()
