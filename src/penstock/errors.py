@@ -210,8 +210,8 @@ class NoGroupOffset(PenstockError):
         places = ", ".join(f"{t}-{p}" for t, p in self.partitions)
         super().__init__(
             f"group {group!r} has no committed offset for {places}. Commit one (penstock groups reset), name the "
-            "offsets to start at, or set auto.offset.reset to earliest or latest (for the Spark source: startingOffsets, "
-            "kafka.auto.offset.reset)"
+            "offsets to start at, or set auto.offset.reset to earliest or latest (for the Spark source: "
+            "startingOffsets, kafka.auto.offset.reset)"
         )
 
 
