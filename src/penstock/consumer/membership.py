@@ -19,51 +19,31 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import replace
 
-from penstock.consumer.assignors import divide, thread_id
 from penstock.consumer.config import ConsumerConfig
 from penstock.consumer.membership_commits import Commits
-from penstock.consumer.membership_coordinator import Coordinator, Listing
+from penstock.consumer.membership_coordinator import Coordinator
 from penstock.consumer.membership_heart import Heart
-from penstock.consumer.membership_notes import LeaderNote, MemberNote
-from penstock.consumer.membership_plan import plan, read_members
+from penstock.consumer.membership_notes import MemberNote
+from penstock.consumer.membership_ownership import Assignment, Holdings, Ownership, TakingOverFailed
+from penstock.consumer.membership_plan import offer, plan, read_assignment, read_members
+from penstock.consumer.membership_topics import TopicWatch
 from penstock.consumer.subscription import StreamSubscription
-from penstock.errors import (
-    AuthenticationFailed,
-    AuthorizationFailed,
-    BrokerUnavailable,
-    NoGroupOffset,
-    OptionError,
-)
+from penstock.errors import BrokerUnavailable
 from penstock.topics import TopicPartition
 from penstock.wire.brokers import HEALING
-from penstock.wire.connection import Connection
 from penstock.wire.deadline import Interrupted
 from penstock.wire.groups import FencedInstance, GroupMember, MembershipLost, Rebalancing
-from penstock.wire.membership import (
-    Joined,
-    MemberIdRequired,
-    Subscription,
-    ask_join,
-    ask_leave,
-    ask_sync,
-    decode_assignment,
-    encode_subscription,
-)
+from penstock.wire.membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
+
+__all__ = ["Assignment", "Membership", "Ownership"]
 
 log = logging.getLogger(__name__)
 
 JOIN_SLACK = 5.0
 """A coordinator answers a JoinGroup when the rebalance time-out is over; its answer may take this much longer."""
-
-LOOK_SECONDS = 5.0
-"""How long one look at the cluster's topics may take; and when a failed one is repeated."""
-
-LOOK_SOON = 1.0
-"""How soon to look again for a topic that is subscribed and does not exist."""
 
 SAY_AGAIN = 60.0
 """How often a trouble that lasts is told again."""
@@ -71,52 +51,7 @@ SAY_AGAIN = 60.0
 ABORT_EVERY = 0.1
 """A blocked call is woken again and again: the first time it may just be between two connections."""
 
-LISTING_AGE = 1.0
-"""A list of topics that is older is not what partitions are assigned by: others may have let us wait for minutes."""
-
-HOPELESS = (AuthenticationFailed, AuthorizationFailed, NoGroupOffset, OptionError)
-"""What does not get better by being tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """What a generation of the group means to one member."""
-
-    generation: int
-    member_id: str
-    leader: bool
-    assignor: str
-    partitions: Mapping[TopicPartition, int]
-    """Ours, and the stream that each belongs to."""
-    threads_of_group: Mapping[str, Mapping[int, str]]
-    """By topic and partition the id of the thread that has it: in the whole group if its leader is a Penstock (and the
-    group not too large for that), else our own."""
-    fresh: bool
-    """Whether all members of the group have just started."""
-
-
-class Ownership(Protocol):
-    """Who does the work on partitions. Every method is called by the membership thread."""
-
-    def owned(self) -> list[TopicPartition]: ...
-
-    def release(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        """Let go of partitions: when it returns, nothing of them is handed out any more, and what was is committed
-        (through `Membership.commit`), unless they are lost. Never raises."""
-
-    def assign(self, assignment: Assignment) -> None:
-        """Begin with what is new in an assignment. Raises if that failed: then nothing was begun."""
-
-    def failed(self, error: BaseException) -> None:
-        """The membership has ended by an error."""
-
-
-class _TakingOverFailed(Exception):
-    """The last try at taking over an assignment has failed."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+NEVER = float("-inf")
 
 
 class Membership:
@@ -127,18 +62,13 @@ class Membership:
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
-        self._subscription = subscription
         self._ownership = ownership
+        self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._given_up = threading.Event()
         """The time for closing is over: commits and farewells end, too."""
         self._deadline = float("inf")
         self._leaves = True
-        self._thread: threading.Thread | None = None
-        self._coordinator = Coordinator(config.client, config.group, self._closing.wait)
-        self._farewell = Coordinator(config.client, config.group, self._given_up.wait)
-        self._heart = Heart(config, self._told)
-        self._commits = Commits(config, self._given_up, self._heart.beat_now)
 
         self._changed = threading.Condition()
         self._member = GroupMember(instance_id=config.instance_id)
@@ -147,25 +77,24 @@ class Membership:
         self._reason: str | None = None
         """Why to join again."""
 
+        self._heart = Heart(config, self._told)
+        self._commits = Commits(config, self._given_up, self._heart.beat_now)
         # Only for the membership thread:
-        self._fresh = True
-        self._streams: dict[TopicPartition, int] = {}
-        """What is ours, and its streams."""
-        self._threads: dict[str, int] = {}
-        self._watched: dict[str, int] = {}
-        """The leader: topics of the group, and the partitions they had when they were assigned."""
-        self._is_leader = False
-        self._look_at = 0.0
+        self._coordinator = Coordinator(config.client, config.group, self._closing.wait)
+        self._farewell = Coordinator(config.client, config.group, self._given_up.wait)
+        self._topics = TopicWatch(config, subscription, self._coordinator)
+        self._holdings = Holdings(config, ownership, self._commits.own, self._pause)
         self._began = 0.0
-        self._said_at = float("-inf")
+        self._said_at = NEVER
         self._failures = 0
 
         self.state = "new"
-        """new, starting, joining, assigning, stable, closed or failed. Written by that thread, read by any."""
+        """new, starting, joining, assigning, stable, closed or failed. Written by the membership thread, as are the
+        next two; read by any."""
         self.rebalances = 0
-        """Assignments taken over. Written by the membership thread, read by any."""
+        """Assignments taken over."""
         self.rebalance_seconds = 0.0
-        """Time spent in that. Written by the membership thread, read by any."""
+        """Time spent in that."""
 
     # --- any thread -----------------------------------------------------------------------------------------------
 
@@ -248,13 +177,12 @@ class Membership:
                 self._try_round()
         except Interrupted:
             log.debug("group %r: closing", self._config.group)
-        except _TakingOverFailed as failure:
+        except TakingOverFailed as failure:
             error = failure.error
         except BaseException as failure:  # whatever it is, it must reach who reads
             error = failure
         try:
-            lost = isinstance(error, FencedInstance) or isinstance(self._news, MembershipLost)
-            self._say_farewell(lost)
+            self._say_farewell(lost=isinstance(error, FencedInstance) or isinstance(self._news, MembershipLost))
         except BaseException as failure:
             error = error or failure
         self.state = "closed" if error is None else "failed"
@@ -276,40 +204,27 @@ class Membership:
     def _round(self) -> None:
         """One generation of the group, from its beginning to its end."""
         self._began = time.monotonic()
-        listing = self._find_topics()
-        self._threads = self._subscription.threads(listing.partitions, self._hidden(listing))
-        leaving = [tp for tp in self._streams if not self._config.cooperative or tp.topic not in self._threads]
-        self._release(leaving, lost=False)
-        joined = self._join()
-        given = self._sync(joined, listing)
-        self._take_over(joined, given)
+        self._topics.find()
+        held = self._holdings.streams
+        stays = self._topics.threads if self._config.cooperative else {}
+        self._holdings.release([tp for tp in held if tp.topic not in stays], lost=False)
+        offered = MemberNote(
+            self._consumer_id, self._topics.threads, self._holdings.fresh, dict(self._holdings.streams)
+        )
+        joined = self._join(offer(self._member, offered, self._config.client.client_rack))
+        given = self._sync(joined, self._lead(joined) if joined.leader else {})
+        self._take_over(joined, given, offered)
         self._stay()
 
-    def _find_topics(self) -> Listing:
-        """What the cluster has, as far as this member must know. Waits for a broker as long as it takes (H17)."""
-        names = self._subscription.names
-        expected = dict.fromkeys(self._threads, 1) if names is None else {}
-        while True:
-            try:
-                return self._coordinator.listing(names, expected, LOOK_SECONDS)
-            except BrokerUnavailable as error:
-                self._bear(error)
-
-    def _hidden(self, listing: Listing) -> frozenset[str]:
-        return listing.internal if self._config.exclude_internal else frozenset()
-
-    # joining
-
-    def _join(self) -> Joined:
+    def _join(self, offered: bytes) -> Joined:
         self.state = "joining"
         self._commits.joining()
         with self._changed:
-            reason, self._reason = self._reason, None
-        protocols = self._protocols()
+            reason, self._reason = self._reason or "", None
         self._heart.rest()
         while True:
             try:
-                joined = self._ask_join(protocols, reason or "")
+                joined = self._ask_join(offered, reason)
             except MemberIdRequired as answer:
                 self._be_called(answer.member_id)
             else:
@@ -317,101 +232,68 @@ class Membership:
                 self._relax()
                 return joined
 
-    def _ask_join(self, protocols: Mapping[str, bytes], reason: str) -> Joined:
+    def _ask_join(self, offered: bytes, reason: str) -> Joined:
         config = self._config
         timeout = config.rebalance_timeout + JOIN_SLACK
-        attempts = self._coordinator.attempts(f"joining group {config.group!r}", timeout)
-
-        def ask(connection: Connection) -> Joined:
-            return ask_join(
+        return self._coordinator.ask(
+            self._coordinator.attempts(f"joining group {config.group!r}", timeout),
+            lambda connection: ask_join(
                 connection,
                 config.group,
                 self._member,
-                protocols,
+                dict.fromkeys(config.assignors, offered),
                 session_timeout=config.session_timeout,
                 rebalance_timeout=config.rebalance_timeout,
                 reason=reason,
                 timeout=timeout,
-            )
-
-        return self._coordinator.ask(attempts, ask)
-
-    def _protocols(self) -> dict[str, bytes]:
-        """What we tell the leader, the same under the name of every assignor we can do with."""
-        note = MemberNote(self._consumer_id, self._threads, self._fresh, self._streams)
-        subscription = Subscription(
-            tuple(sorted(self._threads)),
-            note.encode(self._member.generation),
-            tuple(sorted(self._streams)),
-            self._member.generation if self._streams else -1,
-            self._config.client.client_rack or None,
+            ),
         )
-        return dict.fromkeys(self._config.assignors, encode_subscription(subscription))
 
-    def _sync(self, joined: Joined, listing: Listing) -> bytes:
+    def _lead(self, joined: Joined) -> dict[str, bytes]:
+        """Assign the group's partitions, and watch its topics from now on."""
+        group = read_members(joined.members)
+        partitions = self._topics.lead(group.topics)
+        if joined.skip_assignment:
+            return {}
+        log.info(
+            "group %r: leads generation %d: %d partitions over %d members by %s",
+            *(self._config.group, joined.member.generation, sum(partitions.values())),
+            *(len(group.members), joined.assignor),
+        )
+        return plan(joined.assignor, group, partitions)
+
+    def _sync(self, joined: Joined, assignments: Mapping[str, bytes]) -> bytes:
         self.state = "assigning"
-        self._is_leader = joined.leader
-        assignments: dict[str, bytes] = {}
-        if joined.leader:
-            assignments = self._lead(joined, listing)
-        else:
-            self._watched = {}
-        config = self._config
+        if not joined.leader:
+            self._topics.follow()
+        group = self._config.group
         attempts = self._coordinator.attempts(
-            f"synchronising group {config.group!r}", config.rebalance_timeout + JOIN_SLACK
+            f"synchronising group {group!r}", self._config.rebalance_timeout + JOIN_SLACK
         )
         given = self._coordinator.ask(
             attempts,
             lambda connection: ask_sync(
-                connection, config.group, joined.member, joined.assignor, assignments, attempts.remaining()
+                connection, group, joined.member, joined.assignor, assignments, attempts.remaining()
             ),
         )
-        self._become(joined.member)
+        with self._changed:
+            self._member = joined.member
+            self._news = None
+        self._commits.speak_as(joined.member)
         self._heart.beat_for(joined.member)
         return given
 
-    def _lead(self, joined: Joined, listing: Listing) -> dict[str, bytes]:
-        """Assign the group's partitions, and remember which topics to watch."""
-        group = read_members(joined.members)
-        names = self._subscription.names
-        if names is not None and not group.topics <= set(names):
-            # All of the cluster's topics: by name, one that a member made up would be an error of ours.
-            names = None
-        if names != self._subscription.names or time.monotonic() - self._began > LISTING_AGE:
-            expected = {topic: count for topic, count in self._watched.items() if topic in group.topics}
-            listing = self._coordinator.listing(names, expected, self._config.session_timeout / 2)
-        self._watched = {topic: listing.partitions.get(topic, 0) for topic in group.topics}
-        missing = sorted(topic for topic, count in self._watched.items() if count == 0)
-        if missing:
-            log.warning("group %r: waiting for topics that do not exist: %s", self._config.group, ", ".join(missing))
-        if joined.skip_assignment:
-            return {}
-        assignments = plan(joined.assignor, group, self._watched)
-        log.info(
-            "group %r: leads generation %d: %d partitions over %d members by %s",
-            *(self._config.group, joined.member.generation, sum(self._watched.values())),
-            *(len(group.members), joined.assignor),
-        )
-        return assignments
-
-    # taking over
-
-    def _take_over(self, joined: Joined, given: bytes) -> None:
+    def _take_over(self, joined: Joined, given: bytes, offered: MemberNote) -> None:
         try:
-            mine, user_data = decode_assignment(given)
+            assignment = read_assignment(joined, given, offered)
         except ValueError as error:
-            raise Rebalancing(f"the group's leader sent {error}") from error
-        strange = [tp for tp in mine if tp.topic not in self._threads]
-        if strange:
-            log.warning("group %r: left alone what was not subscribed to: %s", self._config.group, strange[0])
-            mine = [tp for tp in mine if tp.topic in self._threads]
-        released = [tp for tp in self._streams if tp not in set(mine)]
-        self._release(released, lost=False)
-        assignment = self._assignment(joined, mine, LeaderNote.decode(user_data))
-        if released:
-            # Others may have them now; the leader hands them out when we have joined again (KIP-429).
+            raise Rebalancing(f"group {self._config.group!r}: its leader sent {error}") from error
+        leaving = [tp for tp in self._holdings.streams if tp not in assignment.partitions]
+        self._holdings.release(leaving, lost=False)
+        if leaving:
+            # The leader hands them out when we have joined again without them (KIP-429).
             self.rejoin("to let others have the partitions that were let go")
-        self._assign(assignment)
+        self._holdings.take_over(assignment)
         self.rebalances += 1
         self.rebalance_seconds += time.monotonic() - self._began
         self.state = "stable"
@@ -420,180 +302,81 @@ class Membership:
             *(self._config.group, assignment.generation, assignment.member_id, len(assignment.partitions)),
         )
 
-    def _assignment(self, joined: Joined, mine: list[TopicPartition], note: LeaderNote | None) -> Assignment:
-        streams = self._told_streams(mine, note)
-        if streams is None:
-            streams = divide(joined.assignor, self._threads, mine, self._streams)
-        streams |= self._streams  # whatever a leader says: what stays is not moved
-        threads: dict[str, dict[int, str]] = {} if note is None else note.threads_of_group(self._consumer_id)
-        for tp, stream in streams.items():
-            threads.setdefault(tp.topic, {})[tp.partition] = thread_id(self._consumer_id, stream)
-        return Assignment(
-            joined.member.generation,
-            joined.member.member_id,
-            joined.leader,
-            joined.assignor,
-            streams,
-            threads,
-            note is not None and note.fresh and note.member_id == joined.member.member_id and self._fresh,
-        )
-
-    def _told_streams(self, mine: list[TopicPartition], note: LeaderNote | None) -> dict[TopicPartition, int] | None:
-        """The streams that the leader chose, if it has chosen, and we have them."""
-        if note is None or any(not 0 <= note.streams.get(tp, -1) < self._threads[tp.topic] for tp in mine):
-            return None
-        return {tp: note.streams[tp] for tp in mine}
-
-    def _assign(self, assignment: Assignment) -> None:
-        """Hand an assignment over, again and again if it must be (H7)."""
-        self._own({**self._streams, **assignment.partitions})
-        tries = self._config.rebalance_retries
-        try:
-            for left in reversed(range(tries + 1)):
-                try:
-                    self._ownership.assign(assignment)
-                    break
-                except Interrupted:
-                    raise
-                except Exception as error:
-                    if left == 0 or isinstance(error, HOPELESS):
-                        raise _TakingOverFailed(error) from error
-                    log.warning("group %r: taking over failed, %d more tries: %s", self._config.group, left, error)
-                    self._wait(self._config.rebalance_backoff)
-                    self._heed()
-        except BaseException:
-            owned = self._ownership.owned()
-            self._own({tp: stream for tp, stream in self._streams.items() if tp in owned})
-            raise
-        self._fresh = False
-
-    # staying
-
     def _stay(self) -> None:
         """Wait for what ends this round."""
-        self._plan_look()
+        self._topics.plan_look()
         while True:
-            self._wait(self._look_at - time.monotonic(), for_reason=True)
-            self._heed()
+            self._pause(self._topics.look_at - time.monotonic(), for_reason=True)
             with self._changed:
                 if self._reason is not None:
                     log.info("group %r: joining again: %s", self._config.group, self._reason)
                     return
-            if time.monotonic() >= self._look_at:
-                self._look()
+            if time.monotonic() >= self._topics.look_at and (reason := self._topics.look()) is not None:
+                self.rejoin(reason)
 
-    def _wait(self, seconds: float, for_reason: bool = False) -> None:
-        """Wait, but not when there is news of the membership, or a reason to join again, or when we are closing."""
+    def _pause(self, seconds: float, for_reason: bool = False) -> None:
+        """Wait, but not when somebody wants us to join again, and raise what else ends a round, or the membership."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closing.is_set() or self._news is not None or (for_reason and self._reason is not None),
                 max(0.0, min(seconds, threading.TIMEOUT_MAX)),
             )
-
-    def _heed(self) -> None:
-        """Raise what ends a round, or the membership."""
-        if self._closing.is_set():
-            raise Interrupted
-        with self._changed:
+            if self._closing.is_set():
+                raise Interrupted
             news, self._news = self._news, None
         if news is not None:
             raise news
 
-    def _plan_look(self) -> None:
-        """Only leaders watch how many partitions there are; whoever has a filter watches which topics there are."""
-        age = self._config.metadata_max_age
-        if not self._is_leader and self._subscription.names is not None:
-            age = float("inf")
-        elif 0 in self._watched.values():
-            age = min(age, LOOK_SOON)
-        self._look_at = time.monotonic() + age
+    # when it goes wrong
 
-    def _look(self) -> None:
-        """See whether the topics have changed (H5)."""
-        names = self._subscription.names
-        if names is not None and not self._watched.keys() <= set(names):
-            names = None
-        try:
-            listing = self._coordinator.listing(names, self._watched, LOOK_SECONDS)
-        except BrokerUnavailable as error:
-            log.debug("group %r: %s", self._config.group, error)
-            self._look_at = time.monotonic() + LOOK_SECONDS
-            return
-        counts = {topic: listing.partitions.get(topic, 0) for topic in self._watched}
-        if self._subscription.threads(listing.partitions, self._hidden(listing)) != self._threads:
-            self.rejoin("other topics match the subscription now")
-        elif counts != self._watched:
-            self.rejoin("topics have other partitions now")
-        self._plan_look()
+    def _bear(self, error: BaseException) -> None:
+        """A trouble that may pass (H17): say so, rarely, and wait a little. What we had is lost after a session."""
+        now = time.monotonic()
+        if now - self._said_at >= SAY_AGAIN:
+            self._said_at = now
+            log.warning("group %r: waiting for Kafka, and trying again and again: %s", self._config.group, error)
+        if self._holdings.streams and now - self._heart.last_beat >= self._config.session_timeout:
+            raise MembershipLost("no coordinator was reached within session.timeout.ms") from error
+        client = self._config.client
+        backoff = min(client.retry_backoff * 2**self._failures, client.retry_backoff_max)
+        self._failures = min(self._failures + 1, 16)
+        self._pause(backoff)
 
-    # letting go
-
-    def _release(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
-        if partitions:
-            log.info("group %r: %s %d partitions", self._config.group, "lost" if lost else "releases", len(partitions))
-            self._ownership.release(partitions, lost=lost)
-            self._own({tp: stream for tp, stream in self._streams.items() if tp not in partitions})
+    def _relax(self) -> None:
+        """It works (again)."""
+        if self._said_at > NEVER:
+            log.info("group %r: Kafka answers again", self._config.group)
+        self._said_at = NEVER
+        self._failures = 0
 
     def _forget(self, forgotten: bool) -> None:
         """We are no member any more. The id is kept unless the coordinator has forgotten it, too: one that still has it
         has no dead member to wait for then."""
         self._heart.rest()
         self._commits.suspend()
-        self._release(list(self._streams), lost=True)
+        self._holdings.release_all(lost=True)
         with self._changed:
             member_id = "" if forgotten else self._member.member_id
             self._member = GroupMember(member_id, instance_id=self._config.instance_id)
             self._news = None
 
-    def _bear(self, error: BaseException) -> None:
-        """A trouble that may pass: say so, rarely, and wait a little. What we had is lost after a session's time."""
-        now = time.monotonic()
-        if now - self._said_at >= SAY_AGAIN:
-            self._said_at = now
-            log.warning("group %r: waiting for Kafka, and trying again and again: %s", self._config.group, error)
-        if self._streams and now - self._heart.last_beat >= self._config.session_timeout:
-            raise MembershipLost("no coordinator within session.timeout.ms") from error
-        client = self._config.client
-        backoff = min(client.retry_backoff * 2**self._failures, client.retry_backoff_max)
-        self._failures = min(self._failures + 1, 16)
-        self._wait(backoff)
-        self._heed()
-
-    def _relax(self) -> None:
-        """It works (again)."""
-        if self._said_at > float("-inf"):
-            log.info("group %r: Kafka answers again", self._config.group)
-        self._said_at = float("-inf")
-        self._failures = 0
-
     def _be_called(self, member_id: str) -> None:
         with self._changed:
             self._member = replace(self._member, member_id=member_id)
 
-    def _become(self, member: GroupMember) -> None:
-        with self._changed:
-            self._member = member
-            self._news = None
-        self._commits.speak_as(member)
-
-    def _own(self, streams: dict[TopicPartition, int]) -> None:
-        self._streams = streams
-        self._commits.own(streams.keys())
-
     def _say_farewell(self, lost: bool) -> None:
         """Let go of everything and leave, so that others need not wait for the end of our session."""
-        self._release(list(self._streams), lost=lost)
+        self._holdings.release_all(lost=lost)
+        self._commits.suspend()
         self._heart.close(max(0.0, min(5.0, self._deadline - time.monotonic())))
-        member = self._member
-        if self._leaves and member.member_id and self._config.instance_id is None and not lost:
-            timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
-            attempts = self._farewell.attempts(f"leaving group {self._config.group!r}", timeout)
-            try:
-                self._farewell.ask(
-                    attempts,
-                    lambda connection: ask_leave(
-                        connection, self._config.group, member, "closed", attempts.remaining()
-                    ),
-                )
-            except Exception as error:  # the coordinator finds out by itself, later
-                log.info("group %r: could not say farewell: %s", self._config.group, error)
+        member, group = self._member, self._config.group
+        if lost or not self._leaves or not member.member_id or member.instance_id is not None:
+            return
+        timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
+        attempts = self._farewell.attempts(f"leaving group {group!r}", timeout)
+        try:
+            self._farewell.ask(
+                attempts, lambda connection: ask_leave(connection, group, member, "closed", attempts.remaining())
+            )
+        except Exception as error:  # the coordinator finds out by itself, later
+            log.info("group %r: could not say farewell: %s", group, error)

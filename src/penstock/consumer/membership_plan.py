@@ -1,22 +1,52 @@
-"""The leader's part of a rebalance: what the members said -> who gets what -> what they are told. Pure."""
+"""What is said in a rebalance: a member's offer, the leader's plan, and what a member makes of its part of it. Pure."""
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.consumer.assignors import Member, assign_threads
-from penstock.consumer.membership_notes import MemberNote, leader_notes
+from penstock.consumer.assignors import Member, assign_threads, divide, thread_id
+from penstock.consumer.membership_notes import LeaderNote, MemberNote, leader_notes
+from penstock.consumer.membership_ownership import Assignment
 from penstock.topics import TopicPartition
-from penstock.wire.membership import JoinedMember, Subscription, decode_subscription, encode_assignment
+from penstock.wire.groups import GroupMember
+from penstock.wire.membership import (
+    Joined,
+    JoinedMember,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 
 log = logging.getLogger(__name__)
 
 ROOM_FOR_NOTES = 256 << 10
 """The coordinator keeps a generation, with all that was said in it, as one record of at most `message.max.bytes`: 1 MB
 unless it was changed. A quarter of that is enough for some hundred thousand (partition, member) pairs."""
+
+
+# --- a member's offer -------------------------------------------------------------------------------------------------
+
+
+def offer(member: GroupMember, note: MemberNote, rack: str) -> bytes:
+    """What a member that joins tells whoever will lead: the same under the name of every assignor it can do with."""
+    return encode_subscription(
+        Subscription(
+            tuple(sorted(note.threads)),
+            # Always with our last generation: a member that joins again and says nothing new starts no rebalance.
+            note.encode(member.generation),
+            tuple(sorted(note.streams)),
+            member.generation if note.streams else -1,
+            rack or None,
+        )
+    )
+
+
+# --- the leader's plan ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +110,42 @@ def plan(assignor: str, group: GroupView, partitions: Mapping[str, int]) -> dict
     consumers = {member.member_id: member.consumer_id for member in group.members}
     notes = leader_notes(threads, consumers, group.penstocks, group.fresh, ROOM_FOR_NOTES)
     return {member_id: encode_assignment(tps, notes.get(member_id, b"")) for member_id, tps in given.items()}
+
+
+# --- a member's part --------------------------------------------------------------------------------------------------
+
+
+def read_assignment(joined: Joined, given: bytes, offered: MemberNote) -> Assignment:
+    """What a member makes of what it was given. Raises ValueError for bytes that are no assignment."""
+    mine, user_data = decode_assignment(given)
+    strange = [tp for tp in mine if tp.topic not in offered.threads]
+    if strange:
+        log.warning("the group's leader assigned %s and more that was not subscribed to: left alone", strange[0])
+        mine = [tp for tp in mine if tp.topic in offered.threads]
+    note = LeaderNote.decode(user_data)
+    streams = _told_streams(mine, note, offered.threads)
+    if streams is None:
+        streams = divide(joined.assignor, offered.threads, mine, offered.streams)
+    # Whatever a leader says: what stays is not moved to another stream.
+    streams |= {tp: offered.streams[tp] for tp in mine if tp in offered.streams}
+    threads = {} if note is None else note.threads_of_group(offered.consumer_id)
+    for tp, stream in streams.items():
+        threads.setdefault(tp.topic, {})[tp.partition] = thread_id(offered.consumer_id, stream)
+    return Assignment(
+        joined.member.generation,
+        joined.member.member_id,
+        joined.leader,
+        joined.assignor,
+        streams,
+        threads,
+        fresh=offered.fresh and note is not None and note.fresh and note.member_id == joined.member.member_id,
+    )
+
+
+def _told_streams(
+    mine: Iterable[TopicPartition], note: LeaderNote | None, threads: Mapping[str, int]
+) -> dict[TopicPartition, int] | None:
+    """The streams that the leader has chosen, if it has, and if we have them."""
+    if note is None or any(not 0 <= note.streams.get(tp, -1) < threads[tp.topic] for tp in mine):
+        return None
+    return {tp: note.streams[tp] for tp in mine}
