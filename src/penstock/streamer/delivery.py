@@ -59,6 +59,8 @@ class Delivery:
         self.backlog = Backlog()
         self.counters = Counters()
         self.committed: Offsets = {}
+        self.has_given_up = False
+        """Whether something was let go of, at the end, without being written."""
         self._name = name
         self._job = job
         self._run = run
@@ -98,8 +100,9 @@ class Delivery:
             if self._run.is_over:
                 log.warning("%s: %d records are not written and will come again", self._name, self.backlog.records)
                 self.backlog.clear()
+                self.has_given_up = True
                 break
-            self._awake.wait(self._job.retry_timeout)
+            self._awake.wait(min(self._job.retry_timeout, self._run.remaining))
             self._awake.clear()
         self._commit()
 

@@ -192,17 +192,14 @@ class BatchWise:
 
 
 def to_arrow(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of one kind, dicts or tuples, as Arrow. Of a dict what the schema does not name is left out."""
-    if isinstance(rows[0], dict):
-        for row in rows:
-            if not isinstance(row, dict):
-                raise TypeError(f"rows must be all dicts or all tuples, and this is {type(row).__name__}")
-        return pa.RecordBatch.from_pylist(rows, schema=schema)
-    for row in rows:
-        if not isinstance(row, tuple | list) or len(row) != len(schema):
-            shown = f"{len(row)} values" if isinstance(row, tuple | list) else f"a {type(row).__name__}"
-            raise TypeError(f"a row must be a dict or a tuple of {len(schema)} values, and this is {shown}")
-    columns = zip(*rows, strict=True)
+    """Dicts and tuples as Arrow. Of a dict what the schema does not name is left out."""
+    names = schema.names
+    values = [tuple(map(row.get, names)) if isinstance(row, dict) else row for row in rows]
+    for row in values:
+        if not isinstance(row, tuple | list) or len(row) != len(names):
+            shown = f"{len(row)} values" if isinstance(row, tuple | list) else f"of type {type(row).__name__}"
+            raise TypeError(f"a row must be a dict or a tuple of {len(names)} values, and this is {shown}")
+    columns = zip(*values, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )

@@ -34,6 +34,8 @@ class Run:
         """Where to stop reading, by partition; None: nowhere."""
         self.expected: frozenset[TopicPartition] | None = None
         """The partitions that the group gave us; None before it did, and in the middle of a rebalance."""
+        self.assignments = 0
+        """How often it did."""
         self.stopping = threading.Event()
         self.error: BaseException | None = None
         self.last_error: str | None = None
@@ -62,9 +64,14 @@ class Run:
         self.last_error = f"{type(error).__name__}: {error}"
 
     @property
+    def remaining(self) -> float:
+        """How many seconds there are to finish."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    @property
     def is_over(self) -> bool:
         """Whether the time to finish is over."""
-        return time.monotonic() >= self._deadline
+        return self.remaining == 0
 
     def grant(self, records: int) -> int:
         """How many of so many records are still wanted."""

@@ -295,7 +295,7 @@ class _Listener:
         streamer = self._streamer
         assert streamer._run is not None
         streamer._run.expected = None
-        release_seconds = min(RELEASE_SECONDS, streamer._parsed().rebalance_timeout / 2)
+        release_seconds = min(RELEASE_SECONDS, streamer._parsed().rebalance_timeout / 2, streamer._run.remaining)
         deadline = time.monotonic() + release_seconds
         asked = []
         for worker in streamer._workers:
@@ -322,3 +322,4 @@ class _Listener:
             for partition, thread in threads.items()
             if thread in mine
         )
+        streamer._run.assignments += 1

@@ -69,6 +69,9 @@ class Worker:
         """Partitions that have left since that batch was taken."""
         self._cut: set[TopicPartition] = set()
         """Partitions of which a batch was not used to its end."""
+        self._released: dict[TopicPartition, int] = {}
+        """Partitions that are not ours before the group says so for the next time: the consumer lists them a little
+        longer, with a position that counts what we let go of."""
         self._tries: dict[TopicPartition, int] = {}
         self._read_again_at: dict[TopicPartition, float] = {}
         self._releases: deque[Release] = deque()
@@ -191,7 +194,7 @@ class Worker:
             if len(failures) > TOLD:
                 delivery.say(f"{len(failures) - TOLD} more of the next {records.num_rows} messages failed")
             failed = {failure.at for failure in failures}
-            kept = records.take([at for at in range(records.num_rows) if at not in failed])
+            kept = records.take(pa.array([at for at in range(records.num_rows) if at not in failed], pa.int64()))
         if extracted.rows is not None:
             delivery.backlog.add(Piece(tp, kept, extracted.rows))
         delivery.backlog.reached(tp, records.column("offset")[-1].as_py() + 1, time.monotonic())
@@ -215,11 +218,14 @@ class Worker:
     def _note_positions(self) -> None:
         """Where everything handed out is held or delivered, the consumer's position counts: it is past transaction
         markers and other gaps that end in no record. It also keeps the place of a partition that begins at its end."""
+        if self._delivery.has_given_up:
+            return
+        self._released = {tp: at for tp, at in self._released.items() if at == self._run.assignments}
         mine = [tp for tp, thread in self._consumer.assignment().items() if thread == self._stream.thread_id]
         positions = self._consumer.position()
         ends, now = self._run.ends, time.monotonic()
         for tp in mine:
-            if tp == self._taking or tp in self._cut or tp not in positions:
+            if tp == self._taking or tp in self._cut or tp in self._released or tp not in positions:
                 continue
             if ends is not None and tp not in ends:
                 continue
@@ -262,6 +268,7 @@ class Worker:
         for tp in leaving:
             self._tries.pop(tp, None)
             self._read_again_at.pop(tp, None)
+        self._released |= dict.fromkeys(leaving, self._run.assignments)
         self._cut -= leaving
         self._left |= leaving
         self._releases.remove(release)
