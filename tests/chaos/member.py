@@ -1,0 +1,100 @@
+"""A member of a consumer group as a process of its own, for tests that kill it.
+
+    python member.py <order.json>
+
+The order: `config` of the connector, `topic`, `streams`, and `records`, the file that gets a line `partition first
+last` per batch that was handed out. It commits what it has written there, never what it has only been given: so
+whatever moment it is killed at, a record that the group counts as read is in the file. It says each commit that
+succeeded, and ends cleanly on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock import CommitRefused, Connector, TopicPartition
+
+COMMIT_SECONDS = 0.1
+WRITTEN_SECONDS = 10.0
+
+
+class Member:
+    """Drains its streams, a thread each. A rebalance listener too: what is released is committed first."""
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._file = os.open(order["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._lock = threading.Lock()
+        self._written: dict[TopicPartition, int] = {}
+        self.connector = Connector(order["config"])
+        self.connector.set_rebalance_listener(self)
+        streams = self.connector.create_message_streams({order["topic"]: order["streams"]})[order["topic"]]
+        self._threads = [threading.Thread(target=self._drain, args=[stream]) for stream in streams]
+
+    def run(self) -> None:
+        for thread in self._threads:
+            thread.start()
+        while any(thread.is_alive() for thread in self._threads):
+            time.sleep(COMMIT_SECONDS)
+            self._commit(self.connector.assignment())
+        self.connector.shutdown()
+
+    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+        pass
+
+    def before_releasing(self, owned: list[TopicPartition]) -> None:
+        """What was handed out a moment ago may not be written yet."""
+        end = time.monotonic() + WRITTEN_SECONDS
+        partitions = [each for each in self.connector.metrics().partitions if (each.topic, each.partition) in owned]
+        positions = {TopicPartition(each.topic, each.partition): each.position or 0 for each in partitions}
+        begun = {TopicPartition(each.topic, each.partition): each.committed or 0 for each in partitions}
+        while any(self._written.get(tp, begun[tp]) < position for tp, position in positions.items()):
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        self._commit(owned)
+        with self._lock:
+            for tp in owned:
+                self._written.pop(tp, None)
+
+    def _drain(self, stream: Any) -> None:
+        for batch in stream.batches(["topic", "partition", "offset"]):
+            topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
+            offsets = batch["offset"].to_pylist()
+            assert offsets == list(range(offsets[0], offsets[-1] + 1))
+            os.write(self._file, b"%d %d %d\n" % (partition, offsets[0], offsets[-1]))
+            with self._lock:
+                self._written[TopicPartition(topic, partition)] = offsets[-1] + 1
+
+    def _commit(self, of: Any) -> None:
+        with self._lock:
+            offsets = {tp: offset for tp, offset in self._written.items() if tp in of}
+        if not offsets:
+            return
+        try:
+            self.connector.commit_offsets(offsets)
+        except CommitRefused as error:
+            say(f"refused: {error}")
+        else:
+            say(json.dumps({tp.partition: offset for tp, offset in offsets.items()}))
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    member = Member(json.loads(Path(sys.argv[1]).read_text()))
+    signal.signal(signal.SIGTERM, lambda *_: member.connector.shutdown())
+    member.run()
+
+
+if __name__ == "__main__":
+    main()

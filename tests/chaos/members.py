@@ -1,0 +1,153 @@
+"""Members of a consumer group that come, go and are killed, and what each of them was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from chaos.load import group_offsets
+from chaos.processes import Program
+from fix_consumer import QUICK, eventually
+
+MEMBER = Path(__file__).with_name("member.py")
+END_SECONDS = 60.0
+ASK_SECONDS = 3.0
+
+Record = tuple[str, int, int]
+
+
+class Process(Program):
+    """A member that can be killed (see member.py)."""
+
+    def __init__(self, kafka: Any, group: str, topic: str, folder: Path, name: str, **settings: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._topic = topic
+        self._records = folder / f"{name}.records"
+        config = {"group.id": group, "consumer.id": name, "client.id": name, "enable.auto.commit": False, **QUICK}
+        config |= kafka.client_options(prefix="") | settings
+        order = folder / f"{name}.order"
+        order.write_text(json.dumps({"config": config, "topic": topic, "streams": 2, "records": str(self._records)}))
+        super().__init__(name, [sys.executable, MEMBER, order], folder)
+
+    def records(self) -> Counter[Record]:
+        """What it was given, as far as it has written that down."""
+        text = self._records.read_text() if self._records.exists() else ""
+        whole, _, _ = text.rpartition("\n")
+        found: Counter[Record] = Counter()
+        for line in whole.splitlines():
+            partition, first, last = map(int, line.split())
+            found.update((self._topic, partition, offset) for offset in range(first, last + 1))
+        return found
+
+    def committed(self) -> dict[int, int]:
+        """By partition what it has committed last, by its own word."""
+        found: dict[int, int] = {}
+        for line in self.log().splitlines():
+            if line.startswith("{"):
+                found |= {int(partition): offset for partition, offset in json.loads(line).items()}
+        return found
+
+    def leave(self) -> None:
+        """SIGTERM, and wait for its end."""
+        os.kill(self.pid, signal.SIGTERM)
+        assert self.wait(END_SECONDS) == 0, self.log()[-3000:]
+        assert "refused" not in self.log(), self.log()[-3000:]
+
+
+class Group:
+    """What Kafka says of a group, asked through a client that shares nothing with the code under test."""
+
+    def __init__(self, kafka: Any, name: str, topic: str, partitions: int) -> None:
+        self.name, self.topic, self.partitions = name, topic, partitions
+        self._options = kafka.client_options(prefix="")
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def members(self) -> dict[str, list[int]]:
+        """By client the partitions of each member; {} while the group is not stable."""
+        found = self._describe()
+        if found is None or found.state is not ConsumerGroupState.STABLE:
+            return {}
+        return {
+            member.member_id: sorted(tp.partition for tp in member.assignment.topic_partitions)
+            for member in found.members
+        }
+
+    def knows(self, name: str) -> bool:
+        """Whether a member of this client id is still counted in, dead or alive."""
+        found = self._describe()
+        return found is not None and name in {member.client_id for member in found.members}
+
+    def await_members(self, count: int, seconds: float = 60.0) -> None:
+        """Until so many members share all partitions."""
+
+        def shared() -> bool:
+            members = self.members()
+            given = sorted(partition for mine in members.values() for partition in mine)
+            return len(members) == count and all(members.values()) and given == list(range(self.partitions))
+
+        eventually(shared, f"{count} members that share {self.partitions} partitions; {self.members()}", seconds)
+
+    def _describe(self) -> Any:
+        """None when nobody can say: on a young cluster the first question has the coordinator made, and hangs."""
+        asked = self._admin.describe_consumer_groups([self.name], request_timeout=ASK_SECONDS)
+        try:
+            return asked[self.name].result(2 * ASK_SECONDS)
+        except (KafkaException, TimeoutError):
+            return None
+
+    def committed(self) -> dict[int, int]:
+        """By partition the group's offset; 0 where there is none."""
+        places = [(self.topic, partition) for partition in range(self.partitions)]
+        found = group_offsets(self._options, self.name, places)
+        return {partition: found.get((self.topic, partition), 0) for partition in range(self.partitions)}
+
+    def everything(self) -> set[Record]:
+        """All records of the topic, whoever read them."""
+        return {
+            (self.topic, partition, offset)
+            for partition, end in ends(self._options, self.topic, self.partitions).items()
+            for offset in range(end)
+        }
+
+
+def ends(options: Mapping[str, str], topic: str, partitions: int) -> dict[int, int]:
+    """Where the logs end."""
+    consumer = Consumer({"bootstrap.servers": options["bootstrap.servers"], "group.id": "watcher"})
+    try:
+        found = {}
+        for partition in range(partitions):
+            _, found[partition] = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        return found
+    finally:
+        consumer.close()
+
+
+class Listening:
+    """A rebalance listener that remembers what it was told, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, set[int]]] = []
+
+    def before_releasing(self, owned: list[Any]) -> None:
+        self.events.append(("released", {tp.partition for tp in owned}))
+
+    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+        mine = {
+            partition
+            for threads in assignment.values()
+            for partition, thread in threads.items()
+            if thread.rpartition("-")[0] == consumer_id
+        }
+        self.events.append(("started", mine))
+
+    def count(self, what: str) -> int:
+        return sum(event == what for event, _ in self.events)

@@ -1,0 +1,206 @@
+"""A group whose members come, go and are killed under load: every record once, but for what a killed one had not
+committed (H5, H7, H8)."""
+
+import os
+import random
+import signal
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from chaos.load import Load
+from chaos.members import Group, Listening, Process
+from fix_consumer import Consumers, Reading, eventually
+
+PARTITIONS = 12
+ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
+
+
+class Changing:
+    """A group of members in this process, which end cleanly, and of others, which are killed."""
+
+    def __init__(self, consumers: Consumers, kafka, topic: str, folder: Path, assignor: str) -> None:
+        self.group = Group(kafka, consumers.group, topic, PARTITIONS)
+        self._consumers, self._kafka, self._topic, self._folder = consumers, kafka, topic, folder
+        self._settings = {"partition.assignment.strategy": assignor}
+        self._processes: list[Process] = []
+        self.read_again: set = set()
+        """What killed members had been given and not committed: certainly so, as the group said at that time."""
+        self.may_be_read_again: set = set()
+        """The same by the killed member's own word. Its last commit may have succeeded without its being told."""
+
+    def here(self, by: str = "messages", listener: Listening | None = None) -> Reading:
+        settings = {name.replace(".", "_"): value for name, value in self._settings.items()}
+        connector = self._consumers.connector(**settings)
+        connector.set_rebalance_listener(listener)
+        reading = Reading(connector, connector.create_message_streams({self._topic: 2})[self._topic], by)
+        self._consumers.readings.append(reading)
+        return reading
+
+    def process(self) -> Process:
+        name = f"process-{len(self._processes)}"
+        started = Process(self._kafka, self.group.name, self._topic, self._folder, name, **self._settings)
+        self._processes.append(started)
+        return started
+
+    def kill(self, process: Process) -> None:
+        eventually(process.records, f"{process.name} has read something")
+        process.kill()
+        committed, said = self.group.committed(), process.committed()
+        given = set(process.records())
+        if self.group.knows(process.name):  # else others may have committed meanwhile
+            self.read_again |= {record for record in given if record[2] >= committed[record[1]]}
+        self.may_be_read_again |= {record for record in given if record[2] >= said.get(record[1], 0)}
+
+    def records(self):
+        return sum((process.records() for process in self._processes), self._consumers.records())
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+def come_and_go(changing: Changing, load: Load, listening: Listening) -> Reading:
+    """1 -> 3 -> 2 -> 4 -> 1 members. Returns the one that stayed."""
+    group = changing.group
+    first = changing.here(listener=listening)
+    group.await_members(1)
+    eventually(first.count, "records")
+    killed, here = changing.process(), changing.here("batches")
+    group.await_members(3)
+    changing.kill(killed)
+    group.await_members(2)
+    leaving, killed = changing.process(), changing.process()
+    group.await_members(4)
+    eventually(leaving.records, "records")
+    changing.kill(killed)
+    here.connector.shutdown()
+    leaving.leave()
+    group.await_members(1)
+    reached = first.count()
+    eventually(lambda: first.count() > reached + 100, "more records")
+    load.stop()
+    return first
+
+
+def check(changing: Changing, first: Reading, listening: Listening, assignor: str) -> None:
+    everything = changing.group.everything()
+    eventually(lambda: changing.records().keys() == everything, "every record")
+    found = changing.records()
+    assert max(found.values()) <= 2
+    twice = {record for record, times in found.items() if times == 2}
+    assert changing.read_again <= twice <= changing.may_be_read_again
+    rebalances = first.connector.metrics().rebalances
+    assert rebalances == listening.count("started") >= 5
+    stays(listening) if assignor == "cooperative-sticky" else stops(listening)
+
+
+def stays(listening: Listening) -> None:
+    """What a cooperative member keeps is never stopped."""
+    held: set[int] = set()
+    kept = 0
+    for at, (event, partitions) in enumerate(listening.events):
+        if event == "released":
+            assert partitions <= held
+            held -= partitions
+            assert listening.events[at + 1][0] == "started"
+            assert not partitions & listening.events[at + 1][1], "released, and then begun again"
+        else:
+            assert held <= partitions
+            kept += len(held)
+            held = set(partitions)
+    assert kept > 0
+    assert held == set(range(PARTITIONS))
+
+
+def stops(listening: Listening) -> None:
+    """An eager member lets go of all it has, before it begins anew."""
+    held: set[int] = set()
+    for event, partitions in listening.events:
+        if event == "released":
+            assert partitions == held
+            held = set()
+        else:
+            assert not held
+            held = set(partitions)
+    assert held == set(range(PARTITIONS))
+
+
+def run(consumers: Consumers, kafka, folder: Path, assignor: str) -> None:
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    kafka.create_topic(topic, PARTITIONS)
+    changing, listening = Changing(consumers, kafka, topic, folder, assignor), Listening()
+    try:
+        with Load(kafka.client_options(prefix=""), lambda i: (topic, i % PARTITIONS)) as load:
+            first = come_and_go(changing, load, listening)
+        check(changing, first, listening, assignor)
+    finally:
+        changing.close()
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_H8_members_come_go_and_are_killed_and_every_record_comes_once(consumers, kafka, tmp_path, assignor):
+    run(consumers, kafka, tmp_path, assignor)
+
+
+def test_H8_the_same_on_three_nodes(cluster_consumers, kafka_cluster, tmp_path):
+    run(cluster_consumers, kafka_cluster, tmp_path, "cooperative-sticky")
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, kafka, topic, assignor):
+    name = topic(partitions=PARTITIONS)
+    chance = random.Random(5)
+    with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS), per_second=1000) as load:
+        members = [consumers.reading(name, 2, partition_assignment_strategy=assignor)]
+        leaving = []
+        for _ in range(20):
+            if len(members) == 1 or chance.random() < 0.5:
+                by = chance.choice(["messages", "batches"])
+                members.append(consumers.reading(name, 2, by, partition_assignment_strategy=assignor))
+            else:
+                leaver = members.pop(chance.randrange(len(members)))
+                leaving.append(threading.Thread(target=leaver.connector.shutdown))
+                leaving[-1].start()
+            time.sleep(chance.uniform(0, 0.6))
+        for thread in leaving:
+            thread.join()
+        count = sum(load.stop().values())
+    eventually(lambda: len(consumers.records()) == count, "every record")
+    assert max(consumers.records().values()) == 1
+    assert not [error for reading in consumers.readings for error in reading.errors]
+
+
+def test_H7_a_cooperative_member_reads_on_while_a_rebalance_waits_for_somebody(consumers, kafka, topic, tmp_path):
+    """And whoever kept all others waiting was thrown out meanwhile: it finds out, and takes nothing back."""
+    name = topic(partitions=PARTITIONS)
+    changing = Changing(consumers, kafka, name, tmp_path, "cooperative-sticky")
+    try:
+        with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
+            first, asleep = changing.here(), changing.process()
+            changing.group.await_members(2)
+            eventually(asleep.records, "records")
+            os.kill(asleep.pid, signal.SIGSTOP)
+            third = changing.here()
+            eventually(lambda: first.connector._membership.state == "joining", "a rebalance")
+            stays, reached = set(first.connector.assignment()), first.connector.position()
+            assert len(stays) == PARTITIONS / 2
+            eventually(
+                lambda: all(first.connector.position()[tp] > reached[tp] + 5 for tp in stays), "records of all of them"
+            )
+            assert first.connector._membership.state == "joining", "the sleeper was thrown out too early to see this"
+            first.connector.commit_offsets()
+            changing.group.await_members(2)
+            os.kill(asleep.pid, signal.SIGCONT)
+            changing.group.await_members(3)
+            load.stop()
+        everything = changing.group.everything()
+        eventually(lambda: changing.records().keys() == everything, "every record")
+        others = first.records() + third.records()
+        assert max(others.values()) == 1
+        assert "refused" in asleep.log(), "its last commit came too late"
+    finally:
+        changing.close()
