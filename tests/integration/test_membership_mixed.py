@@ -1,0 +1,152 @@
+"""One group of three kinds of clients: Penstock, kafka-python and librdkafka, each of them leading it once (H6)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer
+from kafka import KafkaConsumer
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from fix_members import DEADLINE, Made, partitions, wait_for
+from penstock.consumer.subscription import NamedTopics
+from penstock.topics import TopicPartition
+
+KAFKA_PYTHON = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+class Polled:
+    """A client that lives by being polled, in a thread of its own."""
+
+    def __init__(self, name: str, poll: Callable[[], set[TopicPartition]], close: Callable[[], None]) -> None:
+        self.name = name
+        self.has: set[TopicPartition] = set()
+        self._poll, self._close = poll, close
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"test-{name}", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {sorted(self.has)}>"
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self.has = self._poll()
+        self._close()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive()
+
+
+def penstock(kafka, group, topic, assignor, threads=2):
+    made = Made(kafka, group, NamedTopics({topic: threads}), {"partition.assignment.strategy": assignor})
+    made.membership.start()
+    return made
+
+
+def kafka_python(kafka, group, topic, assignor):
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=group,
+        partition_assignment_strategy=[KAFKA_PYTHON[assignor]],
+        heartbeat_interval_ms=200,
+        session_timeout_ms=10_000,
+        enable_auto_commit=False,
+    )
+
+    def poll():
+        consumer.poll(timeout_ms=50)
+        return {TopicPartition(tp.topic, tp.partition) for tp in consumer.assignment()}
+
+    return Polled("kafka-python", poll, consumer.close)
+
+
+def librdkafka(kafka, group, topic, assignor):
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "partition.assignment.strategy": assignor,
+            "heartbeat.interval.ms": 200,
+            "session.timeout.ms": 10_000,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+
+    def poll():
+        consumer.poll(0.05)
+        return {TopicPartition(tp.topic, tp.partition) for tp in consumer.assignment()}
+
+    return Polled("librdkafka", poll, consumer.close)
+
+
+KINDS = {"penstock": penstock, "kafka-python": kafka_python, "librdkafka": librdkafka}
+
+
+def settled(members, wanted):
+    """Whether each partition has one owner, each member has some, and it stays so for a moment."""
+
+    def fits():
+        held = [tp for each in members for tp in each.has]
+        return sorted(held) == sorted(wanted) and all(each.has for each in members)
+
+    def stays():
+        deadline = time.monotonic() + 0.5
+        while fits():
+            if time.monotonic() >= deadline:
+                return True
+            time.sleep(0.05)
+        return False
+
+    wait_for(stays, f"{len(wanted)} partitions over {members}")
+
+
+@pytest.mark.parametrize("assignor", list(KAFKA_PYTHON))
+@pytest.mark.parametrize("leader", list(KINDS))
+def test_H6_a_mixed_group_shares_out_its_partitions_whoever_leads(kafka, topic, group, leader, assignor):
+    name = topic(partitions=8)
+    everything = partitions(name, 8)
+    members = {}
+    try:
+        for kind in sorted(KINDS, key=lambda kind: kind != leader):  # whoever is there first, leads
+            members[kind] = KINDS[kind](kafka, group, name, assignor)
+            settled(members.values(), everything)
+        ours = members["penstock"]
+        last = ours.recorder.assignments[-1]
+        assert last.leader is (leader == "penstock")
+        assert last.assignor == assignor
+        assert not last.fresh or leader == "penstock"
+        # Two threads count twice if we lead; others count members. Our own threads share our part either way.
+        assert len(ours.has) == 4 if leader == "penstock" else len(ours.has) in (2, 3)
+        streams = list(ours.recorder.partitions.values())
+        assert abs(streams.count(0) - streams.count(1)) <= 1
+        told = last.threads_of_group[name]
+        assert set(told) == ({p for _, p in everything} if leader == "penstock" else {p for _, p in ours.has})
+        if assignor == "cooperative-sticky":
+            _nothing_was_let_go_for_nothing(ours)
+        # The leader goes: another one takes over, whichever it is.
+        members.pop(leader).close()
+        settled(members.values(), everything)
+    finally:
+        for each in members.values():
+            each.close()
+    assert ours.recorder.errors == []
+
+
+def _nothing_was_let_go_for_nothing(ours):
+    released = [tp for kind, tps in ours.recorder.events if kind == "released" for tp in tps]
+    assert len(released) == len(set(released))
+    assert not any(kind == "lost" for kind, _ in ours.recorder.events)
