@@ -63,7 +63,7 @@ def test_I1_a_sink_that_cannot_be_opened_fails_the_start_and_leaves_nothing(fake
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="no Parquet files can be written"):
         Streamer("t", 2, sink=ParquetSink(tmp_path / "file" / "data"), config=CONFIG).start()
-    with pytest.raises(SinkError, match="no such table"):
+    with pytest.raises(SinkError, match="table 'missing' is not there"):
         Streamer("t", 2, sink=AdbcSink(f"sqlite:{tmp_path}/x.db", "missing"), config=CONFIG).start()
     assert not fake_connector.streams
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")]

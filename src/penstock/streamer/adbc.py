@@ -100,9 +100,17 @@ class AdbcSink:
     def create(self, connection: Any, schema: pa.Schema) -> None:
         """Make the table if it is not there. One thread at a time: PostgreSQL fails where two do it at once."""
         with self._creating:
-            if self.creates:
+            if not self.creates:
+                return
+            try:
                 self.ingest(connection, pa.Table.from_batches([], schema), "create_append")
-                self.creates = False
+            except Exception as error:
+                # Another process may have made it this moment, which PostgreSQL calls a broken constraint.
+                try:
+                    self.table_schema(connection)
+                except Exception:
+                    raise error from None
+            self.creates = False
 
     def ingest(self, connection: Any, rows: pa.Table, mode: str = "append") -> None:
         options = {"db_schema_name": self._schema} if self._schema else {}
@@ -174,6 +182,8 @@ class _Table:
     def _meaning(self, error: Exception) -> Exception:
         """An error as the Streamer understands it."""
         where = f"table {self._sink.table!r}"
+        if _status(error) == "NOT_FOUND":
+            return SinkError(f'{where} is not there. Create it, or give mode="create_append"')
         match kind_of(error):
             case "rows":
                 return RowsRefused(f"{where} refuses rows: {_in_one_line(error)}")
@@ -189,8 +199,7 @@ def kind_of(error: Exception) -> str:
         return "rows"
     if state.startswith(WRONG_SETUP):
         return "setup"
-    status = getattr(getattr(error, "status_code", None), "name", "")
-    text = str(error)
+    status, text = _status(error), str(error)
     # SQLite's driver says no more than this, and calls it an internal error.
     if status in ("INTEGRITY", "INVALID_DATA") or (status == "INTERNAL" and " constraint failed" in text):
         return "rows"
@@ -259,7 +268,7 @@ def open_connection(driver: str, uri: str) -> Any:
     try:
         return manager.connect(driver=driver, uri=uri)
     except Exception as error:
-        if getattr(getattr(error, "status_code", None), "name", "") in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
+        if _status(error) in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
             raise SinkError(
                 f"no ADBC driver {driver!r}. Get it: pip install adbc-driver-{driver}. ({_in_one_line(error)})"
             ) from error
@@ -282,6 +291,12 @@ def _driver_of(uri: str) -> tuple[str, str]:
     if scheme == "sqlite":
         return scheme, rest.removeprefix("///")  # a path; three slashes are the habit of other libraries
     return {"postgres": "postgresql"}.get(scheme, scheme), uri
+
+
+def _status(error: Exception) -> str:
+    """ADBC's name for what went wrong; empty if it is no error of a driver."""
+    name: str = getattr(getattr(error, "status_code", None), "name", "")
+    return name
 
 
 def _in_one_line(error: Exception) -> str:

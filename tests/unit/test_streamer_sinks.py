@@ -1,0 +1,295 @@
+"""Sinks by themselves: files that are whole or not there, and SQLite through ADBC."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from fix_streamer import batch_of
+from penstock import AdbcSink, CallableSink, OptionError, ParquetSink, RowsRefused, SinkError
+
+ROWS = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
+
+
+def table_of(rows, path):
+    sink = AdbcSink(f"sqlite:{path}", "t", mode="create_append")
+    writer = sink.open("0")
+    writer.write(rows)
+    writer.close()
+
+
+def rows_in(path, table="t"):
+    import adbc_driver_sqlite.dbapi
+
+    with adbc_driver_sqlite.dbapi.connect(str(path)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {table}")
+        return cursor.fetchall()
+
+
+# --- functions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_gets_the_rows():
+    seen = []
+    writer = CallableSink(seen.append).open("0")
+    writer.write(ROWS)
+    writer.write([1, 2])
+    writer.close()
+    assert seen == [ROWS, [1, 2]]
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def test_each_write_is_one_whole_file_with_a_name_of_its_own(tmp_path):
+    sink = ParquetSink(tmp_path / "new" / "folder")
+    writers = [sink.open("0"), sink.open("1")]
+    for writer in writers:
+        writer.write(ROWS)
+        writer.write(ROWS)
+        writer.write(ROWS.slice(0, 0))  # no rows, no file
+    files = sorted((tmp_path / "new" / "folder").iterdir())
+    assert len(files) == 4
+    assert all(file.name.startswith("part-") and file.suffix == ".parquet" for file in files)
+    assert ds.dataset(tmp_path / "new" / "folder").to_table().sort_by("a").num_rows == 12
+    assert all(pq.read_table(file).equals(ROWS) for file in files)
+    assert pq.ParquetFile(files[0]).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_readers_see_nothing_of_a_file_that_is_being_written(tmp_path, monkeypatch):
+    seen = []
+    honest = os.fsync
+
+    def look(handle):
+        seen.append(
+            (sorted(p.name[0] for p in tmp_path.iterdir()), ds.dataset(tmp_path, format="parquet").count_rows())
+        )
+        honest(handle)
+
+    writer = ParquetSink(tmp_path).open("0")
+    writer.write(ROWS)
+    monkeypatch.setattr(os, "fsync", look)
+    writer.write(ROWS)
+    assert seen == [([".", "p"], 3), (["p", "p"], 6)]  # before the rename, and after it
+
+
+@pytest.mark.parametrize("moment", ["write", "fsync", "rename"])
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, moment):
+    writer = ParquetSink(tmp_path, partition_by=["b"]).open("0")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if moment == "write":
+            patch.setattr(pq, "write_table", fail)
+        elif moment == "fsync":
+            patch.setattr(os, "fsync", fail)
+        else:
+            renamed = []
+            honest = Path.rename
+            patch.setattr(Path, "rename", lambda a, b: fail() if renamed else (renamed.append(1), honest(a, b)))
+        with pytest.raises(OSError, match="No space left"):
+            writer.write(ROWS)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    writer.write(ROWS)
+    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 3
+
+
+def test_rows_that_parquet_has_no_type_for_are_no_reason_to_try_again(tmp_path):
+    writer = ParquetSink(tmp_path).open("0")
+    unions = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+    with pytest.raises(SinkError, match="no Parquet file can be made"):
+        writer.write(pa.table({"u": unions}))
+
+
+def test_what_a_killed_process_left_goes_after_a_while(tmp_path):
+    (tmp_path / "date=2025-01-31").mkdir()
+    old = tmp_path / "date=2025-01-31" / ".part-1.parquet.unfinished"
+    young, stranger = tmp_path / ".part-2.parquet.unfinished", tmp_path / ".hidden"
+    for path in (old, young, stranger):
+        path.write_text("half a file")
+    for path in (old, stranger):
+        os.utime(path, (time.time() - 7200,) * 2)
+    ParquetSink(tmp_path).open("0")
+    assert not old.exists()
+    assert young.exists(), "another process may be at it"
+    assert stranger.exists()
+
+
+def test_partitions_become_folders(tmp_path):
+    rows = pa.Table.from_batches([batch_of("click/s", 0, 0, [b"a", b"b"]), batch_of("orders", 0, 86_400_000, [b"c"])])
+    ParquetSink(tmp_path, partition_by=["topic", "date"]).open("0").write(rows)
+    folders = sorted(str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+    assert folders == ["topic=click%2Fs/date=2023-11-14", "topic=orders/date=2023-11-15"]
+    found = ds.dataset(tmp_path, partitioning="hive").to_table().to_pylist()
+    assert sorted((row["topic"], str(row["date"]), row["value"]) for row in found) == [
+        ("click/s", "2023-11-14", b"a"),
+        ("click/s", "2023-11-14", b"b"),
+        ("orders", "2023-11-15", b"c"),
+    ]
+
+
+def test_rows_without_a_value_have_a_folder_too(tmp_path):
+    ParquetSink(tmp_path, partition_by=["b"]).open("0").write(ROWS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b=__HIVE_DEFAULT_PARTITION__", "b=x", "b=y"]
+    assert ds.dataset(tmp_path, partitioning="hive").to_table().sort_by("a").column("a").to_pylist() == [1, 2, 3]
+
+
+def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
+    with pytest.raises(SinkError, match="the rows have no column 'c', only a, b"):
+        ParquetSink(tmp_path, partition_by=["c"]).open("0").write(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"path": "s3://bucket/x"}, "not a folder of this machine"), ({"path": "x", "partition_by": "date"}, "a list")],
+)
+def test_what_makes_no_parquet_sink(arguments, said):
+    with pytest.raises(OptionError, match=said):
+        ParquetSink(**arguments)
+
+
+# --- ADBC -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_appended_to_a_table_that_is_there(tmp_path):
+    path = tmp_path / "x.db"
+    with pytest.raises(SinkError, match=r"table 't' is not there. Create it"):
+        AdbcSink(f"sqlite:{path}", "t").open("0")
+    table_of(ROWS.slice(0, 1), path)
+    writer = AdbcSink(f"sqlite:{path}", "t").open("0")
+    writer.write(ROWS.slice(1))
+    writer.close()
+    assert rows_in(path) == [(1, "x"), (2, "y"), (3, None)]
+
+
+def test_threads_that_make_the_table_and_write_at_once_do_not_stand_in_each_others_way(tmp_path):
+    path = tmp_path / "x.db"
+    sink = AdbcSink(f"sqlite:///{path}", "t", mode="create_append")
+    writers = [sink.open(str(number)) for number in range(4)]
+    barrier = threading.Barrier(4)
+
+    def write(writer):
+        barrier.wait(10)
+        for _ in range(20):
+            writer.write(ROWS)
+        writer.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, writers))
+    assert len(rows_in(path)) == 4 * 20 * 3
+
+
+def test_a_lock_of_another_process_is_waited_for(tmp_path):
+    path = tmp_path / "x.db"
+    table_of(ROWS, path)
+    code = (
+        "import sqlite3, sys, time; c = sqlite3.connect(sys.argv[1]); c.execute('BEGIN IMMEDIATE'); "
+        "print('locked', flush=True); sys.stdin.readline(); c.commit()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout.readline() == "locked\n"
+        writer = AdbcSink(f"sqlite:{path}", "t").open("0")
+        threading.Timer(0.3, lambda: (holder.stdin.write("\n"), holder.stdin.flush())).start()
+        writer.write(ROWS)
+        writer.close()
+    assert len(rows_in(path)) == 6
+
+
+def test_a_row_that_breaks_a_constraint_is_refused_with_all_that_came_along(tmp_path):
+    import adbc_driver_sqlite.dbapi
+
+    path = tmp_path / "x.db"
+    with adbc_driver_sqlite.dbapi.connect(str(path)) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT NOT NULL)")
+        connection.commit()
+    writer = AdbcSink(f"sqlite:{path}", "t").open("0")
+    with pytest.raises(RowsRefused, match=r"table 't' refuses rows.*NOT NULL"):
+        writer.write(ROWS)
+    assert rows_in(path) == []
+    writer.write(ROWS.slice(0, 2))
+    with pytest.raises(RowsRefused, match="UNIQUE"):
+        writer.write(ROWS.slice(0, 1))
+    writer.close()
+    assert rows_in(path) == [(1, "x"), (2, "y")]
+
+
+def test_columns_that_the_table_does_not_have_are_an_error_that_stays(tmp_path):
+    path = tmp_path / "x.db"
+    table_of(ROWS, path)
+    writer = AdbcSink(f"sqlite:{path}", "t").open("0")
+    with pytest.raises(SinkError, match="no column named c") as raised:
+        writer.write(pa.table({"a": [1], "c": [2]}))
+    assert not isinstance(raised.value, RowsRefused)
+    writer.close()
+
+
+def test_after_an_error_that_may_pass_a_new_connection_is_made(tmp_path):
+    import adbc_driver_sqlite.dbapi
+
+    path = tmp_path / "x.db"
+    table_of(ROWS, path)
+    made = []
+
+    def connect():
+        if len(made) == 1:
+            made.append(None)
+            raise OSError("no route")
+        made.append(adbc_driver_sqlite.dbapi.connect(str(path)))
+        return made[-1]
+
+    sink = AdbcSink(connect=connect, table="t")
+    writer = sink.open("0")
+    made[0].close()
+    with pytest.raises(Exception, match=r"closed|INVALID_STATE"):
+        writer.write(ROWS)
+    with pytest.raises(OSError, match="no route"):
+        writer.write(ROWS)
+    writer.write(ROWS)
+    writer.close()
+    assert len(rows_in(path)) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"uri": "sqlite:x"}, "which table"),
+        ({"table": "t"}, "either a uri or a connect function"),
+        ({"uri": "sqlite:x", "connect": print, "table": "t"}, "either"),
+        ({"uri": "x.db", "table": "t"}, "which driver"),
+        ({"uri": "sqlite:x", "table": "t", "mode": "replace"}, "append or create_append"),
+    ],
+)
+def test_what_makes_no_adbc_sink(arguments, said):
+    with pytest.raises(OptionError, match=said):
+        AdbcSink(**arguments)
+
+
+def test_a_driver_that_is_not_installed_is_named():
+    with pytest.raises(SinkError, match=r"no ADBC driver 'oracle'. Get it: pip install adbc-driver-oracle"):
+        AdbcSink("oracle://host/db", "t").open("0")
+
+
+def test_no_password_is_shown(tmp_path):
+    sink = AdbcSink("postgresql://me:geheim@127.0.0.1:1/db", "t")
+    assert "geheim" not in repr(sink)
+    with pytest.raises(Exception, match="refused") as raised:
+        sink.open("0")
+    assert "geheim" not in str(raised.value)
+    with pytest.raises(OptionError) as wrong:
+        AdbcSink("postgresql://me:geheim@h/db", "t", connect=print)
+    assert "geheim" not in str(wrong.value)
