@@ -110,14 +110,24 @@ def test_batches_and_messages_may_alternate_and_nothing_comes_twice():
 def test_H4_a_full_queue_says_so_and_room_is_announced():
     fed = Fed(queued_chunks=2)
     cursor = fed.cursor()
-    for base in (0, 10):
+    for base in (0, 5000):
         assert not fed.stream.full
-        fed.put(cursor, batch(base))
+        fed.put(cursor, batch(base, 5000))
     assert fed.stream.full
     room = fed.room
     next(fed.stream)
     assert not fed.stream.full
     assert fed.room > room
+
+
+def test_H4_chunks_of_a_trickle_count_together():
+    fed = Fed(queued_chunks=2)
+    cursor = fed.cursor()
+    for at in range(999):
+        fed.put(cursor, batch(at, 1))
+        assert not fed.stream.full
+    fed.put(cursor, batch(999, 1))
+    assert fed.stream.full, "however small they are, there is a limit"
 
 
 def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():

@@ -85,6 +85,11 @@ class Chunk:
         """The first offset that was not decoded so far."""
         return self.start if self._decoder is None else self._decoder.next_offset
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether everything was decoded, as far as that is known without trying."""
+        return self._batches is not None and self.end is not None and self.next_offset >= self.end
+
     def next_batch(self, decoder: ChunkDecoder) -> Batch | None:
         """The next batch; None at the end. Called by the reader, without a lock: it works with the GIL released."""
         if self._batches is None or decoder is not self._decoder:

@@ -31,6 +31,13 @@ log = logging.getLogger(__name__)
 Decode: TypeAlias = Callable[[bytes], Any]
 Handed = TypeVar("Handed")
 
+SMALL_CHUNK = 64 << 10
+"""Chunks of a trickle, a message or two each, count together until they come to this size. Counted one by one, two of
+them would hold their fetcher back until the reader has woken up."""
+
+MOST_CHUNKS = 1000
+"""However small they are."""
+
 MESSAGE_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """What a message is built from; topic and partition are the chunk's."""
 
@@ -69,6 +76,8 @@ class Stream:
         self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
         self._closed = False
         self._is_read = False
+        self._held_back = False
+        """Whether a fetcher has found the queue full since the reader took something from it."""
         self.on_ready: Callable[[], None] | None = None
         """Called, with the lock held, when there is something for the reader: for readers that cannot block."""
         # The reader's own, guarded by the lock where others look at it:
@@ -127,12 +136,8 @@ class Stream:
                 chunk = self._opened or self._open(deadline)
                 if chunk is None:
                     return None
-                with self.lock:
-                    if not self._still_wanted(chunk):
-                        continue
-                decoder = self._decoder(chunk.cursor, columns)
                 try:
-                    batch = chunk.next_batch(decoder)
+                    batch = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
                 except CorruptBatch as error:
                     self._damaged(chunk, error)
                     continue
@@ -149,16 +154,19 @@ class Stream:
             self._is_read = False
 
     def _settle(self) -> None:
-        """What was handed out as messages is consumed; what another kind of iteration left is decoded again."""
+        """What was handed out is consumed; what another kind of iteration left of a batch is decoded again."""
         with self.lock:
-            messages, self._messages = self._messages, None
-            if messages is None or self._opened is None:
+            chunk, messages, self._messages = self._opened, self._messages, None
+            if chunk is None:
                 return
-            cursor = self._opened.cursor
-            left = messages.remaining
-            cursor.consumed = messages.stop()
-            if left:
-                self._opened.rewind()
+            if messages is not None:
+                left = messages.remaining
+                chunk.cursor.consumed = messages.stop()
+                if left:
+                    chunk.rewind()
+                    return
+            if chunk.is_used_up and self._still_wanted(chunk):
+                self._finish(chunk)
 
     def _open(self, deadline: float | None) -> Chunk | None:
         """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
@@ -183,8 +191,10 @@ class Stream:
                     self._changed.wait(left)
                     continue
                 break
-        self._on_room()
-        return self._opened
+            held_back, self._held_back = self._held_back, False
+        if held_back:
+            self._on_room()
+        return chunk
 
     def _still_wanted(self, chunk: Chunk) -> bool:
         """Whether what was just decoded may be handed out. With the lock held."""
@@ -259,8 +269,14 @@ class Stream:
 
     @property
     def full(self) -> bool:
-        """Whether its fetchers must hold back (H4). An opinion, asked for without the lock."""
-        return len(self._queue) >= self._bound and self.queue_size >= self._bound
+        """Whether its fetchers must hold back (H4): they are told when there is room again."""
+        if len(self._queue) < self._bound:
+            return False
+        with self.lock:
+            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.paused]
+            full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
+            self._held_back |= full
+            return full
 
     @property
     def queue_size(self) -> int:
