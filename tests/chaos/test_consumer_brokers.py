@@ -1,0 +1,179 @@
+"""Brokers that lose leaderships, die, hang and come back under a consumer: it follows (H10), goes on with what others
+lead (H13), and hands out each record once."""
+
+import threading
+import time
+import uuid
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as PythonPartition
+
+from chaos.load import Load
+from fix_consumer import Consumers, eventually
+from penstock.embedded import EmbeddedKafka
+
+PARTITIONS = 6
+LASTING = {"session_timeout_ms": 45_000}
+"""Kafka's default. A group outlives its brokers' absence if that is shorter."""
+
+
+def make(kafka, partitions=PARTITIONS, **more):
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    kafka.create_topic(name, partitions, **more)
+    return name
+
+
+def load(kafka, topic, partitions=PARTITIONS):
+    return Load(kafka.client_options(prefix=""), lambda i: (topic, i % partitions))
+
+
+def goes_on(reading, records=100):
+    reached = reading.count()
+    eventually(lambda: reading.count() > reached + records, f"{records} more records; errors: {reading.errors}")
+
+
+def exactly_once(consumers, load):
+    """Nothing is missing and nothing came twice."""
+    count = sum(load.stop().values())
+    eventually(lambda: len(consumers.records()) == count, "every record")
+    assert max(consumers.records().values()) == 1
+    assert not [error for reading in consumers.readings for error in reading.errors]
+
+
+def fetchers(*brokers):
+    """Names of the threads that fetch from these; from any without a name."""
+    wanted = tuple(f"penstock-fetch-{broker}-" for broker in brokers) or ("penstock-fetch-",)
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(wanted))
+
+
+class Leaders:
+    def __init__(self, kafka, topic):
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        self._topic = topic
+
+    def __call__(self):
+        """By partition the id of its leader."""
+        found = self._admin.list_topics(self._topic, timeout=30).topics[self._topic].partitions
+        return {number: partition.leader for number, partition in found.items()}
+
+    def address(self, node_id):
+        broker = self._admin.list_topics(timeout=30).brokers[node_id]
+        return f"{broker.host}:{broker.port}"
+
+    def coordinator(self, group):
+        return self._admin.describe_consumer_groups([group])[group].result(30).coordinator.id
+
+
+def test_H10_partitions_that_move_to_another_broker_are_fetched_there(kafka_cluster, cluster_consumers):
+    topic = make(kafka_cluster, 2, replication_factor=1)
+    leaders = Leaders(kafka_cluster, topic)
+    old = leaders()[0]
+    new = next(node for node in kafka_cluster.node_ids if node not in leaders().values())
+    with load(kafka_cluster, topic, 2) as writing:
+        reading = cluster_consumers.reading(topic)
+        goes_on(reading)
+        assert fetchers(leaders.address(old))
+        assert not fetchers(leaders.address(new))
+        admin = KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
+        try:
+            admin.alter_partition_reassignments({PythonPartition(topic, 0): [new]})
+        finally:
+            admin.close()
+        eventually(lambda: leaders()[0] == new, "another leader")
+        eventually(lambda: fetchers(leaders.address(new)), "a fetcher of the new leader")
+        eventually(lambda: not fetchers(leaders.address(old)), "no fetcher of a broker that leads nothing (H9)")
+        goes_on(reading)
+        exactly_once(cluster_consumers, writing)
+    assert reading.connector.metrics().out_of_range_resets == 0
+
+
+def test_H13_a_broker_killed_and_restarted_costs_no_record_and_the_others_go_on(kafka_cluster, cluster_consumers):
+    """The one that coordinates the group, too."""
+    topic = make(kafka_cluster)
+    leaders = Leaders(kafka_cluster, topic)
+    with load(kafka_cluster, topic) as writing:
+        reading = cluster_consumers.reading(topic, 2, **LASTING)
+        goes_on(reading)
+        victim = leaders.coordinator(cluster_consumers.group)
+        before = leaders()
+        others = [partition for partition, leader in before.items() if leader != victim]
+        assert 0 < len(others) < PARTITIONS
+        reached = {tp.partition: at for tp, at in reading.connector.position().items()}
+        kafka_cluster.kill_node(victim)
+        try:
+            eventually(
+                lambda: all(reading.connector.position()[topic, p] > reached[p] + 5 for p in others), "the others go on"
+            )
+            eventually(lambda: victim not in leaders().values(), "other leaders")
+            goes_on(reading)
+        finally:
+            kafka_cluster.restart_node(victim)
+        goes_on(reading)
+        exactly_once(cluster_consumers, writing)
+        reading.connector.commit_offsets()
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """One that is killed and paused."""
+    with EmbeddedKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def broker_consumers(broker):
+    made = Consumers(broker)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(20, marks=pytest.mark.soak)])
+def test_H13_all_brokers_down_and_back_costs_no_record(broker, broker_consumers, seconds):
+    """For so long, and the time that a broker takes to start again after it was killed: about seven seconds."""
+    topic = make(broker)
+    with load(broker, topic) as writing:
+        reading = broker_consumers.reading(topic, 2, **LASTING)
+        goes_on(reading)
+        broker.kill_node(1)
+        time.sleep(seconds)
+        assert not reading.errors
+        broker.restart_node(1)
+        goes_on(reading)
+        exactly_once(broker_consumers, writing)
+    assert reading.connector.metrics().rebalances == 1, "its membership has outlived that"
+
+
+def test_H5_a_member_whose_session_ended_meanwhile_reads_again_what_it_had_not_committed(broker, broker_consumers):
+    topic = make(broker)
+    with load(broker, topic) as writing:
+        reading = broker_consumers.reading(topic, 2, auto_commit_interval_ms=600_000)
+        goes_on(reading)
+        committed = reading.connector.position()
+        reading.connector.commit_offsets(committed)
+        goes_on(reading)
+        broker.kill_node(1)
+        eventually(lambda: reading.connector.assignment() == {}, "its partitions are taken from it")
+        given = set(reading.records())
+        broker.restart_node(1)
+        goes_on(reading, 500)
+        count = sum(writing.stop().values())
+    eventually(lambda: len(broker_consumers.records()) == count, "every record")
+    twice = {record for record, times in broker_consumers.records().items() if times > 1}
+    assert twice
+    assert twice == {(name, partition, at) for name, partition, at in given if at >= committed[name, partition]}
+
+
+def test_H13_a_broker_that_hangs_longer_than_a_request_may_take(broker, broker_consumers):
+    topic = make(broker)
+    with load(broker, topic) as writing:
+        reading = broker_consumers.reading(topic, 2, request_timeout_ms=1000, **LASTING)
+        goes_on(reading)
+        broker.pause_node(1)
+        try:
+            time.sleep(3)
+        finally:
+            broker.resume_node(1)
+        goes_on(reading)
+        exactly_once(broker_consumers, writing)
