@@ -1,7 +1,7 @@
 //! Decompression into one buffer that is kept from batch to batch.
 //!
-//! No declared size is trusted: the buffer grows only after it was filled with bytes really produced (or, for snappy,
-//! to what the compressed bytes can hold at most), and never above the limit.
+//! No declared size is trusted: the buffer grows only after it was filled with bytes really produced (but for the last
+//! block of lz4; or, for snappy, to what the compressed bytes can hold at most), and never above the limit.
 #![forbid(unsafe_code)]
 
 use std::io::Read;
@@ -26,6 +26,12 @@ const SNAPPY_ELEMENT: usize = 3;
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\x00";
 /// Magic, then version and least compatible version.
 const XERIAL_HEADER: usize = 16;
+/// How a frame begins that the Java producer or librdkafka wrote: version 1, blocks that are independent and of at most
+/// 64 KiB, no checksums, no size; then the checksum of just that.
+const LZ4_USUAL: &[u8; 7] = b"\x04\x22\x4d\x18\x60\x40\x82";
+const LZ4_BLOCK: usize = 64 << 10;
+/// In a block's length: the block is not compressed.
+const LZ4_STORED: u32 = 1 << 31;
 /// ZSTD_error_dstSize_tooSmall, as the library returns it.
 const ZSTD_OUTPUT_FULL: usize = 0usize.wrapping_sub(70);
 
@@ -83,12 +89,47 @@ impl Codecs {
     }
 
     fn lz4(&mut self, input: &[u8]) -> Result<usize, Reason> {
+        if let Some(filled) = self.lz4_blocks(input) {
+            return Ok(filled);
+        }
         let mut decoder = lz4_flex::frame::FrameDecoder::new(input);
         let filled = self.stream("lz4", &mut decoder)?;
         if !decoder.get_ref().is_empty() {
             return Err("lz4: bytes are left after the frame".into());
         }
         Ok(filled)
+    }
+
+    /// A usual frame, block by block into the buffer. The crate's own frame decoder takes any, but has each block in
+    /// buffers of its own before and after, zeroed and copied: 5 ns of 73 per record of 100 bytes. None if the frame is
+    /// unusual or anything is wrong with it or does not fit: then that decoder says what.
+    fn lz4_blocks(&mut self, input: &[u8]) -> Option<usize> {
+        let mut rest = input.strip_prefix(LZ4_USUAL)?;
+        let mut filled = 0;
+        loop {
+            let (length, tail) = rest.split_first_chunk()?;
+            let length = u32::from_le_bytes(*length);
+            if length == 0 {
+                return tail.is_empty().then_some(filled);
+            }
+            let (block, tail) = tail.split_at_checked((length & !LZ4_STORED) as usize)?;
+            let end = filled + LZ4_BLOCK;
+            while self.buffer.len() < end {
+                self.grow().ok()?;
+            }
+            let room = self.buffer.get_mut(filled..end)?;
+            let produced = if length & LZ4_STORED == 0 {
+                lz4_flex::block::decompress_into(block, room).ok()?
+            } else {
+                room.get_mut(..block.len())?.copy_from_slice(block);
+                block.len()
+            };
+            if produced == 0 {
+                return None;
+            }
+            filled += produced;
+            rest = tail;
+        }
     }
 
     fn stream(&mut self, name: &str, mut decoder: impl Read) -> Result<usize, Reason> {
@@ -283,6 +324,67 @@ pub(crate) mod tests {
             let filled = codecs.decompress(codec, &[packed.clone(), packed].concat()).unwrap();
             assert!(codecs.output(filled) == twice, "codec {codec}");
         }
+    }
+
+    /// As the Java producer writes it, which stores a block that does not shrink.
+    fn lz4_usual(bytes: &[u8]) -> Vec<u8> {
+        let mut out = LZ4_USUAL.to_vec();
+        for block in bytes.chunks(LZ4_BLOCK) {
+            let packed = lz4_flex::block::compress(block);
+            if packed.len() < block.len() {
+                out.extend((packed.len() as u32).to_le_bytes());
+                out.extend(packed);
+            } else {
+                out.extend((block.len() as u32 | LZ4_STORED).to_le_bytes());
+                out.extend(block);
+            }
+        }
+        [out, vec![0; 4]].concat()
+    }
+
+    fn lz4_by_the_crate(packed: &[u8]) -> Option<Vec<u8>> {
+        let (mut decoder, mut out) = (lz4_flex::frame::FrameDecoder::new(packed), Vec::new());
+        (decoder.read_to_end(&mut out).is_ok() && decoder.get_ref().is_empty()).then_some(out)
+    }
+
+    #[test]
+    fn usual_lz4_frames_are_read_block_by_block() {
+        let noise: Vec<_> = (0..100_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for bytes in
+            [text(0), text(1), text(LZ4_BLOCK), text(300_000), noise.clone(), [noise, text(99)].concat()]
+        {
+            let packed = lz4_usual(&bytes);
+            assert_eq!(lz4_by_the_crate(&packed).as_ref(), Some(&bytes));
+            let mut codecs = Codecs::new(DEFAULT_LIMIT);
+            assert_eq!(codecs.decompress(3, &packed), Ok(bytes.len()));
+            assert!(codecs.output(bytes.len()) == bytes);
+            assert_eq!(codecs.lz4_blocks(&packed), Some(bytes.len()));
+            // With a limit that fits but leaves no room for a whole block it goes the long way.
+            let mut codecs = Codecs::new(bytes.len().max(1));
+            assert_eq!(codecs.decompress(3, &packed), Ok(bytes.len()));
+            assert!(codecs.output(bytes.len()) == bytes);
+        }
+    }
+
+    #[test]
+    fn lz4_frames_say_the_same_on_both_ways() {
+        let good = lz4_usual(&text(700));
+        let mut codecs = Codecs::new(DEFAULT_LIMIT);
+        let mut usual = 0;
+        let cut = (0..good.len()).map(|length| good[..length].to_vec());
+        let longer = [[good.clone(), vec![0; 4]].concat(), [good.clone(), good.clone()].concat()];
+        let flipped = (0..good.len() * 8).map(|bit| {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            bytes
+        });
+        let empty_block = [&good[..good.len() - 4], &LZ4_STORED.to_le_bytes(), &[0; 4]].concat();
+        for packed in cut.chain(longer).chain(flipped).chain([good.clone(), empty_block]) {
+            let found = codecs.decompress(3, &packed).ok().map(|filled| codecs.output(filled).to_vec());
+            assert_eq!(found, lz4_by_the_crate(&packed), "{packed:02x?}");
+            usual += usize::from(codecs.lz4_blocks(&packed).is_some());
+        }
+        assert!(usual > 1);
     }
 
     #[test]

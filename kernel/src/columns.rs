@@ -101,38 +101,45 @@ pub fn checked(schema: &Schema) -> Result<SchemaRef, String> {
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Which rows are not null. Costs nothing until the first null.
-#[derive(Default)]
+/// Which rows are not null, in runs: records have a key or headers mostly all or none of them, and then a row costs one
+/// comparison. A bit for each row took 7 ns of the 37 that six columns take, where
+/// records have neither. Where a coin decides on each, runs take 7 ns more of 60.
 struct Validity {
-    bits: Option<BooleanBufferBuilder>,
+    /// Rows before the present run.
+    bits: BooleanBufferBuilder,
+    /// Whether the rows of the present run are valid.
+    valid: bool,
 }
 
 impl Validity {
+    fn new() -> Self {
+        Validity { bits: BooleanBufferBuilder::new(0), valid: true }
+    }
+
     #[inline(always)]
     fn push(&mut self, row: usize, valid: bool) {
-        if let Some(bits) = &mut self.bits {
-            bits.append(valid);
-        } else if !valid {
-            self.begin(row);
+        if valid != self.valid {
+            self.end_run(row);
         }
     }
 
-    #[cold]
-    fn begin(&mut self, rows: usize) {
-        let mut bits = BooleanBufferBuilder::new(rows.saturating_add(1024));
-        bits.append_n(rows, true);
-        bits.append(false);
-        self.bits = Some(bits);
+    /// Begins a run of the other kind at `row`.
+    fn end_run(&mut self, row: usize) {
+        self.bits.append_n(row.saturating_sub(self.bits.len()), self.valid);
+        self.valid = !self.valid;
     }
 
     fn truncate(&mut self, rows: usize) {
-        if let Some(bits) = &mut self.bits {
-            bits.truncate(rows);
-        }
+        self.bits.truncate(rows);
     }
 
-    fn finish(&mut self) -> Option<NullBuffer> {
-        let nulls = NullBuffer::new(self.bits.take()?.finish());
+    fn finish(&mut self, rows: usize) -> Option<NullBuffer> {
+        if self.valid && self.bits.is_empty() {
+            return None;
+        }
+        self.end_run(rows);
+        self.valid = true;
+        let nulls = NullBuffer::new(self.bits.finish());
         (nulls.null_count() > 0).then_some(nulls)
     }
 }
@@ -148,7 +155,7 @@ struct Bytes {
 
 impl Bytes {
     fn new() -> Self {
-        Bytes { ends: vec![0], data: Vec::new(), validity: Validity::default(), last: (0, 0) }
+        Bytes { ends: vec![0], data: Vec::new(), validity: Validity::new(), last: (0, 0) }
     }
 
     fn len(&self) -> usize {
@@ -180,7 +187,8 @@ impl Bytes {
         next.push(0);
         let ends = std::mem::replace(&mut self.ends, next);
         let data = std::mem::replace(&mut self.data, Vec::with_capacity(self.last.1));
-        (OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(data), self.validity.finish())
+        let nulls = self.validity.finish(ends.len() - 1);
+        (OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(data), nulls)
     }
 
     fn finish_binary(&mut self) -> Result<BinaryArray, ArrowError> {
@@ -190,6 +198,7 @@ impl Bytes {
 }
 
 struct HeaderLists {
+    /// Up to the last record that has headers.
     ends: Vec<i32>,
     validity: Validity,
     keys: Bytes,
@@ -198,26 +207,30 @@ struct HeaderLists {
 
 impl HeaderLists {
     fn new() -> Self {
-        HeaderLists { ends: vec![0], validity: Validity::default(), keys: Bytes::new(), values: Bytes::new() }
+        HeaderLists { ends: vec![0], validity: Validity::new(), keys: Bytes::new(), values: Bytes::new() }
     }
 
     /// A record without headers has null, not an empty list: so Spark's source shows it.
-    fn push(&mut self, headers: &Headers<'_>) -> Result<(), Fault> {
-        self.validity.push(self.ends.len() - 1, !headers.is_empty());
-        if !headers.is_empty() {
-            let (keys, values) = (&mut self.keys, &mut self.values);
-            headers.walk(|key, value| {
-                // As Java decodes it: what is not UTF-8 becomes U+FFFD. That may take three bytes for one, so this is
-                // the one column whose bytes the payload's size does not bound.
-                let key = String::from_utf8_lossy(key);
-                if keys.data.len() + key.len() > i32::MAX as usize {
-                    return Err(Fault::HeaderKeysTooLarge);
-                }
-                keys.push(Some(key.as_bytes()));
-                values.push(value);
-                Ok(())
-            })?;
-        }
+    #[inline(always)]
+    fn push(&mut self, row: usize, headers: &Headers<'_>) -> Result<(), Fault> {
+        self.validity.push(row, !headers.is_empty());
+        if headers.is_empty() { Ok(()) } else { self.push_list(row, headers) }
+    }
+
+    fn push_list(&mut self, row: usize, headers: &Headers<'_>) -> Result<(), Fault> {
+        self.ends.resize(row + 1, self.keys.len() as i32);
+        let (keys, values) = (&mut self.keys, &mut self.values);
+        headers.walk(|key, value| {
+            // As Java decodes it: what is not UTF-8 becomes U+FFFD. That may take three bytes for one, so this is
+            // the one column whose bytes the payload's size does not bound.
+            let key = String::from_utf8_lossy(key);
+            if keys.data.len() + key.len() > i32::MAX as usize {
+                return Err(Fault::HeaderKeysTooLarge);
+            }
+            keys.push(Some(key.as_bytes()));
+            values.push(value);
+            Ok(())
+        })?;
         self.ends.push(self.keys.len() as i32);
         Ok(())
     }
@@ -230,14 +243,20 @@ impl HeaderLists {
         self.validity.truncate(rows);
     }
 
-    fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+    fn finish(&mut self, rows: usize) -> Result<ArrayRef, ArrowError> {
+        self.ends.resize(rows + 1, self.keys.len() as i32);
         let (offsets, data, nulls) = self.keys.finish();
         let keys = StringArray::try_new(offsets, data, nulls)?;
         let values = self.values.finish_binary()?;
         let structs = StructArray::try_new(header_fields(), vec![Arc::new(keys), Arc::new(values)], None)?;
         let ends = std::mem::replace(&mut self.ends, vec![0]);
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
-        Ok(Arc::new(ListArray::try_new(header_field(), offsets, Arc::new(structs), self.validity.finish())?))
+        Ok(Arc::new(ListArray::try_new(
+            header_field(),
+            offsets,
+            Arc::new(structs),
+            self.validity.finish(rows),
+        )?))
     }
 }
 
@@ -329,7 +348,7 @@ impl Columns {
             values: wanted(Column::Value).then(Bytes::new),
             offsets: wanted(Column::Offset).then(Vec::new),
             timestamps: wanted(Column::Timestamp).then(Vec::new),
-            timestamp_validity: Validity::default(),
+            timestamp_validity: Validity::new(),
             types: Vec::new(),
             headers: wanted(Column::Headers).then(HeaderLists::new),
         }
@@ -349,7 +368,7 @@ impl Columns {
             column.as_ref().map_or(0, |bytes| bytes.data.len() + 4 * bytes.ends.len())
         };
         let headers = self.headers.as_ref().map_or(0, |lists| {
-            4 * lists.ends.len() + lists.keys.data.len() + lists.values.data.len() + 8 * lists.keys.ends.len()
+            4 * self.rows + lists.keys.data.len() + lists.values.data.len() + 8 * lists.keys.ends.len()
         });
         let fixed = 8 * (usize::from(self.offsets.is_some()) + usize::from(self.timestamps.is_some()));
         binary(&self.keys) + binary(&self.values) + headers + fixed * self.rows
@@ -363,9 +382,6 @@ impl Columns {
         for column in [&mut self.offsets, &mut self.timestamps].into_iter().flatten() {
             column.reserve(rows);
         }
-        if let Some(lists) = &mut self.headers {
-            lists.ends.reserve(rows);
-        }
     }
 
     /// Adds a row. `milliseconds` is None where the timestamp does not fit 64 bits. The timestamp type is added for
@@ -373,7 +389,7 @@ impl Columns {
     #[inline(always)]
     pub fn push(&mut self, offset: i64, milliseconds: Option<i64>, record: &Record<'_>) -> Result<(), Fault> {
         if let Some(lists) = &mut self.headers {
-            lists.push(&record.headers)?;
+            lists.push(self.rows, &record.headers)?;
         } else if !record.headers.is_empty() {
             record.headers.walk(|_, _| Ok(()))?;
         }
@@ -440,7 +456,7 @@ impl Columns {
                 Column::Partition => self.constants.partitions(rows),
                 Column::Offset => Arc::new(Int64Array::new(finish_integers(&mut self.offsets), None)),
                 Column::Timestamp => {
-                    let nulls = self.timestamp_validity.finish();
+                    let nulls = self.timestamp_validity.finish(rows);
                     let array =
                         TimestampMicrosecondArray::try_new(finish_integers(&mut self.timestamps), nulls)?;
                     Arc::new(array.with_timezone(UTC))
@@ -453,7 +469,7 @@ impl Columns {
                     )),
                 },
                 Column::Headers => match &mut self.headers {
-                    Some(lists) => lists.finish()?,
+                    Some(lists) => lists.finish(rows)?,
                     None => Arc::new(Int32Array::from(Vec::<i32>::new())), // never: `new` made it
                 },
             });

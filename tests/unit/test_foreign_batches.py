@@ -155,7 +155,7 @@ HEADERS = st.none() | st.lists(
                 "headers": HEADERS,
             }
         ),
-        max_size=20,
+        max_size=8,
     )
 )
 def test_messages_are_the_rows_whatever_is_in_them(rows: list[dict[str, Any]]) -> None:

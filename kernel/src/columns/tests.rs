@@ -118,3 +118,31 @@ fn mixed_timestamp_types_are_told_apart() {
     }
     assert_eq!(columns.finish().unwrap().column(0).as_primitive::<Int32Type>().values(), &[0, 0, 1]);
 }
+
+#[test]
+fn nulls_come_in_runs_of_any_length_and_in_every_batch_anew() {
+    let has = |row: usize, every: usize| (row / every) & 1 == 0;
+    let mut columns = Columns::new("t", 1, &[Column::Key, Column::Value, Column::Timestamp, Column::Headers]);
+    for every in [1, 3, 64, 65, 1000] {
+        for row in 0..300 {
+            let some = has(row, every).then_some(&b"x"[..]);
+            let headers: &[forge::HeaderPair<'_>] = &[(b"h", some), (b"i", None)];
+            let headers = if has(row, every + 1) { headers } else { &[] };
+            let record = forge::record_with(0, 0, some, Some(b"v"), headers);
+            push(&mut columns, 0, has(row, every + 2).then_some(1), &record);
+        }
+        let batch = columns.finish().unwrap();
+        let [keys, values, timestamps, headers] = batch.columns() else { panic!() };
+        assert!(values.nulls().is_none());
+        for row in 0..300 {
+            assert_eq!(keys.is_valid(row), has(row, every), "row {row}, runs of {every}");
+            assert_eq!(timestamps.is_valid(row), has(row, every + 2), "row {row}, runs of {every}");
+            assert_eq!(headers.is_valid(row), has(row, every + 1), "row {row}, runs of {every}");
+            let list = headers.as_list::<i32>().value(row);
+            assert_eq!(list.len(), if headers.is_valid(row) { 2 } else { 0 });
+            if headers.is_valid(row) {
+                assert_eq!(list.as_struct().column(1).is_valid(0), has(row, every));
+            }
+        }
+    }
+}
