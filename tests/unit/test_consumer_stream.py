@@ -205,7 +205,7 @@ def test_a_seek_drops_what_was_fetched_and_forgets_an_error():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
-    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100))
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
     fed.stream.move(cursor, 40)
     assert not cursor.parked
     fed.put(cursor, batch(40))
@@ -271,15 +271,21 @@ def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
         next(fed.stream)
 
 
-def test_an_error_of_one_partition_comes_once_and_that_of_the_connector_again_and_again():
+def test_errors_come_once_unless_nothing_goes_on():
     fed = Fed()
     cursor, other = fed.cursor(), fed.cursor(OTHER)
-    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100))
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
     fed.put(other, batch(0))
     with pytest.raises(RecordTooLarge):
         next(fed.stream)
     assert fed.offsets() == list(range(10)), "the others go on (H13)"
-    fed.stream.fail(None, penstock.AuthenticationFailed("no"))
+    for _ in range(3):
+        fed.stream.tell(None, penstock.AuthenticationFailed("not now"))
+    with pytest.raises(penstock.AuthenticationFailed):
+        next(fed.stream)
+    fed.put(other, batch(10))
+    assert fed.offsets() == list(range(10, 20)), "what may heal is told once, however often it was met meanwhile"
+    fed.stream.end_with(penstock.AuthenticationFailed("no"))
     for _ in range(2):
         with pytest.raises(penstock.AuthenticationFailed):
             next(fed.stream)
@@ -375,3 +381,109 @@ def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
 
     asyncio.run(asyncio.wait_for(cancelled(), 10))
     assert waiting.stream.on_ready is None
+
+
+def test_pausing_or_releasing_what_fills_the_queue_makes_room_for_the_others():
+    for leave in ("pause", "release", "move"):
+        fed = Fed(queued_chunks=2)
+        cursor, other = fed.cursor(), fed.cursor(OTHER)
+        for base in (0, 5000):
+            fed.put(cursor, batch(base, 5000))
+        assert fed.stream.full, "and so a fetcher holds back"
+        room = fed.room
+        getattr(fed.stream, leave)(*((cursor, 0) if leave == "move" else (cursor,)))
+        assert fed.room > room, leave
+        assert not fed.stream.full
+        fed.put(other, batch(0))
+        assert fed.offsets() == list(range(10))
+
+
+def test_H8_a_released_cursor_never_comes_back():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.release(cursor)
+    fed.stream.reset(cursor, 5)
+    fed.stream.move(cursor, 5)
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 5, 1), cursor.version)
+    fed.stream.tell(cursor, penstock.AuthorizationFailed("no"))
+    assert cursor.fetched is None
+    assert not fed.put(cursor, batch(5), at=5)
+    assert fed.offsets() == []
+
+
+def test_a_seek_forgets_the_epoch_under_which_the_old_position_was_reached():
+    fed = Fed()
+    cursor = Cursor(TP, fed.stream, 900, epoch=5)
+    fed.stream.move(cursor, 1200)
+    assert cursor.epoch == -1
+
+
+def test_H12_a_reset_to_a_place_before_what_was_fetched_fetches_that_again():
+    fed = Fed()
+    cursor = fed.cursor(position=100)
+    fed.put(cursor, batch(100, 100))
+    fed.stream.reset(cursor, 150)
+    assert (cursor.consumed, cursor.fetched) == (100, 100), "offsets from 150 on are other records now"
+
+
+def test_H12_the_position_is_the_new_place_once_what_was_fetched_before_is_out():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.reset(cursor, 1000)
+    assert fed.offsets() == list(range(10))
+    assert fed.stream.position(cursor) == 1000
+
+
+def test_what_an_exception_kept_from_the_reader_is_handed_out_afterwards(monkeypatch):
+    for kind in ("messages", "batches"):
+        fed = Fed()
+        cursor = fed.cursor()
+        fed.put(cursor, batch(0), batch(10))
+        honest = fed.stream._still_wanted
+
+        def interrupted(chunk, fed=fed, honest=honest):
+            fed.stream._still_wanted = honest
+            raise KeyboardInterrupt
+
+        fed.stream._still_wanted = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            next(fed.stream) if kind == "messages" else next(fed.stream.batches())
+        assert fed.offsets() == list(range(20))
+
+
+def test_an_async_stream_that_is_cancelled_loses_nothing():
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+
+    async def read():
+        stream = penstock.AsyncStream(fed.stream)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream.batches(["offset"])), 0.05)
+        fed.put(cursor, batch(0))
+        return (await anext(stream.batches(["offset"]))).column("offset").to_pylist()
+
+    assert asyncio.run(asyncio.wait_for(read(), 10)) == list(range(10))
+
+
+def test_counted_is_what_was_handed_out():
+    counted_messages = []
+    fed = Fed(on_consumed=lambda topic, messages, size: counted_messages.append(messages))
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0, 1000))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.pause(cursor)
+    fed.stream.resume(cursor)
+    assert fed.offsets(2) == [3, 4]
+    fed.stream.release(cursor)
+    assert sum(counted_messages) == 5
+
+
+def test_decoders_of_many_partitions_are_not_kept():
+    fed = Fed()
+    for number in range(20):
+        cursor = fed.cursor(TopicPartition(TOPIC, number))
+        fed.put(cursor, batch(0))
+        assert len(fed.offsets()) == 10
+    assert len(fed.stream._decoders) <= 4

@@ -3,8 +3,8 @@
     async for message in penstock.AsyncStream(stream):
         ...
 
-Waiting takes no thread: a fetcher wakes the event loop. Decoding runs in the loop's executor, a batch at a time, and
-messages are then handed out of that batch without another hop.
+Waiting takes no thread: a fetcher wakes the event loop. A batch is decoded in the loop's own thread, which takes a
+millisecond or so, and its messages are then handed out one by one.
 """
 
 from __future__ import annotations
@@ -48,16 +48,18 @@ class AsyncStream:
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(ready.set)
 
+        timeout = self._stream.timeout
         self._stream.on_ready = wake
         try:
-            while True:
-                ready.clear()
-                try:
-                    return await loop.run_in_executor(None, take)
-                except ConsumerTimeout as nothing:
-                    try:
-                        await asyncio.wait_for(ready.wait(), self._stream.timeout)
-                    except TimeoutError:
-                        raise nothing from None
+            async with asyncio.timeout(timeout):
+                while True:
+                    ready.clear()
+                    # Here, and not in the executor: a call there goes on when we are cancelled, and what it takes from
+                    # the stream would be lost.
+                    with suppress(ConsumerTimeout):
+                        return take()
+                    await ready.wait()
+        except TimeoutError:
+            raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0) from None
         finally:
             self._stream.on_ready = None

@@ -48,6 +48,7 @@ class Chunk:
         "cursor",
         "end",
         "fetched",
+        "rows",
         "size",
         "start",
         "version",
@@ -70,6 +71,8 @@ class Chunk:
         self.end = end
         """The offset after its last batch, by the headers; None if these do not tell."""
         self._aligned = aligned
+        self.rows = 0
+        """Of the batch that is handed out as messages."""
         self._uncounted = self.size
         self._lease = lease.hold()
         self._decoder: ChunkDecoder | None = None

@@ -22,7 +22,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -49,7 +48,8 @@ RELEASE_SECONDS = 10.0
 
 
 class RebalanceListener(Protocol):
-    """Who wants to know of rebalances. Called by the membership thread: the group waits until they return."""
+    """Who wants to know of rebalances. Called by the membership thread, whose group waits until they return; at the end
+    by the shutdown's own."""
 
     def before_releasing(self, owned: list[TopicPartition]) -> None:
         """Nothing more of these partitions leaves a stream; offsets may still be committed."""
@@ -72,7 +72,11 @@ class Connector:
         self._rebalancing = threading.RLock()
         self._committing = threading.Lock()
         self._stopped = threading.Event()
-        self._closing: threading.Thread | None = None
+        self._once = threading.Lock()
+        """Held from the first shutdown on."""
+        self._closing = threading.Thread(target=self._close, name="penstock-shutdown")
+        self._ended = threading.Event()
+        self._shutdown_timeout = SHUTDOWN_SECONDS
         self._listener: RebalanceListener | None = None
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._streams: list[Stream] = []
@@ -90,7 +94,7 @@ class Connector:
             ResetRule(self.config.group, self.config.reset),
             fetchers=self.config.fetchers,
             backoff=self.config.refresh_leader_backoff,
-            on_broken=self.failed,
+            on_broken=self._refused,
             on_fetched=self._counters.fetched,
             on_reset=self._counters.out_of_range,
         )
@@ -157,7 +161,7 @@ class Connector:
         stream_of: Callable[[str, int], Stream],
     ) -> None:
         with self._lock:
-            if self._closing is not None:
+            if self._once.locked():
                 raise RuntimeError("this connector is shut down")
             if self._membership is not None:
                 raise RuntimeError("a connector makes its streams once: make another connector for other streams")
@@ -189,7 +193,10 @@ class Connector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit what was consumed, or the next offsets to read that are named. Raises CommitRefused if the group has
         rebalanced meanwhile."""
-        self._commit(offsets, self.config.client.api_timeout)
+        named = None
+        if offsets is not None:
+            named = {TopicPartition(*tp): _checked_offset(tp, offset) for tp, offset in offsets.items()}
+        self._commit(named, self.config.client.api_timeout)
 
     def _commit_changed(self) -> bool:
         """Commit what has changed since the last commit; returns whether anything has."""
@@ -233,10 +240,7 @@ class Connector:
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on from other offsets. All partitions must be this consumer's now."""
-        for tp, offset in offsets.items():
-            if not isinstance(offset, int) or offset < 0:
-                raise ValueError(f"{offset!r} is no offset to seek to in {tp}")
-        for cursor, offset in [(self._cursor(tp), offset) for tp, offset in offsets.items()]:
+        for cursor, offset in [(self._cursor(tp), _checked_offset(tp, at)) for tp, at in offsets.items()]:
             parked = cursor.parked
             cursor.stream.move(cursor, offset)
             if parked:
@@ -303,16 +307,20 @@ class Connector:
 
     def release(self, partitions: Collection[TopicPartition], *, lost: bool) -> None:
         with self._rebalancing:
-            leaving = {tp: self._cursors[tp] for tp in partitions if tp in self._cursors}
-            if not leaving:
-                return
-            self._finder.remove(list(leaving.values()))
-            for cursor in leaving.values():
-                cursor.stream.release(cursor)
-            if self.config.auto_commit and not lost:
-                self._try_to_commit(RELEASE_SECONDS)
-            self._tell("before_releasing", sorted(leaving))
-            self._cursors = {tp: cursor for tp, cursor in self._cursors.items() if tp not in leaving}
+            self._let_go(partitions, lost=lost, timeout=RELEASE_SECONDS)
+
+    def _let_go(self, partitions: Collection[TopicPartition], *, lost: bool, timeout: float) -> None:
+        """With `_rebalancing` held."""
+        leaving = {tp: self._cursors[tp] for tp in partitions if tp in self._cursors}
+        if not leaving:
+            return
+        self._finder.remove(list(leaving.values()))
+        for cursor in leaving.values():
+            cursor.stream.release(cursor)
+        if self.config.auto_commit and not lost:
+            self._try_to_commit(timeout)
+        self._tell("before_releasing", sorted(leaving))
+        self._cursors = {tp: cursor for tp, cursor in self._cursors.items() if tp not in leaving}
 
     def assign(self, assignment: Assignment) -> None:
         with self._rebalancing:
@@ -351,7 +359,13 @@ class Connector:
     def failed(self, error: BaseException) -> None:
         """Nothing goes on any more: every reader is to know."""
         for stream in self._streams:
-            stream.fail(None, error)
+            stream.end_with(error)
+
+    def _refused(self, error: BaseException) -> None:
+        """A broker does not want us: every reader is to know, and it is tried again. Called by fetchers and the
+        finder."""
+        for stream in self._streams:
+            stream.tell(None, error)
 
     def _tell(self, name: str, *arguments: Any) -> None:
         listener = self._listener
@@ -376,48 +390,56 @@ class Connector:
         From any thread, more than once, and from a signal's handler: one that interrupts a call of this connector
         returns at once, and the rest happens when that call has returned.
         """
-        with suppress(Exception):
-            atexit.unregister(self.shutdown)
-        if self._closing is None:
-            self._closing = threading.Thread(target=self._close, args=[timeout], name="penstock-shutdown")
+        if self._once.acquire(blocking=False):
+            self._shutdown_timeout = timeout
             try:
                 self._closing.start()
             except RuntimeError:  # the interpreter ends, and starts no threads any more
-                self._close(timeout)
-                return
-        if not _is_interrupting() and threading.current_thread() is not self._closing:
+                self._close()
+        if _is_interrupting() or threading.current_thread() is self._closing:
+            return
+        if self._ended.wait(timeout) and self._closing.ident is not None:
             self._closing.join(timeout)
 
-    def _close(self, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
+    def _close(self) -> None:
+        """First what nobody may wait for, then the last commit, then the threads, each with a share of the time."""
+        deadline = time.monotonic() + self._shutdown_timeout
 
-        def left() -> float:
-            return max(0.1, deadline - time.monotonic())
+        def share(part: float) -> float:
+            return max(0.1, (deadline - time.monotonic()) * part)
 
-        self._stopped.set()
-        self._cluster.abort()
-        self._auto_commit.close(left())
-        self._finder.close(left())
-        for stream in self._streams:
-            stream.close()
-        locked = self._rebalancing.acquire(timeout=left())
         try:
-            if self._membership is not None and self._cursors:
-                if self.config.auto_commit:
-                    self._try_to_commit(min(RELEASE_SECONDS, left()))
-                self._tell("before_releasing", self.owned())
+            with self._lock:  # not in the middle of `_begin`
+                self._stopped.set()
+            for stream in self._streams:
+                stream.close()
+            self._cluster.abort()
+            self._finder.end()
+            if self._rebalancing.acquire(timeout=share(0.3)):
+                try:
+                    self._let_go(self.owned(), lost=False, timeout=min(RELEASE_SECONDS, share(0.3)))
+                finally:
+                    self._rebalancing.release()
+            if self._membership is not None:
+                self._membership.close(share(0.5))
+            self._auto_commit.close(share(0.5))
+            self._finder.close(share(1.0))
+            while self._unregister:
+                self._unregister.pop()()
+            atexit.unregister(self.shutdown)
         finally:
-            if locked:
-                self._rebalancing.release()
-        if self._membership is not None:
-            self._membership.close(left())
-        while self._unregister:
-            self._unregister.pop()()
+            self._ended.set()
 
 
 def _made_id(group: str) -> str:
     """H1: group, host, time, and eight hex digits of a uuid."""
     return f"{group}_{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+
+
+def _checked_offset(tp: TopicPartition, offset: object) -> int:
+    if not isinstance(offset, int) or offset < 0:
+        raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is 0 or more")
+    return offset
 
 
 def _is_interrupting() -> bool:

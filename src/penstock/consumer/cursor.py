@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from penstock.fetch.chunk import ChunkDecoder
 from penstock.topics import TopicPartition
 from penstock.wire.fetch import FetchPosition
 
@@ -26,14 +25,13 @@ class Cursor:
         "committed",
         "consumed",
         "corrupt_tries",
-        "decoders",
         "epoch",
         "fetched",
-        "high_watermark",
         "lost",
         "parked",
         "paused",
         "readable",
+        "released",
         "stream",
         "topic_id",
         "tp",
@@ -55,19 +53,18 @@ class Cursor:
         """The leader epoch under which the position was reached; -1 if unknown."""
         self.committed: int | None = None
         """What this consumer has committed last."""
-        self.high_watermark: int | None = None
         self.readable: int | None = None
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False
         self.parked = False
         """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
+        self.released = False
+        """Whether it is this consumer's no more: nothing brings it back."""
         self.lost = False
         """Whether its position is gone, so that the reset rule must say another one (H12)."""
         self.corrupt_tries = 0
         self.aligned: int | None = None
         """An offset where a batch begins for sure: the one before it was read."""
-        self.decoders: dict[tuple[str, ...], ChunkDecoder] = {}
-        """By columns: they keep their working memory from chunk to chunk. The reader's own."""
         self._ask: FetchPosition | None = None
 
     def __repr__(self) -> str:

@@ -21,7 +21,8 @@ from typing import Protocol
 from penstock._kernel import scan
 from penstock.consumer.chunk import Lease
 from penstock.consumer.cursor import Cursor
-from penstock.errors import AuthorizationFailed, BrokerError, CorruptBatch, PenstockError, ProtocolError
+from penstock.consumer.stream import SMALL_CHUNK
+from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost
@@ -36,9 +37,6 @@ HELD_BACK_SECONDS = 0.02
 """While a stream is full its broker is asked for the others without letting it wait: a request that waits at the broker
 could not be recalled when the stream has room again. So long we wait here instead, unless there is room earlier."""
 
-SMALL_RESPONSE = 64 << 10
-"""A response up to this size is copied out of its buffer: chunks of a trickle would each hold a buffer of megabytes."""
-
 FIRST_BUFFER = 1 << 20
 BUFFERS_KEPT = 4
 BUFFER_KEPT_BYTES = 64 << 20
@@ -47,9 +45,11 @@ BUFFER_KEPT_BYTES = 64 << 20
 class Owner(Protocol):
     """To whom a fetcher passes on what is not its business. Called by the fetcher's thread."""
 
-    def leaderless(self, fetcher: Fetcher, cursors: Collection[Cursor], reason: str) -> None: ...
-    def out_of_range(self, fetcher: Fetcher, cursor: Cursor, offset: int) -> None: ...
-    def preferred(self, fetcher: Fetcher, cursor: Cursor, node_id: int) -> None: ...
+    def leaderless(self, cursors: Collection[Cursor], reason: str, *, hopeless: bool = False) -> None:
+        """These have no fetcher any more. Hopeless: asking again at once would end the same way."""
+
+    def out_of_range(self, cursor: Cursor, offset: int) -> None: ...
+    def preferred(self, cursor: Cursor, node_id: int) -> None: ...
     def broken(self, error: BaseException) -> None: ...
     def fetched(self) -> None: ...
 
@@ -75,6 +75,8 @@ class Fetcher:
         self._wake = threading.Event()
         self._closed = False
         self._connection: Connection | None = None
+        self._asking = False
+        """Whether a request is out, so that only an abort wakes the thread."""
         self._buffers: deque[bytearray] = deque(maxlen=BUFFERS_KEPT)
         name = f"penstock-fetch-{broker.host}:{broker.port}-{number}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -111,19 +113,15 @@ class Fetcher:
                 return False
             self._closed = True
             self._held.clear()
-            connection = self._connection
+            if self._asking and self._connection is not None:
+                self._connection.abort()
         self._wake.set()
-        if connection is not None:
-            connection.abort()
         return True
 
     def join(self, timeout: float) -> bool:
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
         return not self._thread.is_alive()
-
-    def __len__(self) -> int:
-        return len(self._held)
 
     def __repr__(self) -> str:
         return self._thread.name
@@ -135,16 +133,16 @@ class Fetcher:
     # --- the fetcher's thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        reason = "it has ended"
+        reason, hopeless = "it has ended", False
         try:
             self._fetch()
         except (ConnectionLost, ProtocolError, NotYet) as error:
             reason = str(error)
         except PenstockError as error:  # not to be healed by asking again: who we are, what we may
-            reason = str(error)
+            reason, hopeless = str(error), True
             self._owner.broken(error)
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason, hopeless = f"{type(error).__name__}: {error}", True
             log.exception("%s ended by an error of its own", self._thread.name)
             self._owner.broken(error)
         finally:
@@ -154,33 +152,40 @@ class Fetcher:
                 self._held.clear()
             if orphans and not closed:
                 log.info("%s: %s", self._thread.name, reason)
-            self._owner.leaderless(self, orphans, reason)
+            self._owner.leaderless(orphans, reason, hopeless=hopeless)
 
     def _fetch(self) -> None:
         connection = POOL.acquire(self._config, self.broker.host, self.broker.port, self._config.connect_timeout)
-        with self._lock:
-            self._connection = connection
         try:
             session = FetchSession(connection)
             while (wanted := self._wanted()) is not None:
                 if connection.session_over:
                     raise ConnectionLost(f"{connection.address}: the login has run out")
-                held_back = wanted.held_back
-                session.ask(wanted.positions, 0.0 if held_back else self._config.fetch_max_wait)
                 buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER)
+                if not self._begins_to_ask(connection):
+                    break
+                session.ask(wanted.positions, 0.0 if wanted.held_back else self._config.fetch_max_wait)
                 response = session.answer(buffer)
+                with self._lock:
+                    self._asking = False
                 self._owner.fetched()
                 if response is not None:
                     came = self._take(response, wanted, session, Lease(buffer, self._give_back))
                     if response.throttle > 0:
                         self._obey(response.throttle)
-                    elif held_back and not came:
+                    elif wanted.held_back and not came:
                         self._wake.wait(HELD_BACK_SECONDS)
             session.close()
         finally:
             with self._lock:
-                self._connection = None
+                self._asking, self._connection = False, None
             POOL.release(connection)
+
+    def _begins_to_ask(self, connection: Connection) -> bool:
+        """From now on `end` wakes us by an abort. False if it has come already."""
+        with self._lock:
+            self._asking, self._connection = not self._closed, connection
+            return self._asking
 
     def _wanted(self) -> Wanted | None:
         """What to ask for now; waits until there is something. None when closed."""
@@ -220,7 +225,6 @@ class Fetcher:
     def _take(self, response: FetchResponse, wanted: Wanted, session: FetchSession, lease: Lease) -> bool:
         """Put what came where it belongs. Returns whether anything came."""
         came = False
-        whole = sum(len(fetched.records) for fetched in response.partitions)
         by_key = wanted.by_key(session)
         for fetched in response.partitions:
             asked = by_key.get((fetched.topic, fetched.partition))
@@ -232,23 +236,25 @@ class Fetcher:
                 self._refused(held, position, version, fetched)
                 continue
             cursor = held.cursor
-            cursor.high_watermark = fetched.high_watermark
             cursor.readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
             cursor.epoch = max(cursor.epoch, held.epoch)
             if len(fetched.records) == 0:
                 fetched.records.release()
                 if fetched.preferred_replica >= 0:
                     self._give_away(cursor)
-                    self._owner.preferred(self, cursor, fetched.preferred_replica)
+                    self._owner.preferred(cursor, fetched.preferred_replica)
                 continue
             came = True
             follows = scan(fetched.records, position.offset)
             mine = lease
-            if whole <= SMALL_RESPONSE:
+            if len(fetched.records) <= SMALL_CHUNK:
+                # Out of its response, which may be megabytes of other streams: of these a queue may hold many.
                 with fetched.records as view:
                     fetched.records = memoryview(bytes(view))
                 mine = Lease(bytearray(), lambda buffer: None)
-            if not cursor.stream.put(cursor, version, position.offset, fetched, follows, mine):
+            if cursor.stream.put(cursor, version, position.offset, fetched, follows, mine):
+                self._move_back(held)
+            else:
                 fetched.records.release()
         lease.release()
         return came
@@ -261,19 +267,28 @@ class Fetcher:
         what = f"fetch of {cursor.tp} at offset {position.offset}"
         if fetched.error_code == OFFSET_OUT_OF_RANGE:
             self._give_away(cursor)
-            self._owner.out_of_range(self, cursor, position.offset)
+            self._owner.out_of_range(cursor, position.offset)
             return
         if fetched.error_code == CORRUPT_MESSAGE:
             text = "the broker says so itself"
-            cursor.stream.fail(cursor, CorruptBatch(cursor.tp.topic, cursor.tp.partition, position.offset, 0, text))
+            error = CorruptBatch(cursor.tp.topic, cursor.tp.partition, position.offset, 0, text)
+            cursor.stream.fail(cursor, error, version)
             return
         try:
             check(fetched.error_code, what)
-        except NotYet as error:
+        except NotYet as healing:
             self._give_away(cursor)
-            self._owner.leaderless(self, [cursor], str(error))
-        except (AuthorizationFailed, BrokerError) as error:
-            cursor.stream.fail(cursor, error)
+            self._owner.leaderless([cursor], str(healing))
+        except BrokerError as refused:  # such as an ACL, which may be given later
+            self._give_away(cursor)
+            cursor.stream.tell(cursor, refused)
+            self._owner.leaderless([cursor], str(refused), hopeless=True)
+
+    def _move_back(self, held: Held) -> None:
+        """Ask for it last the next time: a broker that keeps no session for us fills its answer in our order."""
+        with self._lock:
+            if self._held.pop(held.cursor, None) is not None:
+                self._held[held.cursor] = held
 
     def _give_away(self, cursor: Cursor) -> None:
         with self._lock:

@@ -26,8 +26,11 @@ from penstock.wire.metadata import Broker, Metadata
 
 log = logging.getLogger(__name__)
 
-PASS_SECONDS = 10.0
-"""The most one pass may take: then it is said that brokers do not answer, and the next pass begins."""
+PASS_SECONDS = 5.0
+"""The most one question may take: then it is said that brokers do not answer, and the next pass begins."""
+
+HOPELESS_SECONDS = 10.0
+"""How long what was refused for good is left alone: a login, an ACL. The reader hears of it each time."""
 
 UNKNOWN_SECONDS = 1.0
 """How often a topic is asked for that the cluster does not have. A rebalance will take its partitions away."""
@@ -91,7 +94,12 @@ class LeaderFinder:
         """Find the leaders of these, and fetch them."""
         with self._changed:
             for cursor in cursors:
-                self._waiting[cursor] = Waiting(reason)
+                self._wait_for(cursor, Waiting(reason))
+
+    def _wait_for(self, cursor: Cursor, waiting: Waiting) -> None:
+        """With the lock held. One that was released meanwhile does not come back."""
+        if not cursor.released:
+            self._waiting[cursor] = waiting
             self._changed.notify_all()
 
     def remove(self, cursors: Collection[Cursor]) -> None:
@@ -109,22 +117,23 @@ class LeaderFinder:
         for fetcher in list(self._fetchers.values()):
             fetcher.wake()
 
-    def fetcher_count(self) -> int:
-        return len(self._fetchers)
-
-    def close(self, timeout: float) -> None:
-        """End the fetchers and this thread, waking whatever blocks."""
-        deadline = time.monotonic() + timeout
+    def end(self) -> None:
+        """Fetch nothing more, and wake whatever blocks; `close` waits for it."""
         self._stopped.set()
         with self._changed:
             self._waiting.clear()
-            ending = [*self._ending, *self._fetchers.values()]
+            self._ending += self._fetchers.values()
             self._fetchers.clear()
             self._changed.notify_all()
+            for fetcher in self._ending:
+                fetcher.end()
         self._cluster.abort()
-        for fetcher in ending:
-            fetcher.end()
-        for fetcher in ending:
+
+    def close(self, timeout: float) -> None:
+        """End the fetchers and this thread."""
+        deadline = time.monotonic() + timeout
+        self.end()
+        for fetcher in self._ending:
             if not fetcher.join(max(0.0, deadline - time.monotonic())):
                 log.warning("%s did not end in time", fetcher)
         if self._thread.ident is not None and self._thread is not threading.current_thread():
@@ -134,26 +143,25 @@ class LeaderFinder:
 
     # --- called by fetchers -----------------------------------------------------------------------------------------
 
-    def leaderless(self, fetcher: Fetcher, cursors: Collection[Cursor], reason: str) -> None:
+    def leaderless(self, cursors: Collection[Cursor], reason: str, *, hopeless: bool = False) -> None:
         """These have no fetcher any more (H13). Not at once: who is asked in the moment of a move names the old one."""
-        not_before = time.monotonic() + self._backoff
+        not_before = time.monotonic() + (HOPELESS_SECONDS if hopeless else self._backoff)
         with self._changed:
             for cursor in cursors:
                 self._followers.pop(cursor, None)
-                self._waiting[cursor] = Waiting(reason, not_before)
-            self._changed.notify_all()
+                self._wait_for(cursor, Waiting(reason, not_before))
 
-    def out_of_range(self, fetcher: Fetcher, cursor: Cursor, offset: int) -> None:
-        reason = f"offset {offset} is out of range"
+    def out_of_range(self, cursor: Cursor, offset: int) -> None:
         with self._changed:
             if cursor not in self._followers:  # a follower may lag: only its leader's word counts
                 cursor.lost = True
-        self.leaderless(fetcher, [cursor], reason)
+        self.leaderless([cursor], f"offset {offset} is out of range")
 
-    def preferred(self, fetcher: Fetcher, cursor: Cursor, node_id: int) -> None:
+    def preferred(self, cursor: Cursor, node_id: int) -> None:
+        """Not at once either: a leader may recommend a replica that nobody else knows."""
+        reason, not_before = f"its leader recommends replica {node_id}", time.monotonic() + self._backoff
         with self._changed:
-            self._waiting[cursor] = Waiting(f"its leader recommends replica {node_id}", preferred=node_id)
-            self._changed.notify_all()
+            self._wait_for(cursor, Waiting(reason, not_before, preferred=node_id))
 
     # --- the finder's thread ----------------------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ class LeaderFinder:
             self._postpone(due, self._backoff)
         except PenstockError as error:
             self.broken(error)
-            self._postpone(due, PASS_SECONDS)
+            self._postpone(due, HOPELESS_SECONDS)
 
     def _find(self, due: dict[Cursor, Waiting]) -> None:
         metadata, unknown = self._cluster.listing(sorted({cursor.tp.topic for cursor in due}))
@@ -207,14 +215,14 @@ class LeaderFinder:
             log.warning("topic %r is gone, or not there yet", name)
         self._unknown = (self._unknown - metadata.topics.keys()) | set(unknown)
         self._postpone([cursor for cursor in due if cursor.tp.topic in self._unknown], UNKNOWN_SECONDS)
-        led = [cursor for cursor in due if metadata.leader(cursor.tp) is not None]
-        self._postpone(
-            [cursor for cursor in due if cursor.tp.topic in metadata.topics and cursor not in set(led)], self._backoff
-        )
+        led = {cursor: waiting for cursor, waiting in due.items() if metadata.leader(cursor.tp) is not None}
+        self._postpone([c for c in due if c.tp.topic in metadata.topics and c not in led], self._backoff)
         self._recognise(led, metadata)
-        self._hold_against_epochs(led, metadata)
-        self._reset([cursor for cursor in led if cursor.lost or cursor.consumed is None])
-        self._hand_over({cursor: due[cursor] for cursor in led}, metadata)
+        unanswered = self._hold_against_epochs(led, metadata)
+        unanswered |= self._reset([cursor for cursor in led if cursor.lost or cursor.consumed is None])
+        # A leader that does not answer holds up nobody else's partitions (H13).
+        self._postpone(unanswered, self._backoff)
+        self._hand_over({cursor: waiting for cursor, waiting in led.items() if cursor not in unanswered}, metadata)
 
     def _postpone(self, cursors: Collection[Cursor], seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -233,43 +241,51 @@ class LeaderFinder:
                 cursor.epoch = -1
             cursor.topic_id = topic_id
 
-    def _hold_against_epochs(self, cursors: Collection[Cursor], metadata: Metadata) -> None:
+    def _hold_against_epochs(self, cursors: Collection[Cursor], metadata: Metadata) -> set[Cursor]:
         """A leader elected from replicas that lagged lacks records that were read before, and gives their offsets to
-        others: go back to where its log departs from what was read."""
+        others: go back to where its log departs from what was read. Returns those whose leaders did not answer."""
         doubted = {}
         for cursor in cursors:
             leader = metadata.leader(cursor.tp)
             if leader is not None and 0 <= cursor.epoch < leader.epoch and not cursor.lost:
-                doubted[cursor.tp] = cursor
-        ends = self._cluster.epoch_ends({tp: cursor.epoch for tp, cursor in doubted.items()}) if doubted else {}
+                doubted[cursor.tp] = cursor, cursor.epoch, leader.epoch
+        if not doubted:
+            return set()
+        ends = self._cluster.epoch_ends({tp: epoch for tp, (_, epoch, _) in doubted.items()}, wait_for=())
         for tp, (_, end) in ends.items():
-            cursor, leader = doubted[tp], metadata.leader(tp)
-            assert leader is not None
-            cursor.epoch = leader.epoch
+            cursor, old, new = doubted[tp]
             with cursor.stream.lock:
-                position, version = cursor.stream.position(cursor), cursor.version
-                if position is None or not 0 <= end < (position if cursor.fetched is None else cursor.fetched):
+                if cursor.epoch != old or cursor.released:
+                    continue  # somebody seeks
+                position, fetched, version = cursor.stream.position(cursor), cursor.fetched, cursor.version
+                if position is None or not 0 <= end < (position if fetched is None else fetched):
+                    cursor.epoch = new
                     continue
                 if position <= end:
                     cursor.stream.move(cursor, position)  # what was fetched behind it may be something else now
+                    cursor.epoch = new
                     continue
             has = f"another log from offset {end} on: an unclean leader election has cut it"
             self._settle(cursor, version, position, end, has)
+        return {cursor for tp, (cursor, _, _) in doubted.items() if tp not in ends}
 
-    def _reset(self, cursors: Collection[Cursor]) -> None:
-        """Positions by the rule, for cursors that have none, or one that is gone (H12)."""
+    def _reset(self, cursors: Collection[Cursor]) -> set[Cursor]:
+        """Positions by the rule, for cursors that have none, or one that is gone (H12). Returns those whose leaders did
+        not answer."""
         if not cursors:
-            return
+            return set()
         tps = [cursor.tp for cursor in cursors]
         versions = {cursor: cursor.version for cursor in cursors}
-        begin, end = self._cluster.begin(tps), self._cluster.end(tps)
-        for cursor in cursors:
+        end = self._cluster.reachable_ends(tps, wait_for=())
+        begin = self._cluster.begin(end, wait_for=()) if end else {}
+        for cursor in [cursor for cursor in cursors if cursor.tp in begin]:
             tp, wanted = cursor.tp, cursor.consumed if cursor.fetched is None else cursor.fetched
             if wanted is not None and begin[tp] <= wanted <= end[tp]:
                 cursor.lost = False  # a leader that was elected a moment ago did not know its end yet
                 continue
             target = begin[tp] if self._rule.reset == "earliest" else end[tp]
             self._settle(cursor, versions[cursor], wanted, target, f"offsets {begin[tp]} to {end[tp]}")
+        return {cursor for cursor in cursors if cursor.tp not in begin}
 
     def _settle(self, cursor: Cursor, version: int, lost: int | None, target: int, has: str) -> None:
         """Move a cursor by the rule, or let the reader know that there is none."""
@@ -283,7 +299,7 @@ class LeaderFinder:
                     if lost is None
                     else OffsetOutOfRange(tp.topic, tp.partition, lost, has)
                 )
-                cursor.stream.fail(cursor, error)
+                cursor.stream.fail(cursor, error, version)
                 return
             cursor.stream.reset(cursor, target)
         if lost is not None:

@@ -37,10 +37,10 @@ def mine_of(mode: StartMode, partitions: list[TopicPartition]) -> StartMode:
     """The part of a start that speaks of these partitions: the others are those of other members."""
 
     def part(named: PerPartition) -> PerPartition:
-        topics = {tp.topic for tp in partitions}
+        mine, topics = set(partitions), {tp.topic for tp in partitions}
         return PerPartition(
             {topic: at for topic, at in named.topics.items() if topic in topics},
-            {tp: at for tp, at in named.partitions.items() if tp in set(partitions)},
+            {tp: at for tp, at in named.partitions.items() if tp in mine},
         )
 
     match mode:

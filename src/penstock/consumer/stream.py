@@ -38,6 +38,9 @@ them would hold their fetcher back until the reader has woken up."""
 MOST_CHUNKS = 1000
 """However small they are."""
 
+DECODERS_KEPT = 4
+"""Of the partitions read last. Each keeps its working memory, which may have grown to that of the largest batch."""
+
 MESSAGE_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 """What a message is built from; topic and partition are the chunk's."""
 
@@ -74,6 +77,8 @@ class Stream:
         self._changed = threading.Condition(self.lock)
         self._queue: deque[Chunk] = deque()
         self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
+        self._failure: BaseException | None = None
+        """What has ended the connector: raised again and again."""
         self._closed = False
         self._is_read = False
         self._held_back = False
@@ -84,6 +89,7 @@ class Stream:
         self._opened: Chunk | None = None
         self._messages: Messages | None = None
         """What is left of the batch whose messages are handed out, out of `_opened`."""
+        self._decoders: dict[tuple[Cursor, tuple[str, ...]], ChunkDecoder] = {}
 
     def __repr__(self) -> str:
         return f"Stream({self.thread_id})"
@@ -133,52 +139,72 @@ class Stream:
             deadline = None if timeout is None else time.monotonic() + timeout
             self._settle()
             while True:
-                chunk = self._opened or self._open(deadline)
+                chunk = self._opened or self._open(deadline, timeout)
                 if chunk is None:
                     return None
+                before = chunk.cursor.consumed
                 try:
                     batch = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
+                    with self.lock:
+                        if not self._still_wanted(chunk):
+                            continue
+                        if batch is None:
+                            self._finish(chunk)
+                            continue
+                        return hand_out(chunk, batch, chunk.next_offset)
                 except CorruptBatch as error:
                     self._damaged(chunk, error)
-                    continue
-                with self.lock:
-                    if not self._still_wanted(chunk):
-                        continue
-                    if batch is None:
-                        self._finish(chunk)
-                        continue
-                    handed = hand_out(chunk, batch, chunk.next_offset)
-                self._on_consumed(chunk.cursor.tp.topic, batch.num_rows, chunk.take_size())
-                return handed
+                except BaseException:  # a signal's handler that raises: what nobody got is decoded again
+                    self._take_back(chunk, before)
+                    raise
         finally:
             self._is_read = False
+
+    def _take_back(self, chunk: Chunk, consumed: int | None) -> None:
+        with self.lock:
+            if self._opened is chunk:
+                self._messages = None
+                chunk.rewind()
+                if chunk.counts:
+                    chunk.cursor.consumed = consumed
 
     def _settle(self) -> None:
         """What was handed out is consumed; what another kind of iteration left of a batch is decoded again."""
         with self.lock:
-            chunk, messages, self._messages = self._opened, self._messages, None
+            chunk = self._opened
             if chunk is None:
                 return
-            if messages is not None:
-                left = messages.remaining
-                chunk.cursor.consumed = messages.stop()
-                if left:
-                    chunk.rewind()
-                    return
-            if chunk.is_used_up and self._still_wanted(chunk):
+            if self._end_messages():
+                chunk.rewind()
+            elif chunk.is_used_up and self._still_wanted(chunk):
                 self._finish(chunk)
 
-    def _open(self, deadline: float | None) -> Chunk | None:
+    def _end_messages(self) -> int:
+        """Hand out no more messages of the batch at hand: what was handed out is consumed. Returns how many are left.
+        With the lock held."""
+        chunk, messages, self._messages = self._opened, self._messages, None
+        if messages is None or chunk is None:
+            return 0
+        left = messages.remaining
+        reached = messages.stop()
+        self._count(chunk, chunk.rows - left)
+        if chunk.counts:
+            chunk.cursor.consumed = reached
+        return left
+
+    def _count(self, chunk: Chunk, messages: int) -> None:
+        self._on_consumed(chunk.cursor.tp.topic, messages, chunk.take_size())
+
+    def _open(self, deadline: float | None, timeout: float | None) -> Chunk | None:
         """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
         with self.lock:
             while True:
                 if self._closed:
                     return None
+                if self._failure is not None:
+                    raise self._failure.with_traceback(None)
                 if self._errors:
-                    cursor, error = self._errors[0]
-                    if cursor is not None:
-                        self._errors.popleft()  # others stay: the connector has failed, and says so again
-                    raise error
+                    raise self._errors.popleft()[1].with_traceback(None)
                 for at, chunk in enumerate(self._queue):
                     if not chunk.cursor.paused:
                         del self._queue[at]
@@ -187,14 +213,12 @@ class Stream:
                 else:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
-                        raise ConsumerTimeout(self.thread_id, self.timeout or 0.0)
+                        raise ConsumerTimeout(self.thread_id, timeout or 0.0)
                     self._changed.wait(left)
                     continue
                 break
-            held_back, self._held_back = self._held_back, False
-        if held_back:
-            self._on_room()
-        return chunk
+            self._make_room()
+            return chunk
 
     def _still_wanted(self, chunk: Chunk) -> bool:
         """Whether what was just decoded may be handed out. With the lock held."""
@@ -211,11 +235,13 @@ class Stream:
 
     def _hand_out_messages(self, chunk: Chunk, batch: Batch, end: int) -> Messages:
         tp = chunk.cursor.tp
+        chunk.rows = batch.num_rows
         self._messages = Messages(batch, tp.topic, tp.partition, end, self._key_decoder, self._value_decoder)
         return self._messages
 
     def _hand_out_batch(self, chunk: Chunk, batch: Batch, end: int) -> Batch:
         chunk.cursor.consumed = end
+        self._count(chunk, batch.num_rows)
         return batch
 
     def _finish(self, chunk: Chunk) -> None:
@@ -229,6 +255,8 @@ class Stream:
             self._park(cursor, RecordTooLarge(cursor.tp.topic, cursor.tp.partition, reached, chunk.size))
             return
         cursor.consumed = reached
+        if chunk.end == reached and cursor.fetched is not None and not self._has_queued(cursor):
+            cursor.consumed = cursor.fetched  # the same, unless what lay in between is gone (H12)
         if chunk.end is None:  # only now it is known what to fetch next
             cursor.fetched = reached
             self._on_room()
@@ -259,10 +287,13 @@ class Stream:
                 self._park(cursor, error)
 
     def _decoder(self, cursor: Cursor, columns: tuple[str, ...]) -> ChunkDecoder:
-        decoder = cursor.decoders.get(columns)
+        key = (cursor, columns)
+        decoder = self._decoders.pop(key, None)
         if decoder is None:
             decoder = ChunkDecoder(cursor.tp.topic, cursor.tp.partition, columns, self._client)
-            cursor.decoders[columns] = decoder
+            while len(self._decoders) >= DECODERS_KEPT:
+                del self._decoders[next(iter(self._decoders))]
+        self._decoders[key] = decoder  # the last one is the one used last
         return decoder
 
     # --- filling: fetchers ------------------------------------------------------------------------------------------
@@ -290,7 +321,7 @@ class Stream:
         """Take what was fetched for a cursor at offset `asked`, if that is still what it wants (H11). `follows` is the
         offset after it, or `asked` if the headers do not tell."""
         with self.lock:
-            if self._closed or cursor.version != version or cursor.fetched != asked:
+            if self._closed or cursor.released or cursor.version != version or cursor.fetched != asked:
                 return False
             end = follows if follows > asked else None
             self._queue.append(Chunk(cursor, fetched, asked, end, lease, aligned=cursor.aligned == asked))
@@ -298,13 +329,24 @@ class Stream:
             self._announce()
             return True
 
-    def fail(self, cursor: Cursor | None, error: BaseException) -> None:
-        """Let the reader meet an error: that of a cursor once, that of the whole connector again and again."""
+    def fail(self, cursor: Cursor, error: BaseException, version: int) -> None:
+        """Let the reader meet what stands in a cursor's way; nothing is fetched for it until somebody seeks."""
         with self.lock:
-            if cursor is not None:
+            if not cursor.released and cursor.version == version:
                 self._park(cursor, error)
-                return
-            self._errors.append((None, error))
+
+    def tell(self, cursor: Cursor | None, error: BaseException) -> None:
+        """Let the reader meet an error that may heal. What it was not told of yet is not told twice."""
+        with self.lock:
+            known = any(whose is cursor and str(other) == str(error) for whose, other in self._errors)
+            if not known and (cursor is None or not cursor.released):
+                self._errors.append((cursor, error))
+                self._announce()
+
+    def end_with(self, error: BaseException) -> None:
+        """Nothing will come any more, and this is why."""
+        with self.lock:
+            self._failure = error
             self._announce()
 
     def _announce(self) -> None:
@@ -334,33 +376,38 @@ class Stream:
         return None if position is None or readable is None else max(0, readable - position)
 
     def move(self, cursor: Cursor, offset: int | None) -> None:
-        """Go on from another offset."""
+        """Go on from another offset, of which no leader epoch is known."""
         with self.lock:
+            if cursor.released:
+                return
             self._stop(cursor)
             cursor.move_to(offset)
+            cursor.epoch = -1
             self._forget_errors(cursor)
 
     def reset(self, cursor: Cursor, offset: int) -> None:
-        """Fetch on from another offset, because what was to be fetched is gone. What was fetched before is handed out
-        first, unless it lies beyond that."""
+        """Fetch on from another offset, because what was to be fetched is gone. What was fetched before it is handed
+        out first, unless that lies behind the new place: then the log is another one from there on."""
         with self.lock:
-            position = self.position(cursor)
-            if position is None or position == cursor.fetched or offset < position:
+            position, fetched = self.position(cursor), cursor.fetched
+            if position is None or fetched is None or position == fetched:
                 self.move(cursor, offset)
-            else:
+            elif offset < fetched:
+                self.move(cursor, min(offset, position))
+            elif not cursor.released:
                 cursor.fetched, cursor.aligned, cursor.lost = offset, None, False
 
     def pause(self, cursor: Cursor) -> None:
         """Hand out nothing of it for a while. What was fetched stays."""
         with self.lock:
             cursor.paused = True
-            opened = self._opened
-            if self._messages is not None and opened is not None and opened.cursor is cursor:
-                cursor.consumed = self._messages.stop()
-                self._messages = None
+            chunk = self._opened
+            if self._messages is not None and chunk is not None and chunk.cursor is cursor:
+                self._end_messages()
                 self._opened = None
-                opened.rewind()
-                self._queue.appendleft(opened)
+                chunk.rewind()
+                self._queue.appendleft(chunk)
+            self._make_room()
 
     def resume(self, cursor: Cursor) -> None:
         with self.lock:
@@ -371,20 +418,19 @@ class Stream:
         """Hand out nothing more of it, ever (H8). Returns its position, None if it never had one."""
         with self.lock:
             self._stop(cursor)
-            reached = cursor.consumed
+            cursor.released = True
             cursor.version += 1
             cursor.fetched = None
             self._forget_errors(cursor)
-            return reached
+            for key in [key for key in self._decoders if key[0] is cursor]:
+                self._decoders.pop(key, None)
+            return cursor.consumed
 
     def close(self) -> None:
         """End the iteration: hand out nothing more, of no partition."""
         with self.lock:
             self._closed = True
-            if self._messages is not None and self._opened is not None:
-                cursor = self._opened.cursor
-                cursor.consumed = self._messages.stop()
-                self._messages = None
+            self._end_messages()
             for chunk in self._queue:
                 chunk.release()
             self._queue.clear()
@@ -392,17 +438,25 @@ class Stream:
 
     def _stop(self, cursor: Cursor) -> None:
         """Hand out nothing of what was fetched for a cursor; `consumed` is its position then. With the lock held."""
-        opened = self._opened
-        if self._messages is not None and opened is not None and opened.cursor is cursor and opened.counts:
-            cursor.consumed = self._messages.stop()
-            self._messages = None
+        if self._opened is not None and self._opened.cursor is cursor:
+            self._end_messages()
         self._drop(cursor)
+
+    def _has_queued(self, cursor: Cursor) -> bool:
+        return any(chunk.cursor is cursor for chunk in self._queue)
+
+    def _make_room(self) -> None:
+        """Tell fetchers that were held back. With the lock held."""
+        if self._held_back:
+            self._held_back = False
+            self._on_room()
 
     def _drop(self, cursor: Cursor) -> None:
         """Clear the queue of a cursor's chunks. With the lock held."""
         for chunk in [chunk for chunk in self._queue if chunk.cursor is cursor]:
             self._queue.remove(chunk)
             chunk.release()
+        self._make_room()
 
     def _forget_errors(self, cursor: Cursor) -> None:
         kept = [(whose, error) for whose, error in self._errors if whose is not cursor]

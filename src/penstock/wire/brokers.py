@@ -149,6 +149,8 @@ class Brokers:
         """Give a connection back afterwards; meanwhile `abort` reaches it."""
         self._held.append(connection)
         try:
+            if self._wait is not time.sleep and self._wait(0):  # an abort that came while we were connecting
+                raise Interrupted
             yield connection
         finally:
             self._held.remove(connection)

@@ -110,8 +110,11 @@ class Cluster:
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
-    def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._offsets(dict.fromkeys(partitions, EARLIEST))
+    def begin(
+        self, partitions: Iterable[TopicPartition], wait_for: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where logs begin. `wait_for` as in `reachable_ends`; None waits for all."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST), wait_for)
 
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a consumer's reading ends now: the high watermark, or the last stable offset under read_committed."""
@@ -135,10 +138,13 @@ class Cluster:
         """The first offset on the leader's own disk: below it lies tiered storage, if the topic has that."""
         return self._offsets({tp: EARLIEST_LOCAL})[tp]
 
-    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], wait_for: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
         """Per partition the largest leader epoch that is not above the given one, and the offset where it ends.
 
-        (-1, -1) where no such epoch is known. A log that was cut off ends below what was read of that epoch.
+        (-1, -1) where no such epoch is known. A log that was cut off ends below what was read of that epoch. `wait_for`
+        as in `reachable_ends`; None waits for all.
         """
         known = [tp for tp, epoch in epochs.items() if epoch >= 0]
         attempts = self._brokers.attempts(f"asking for the leader epochs of {len(known)} partitions")
@@ -148,7 +154,8 @@ class Cluster:
         ) -> PendingAnswers[tuple[int, int]]:
             return ask_epoch_ends(connection, {tp: epochs[tp] for tp in partitions}, metadata)
 
-        return dict.fromkeys(epochs, UNKNOWN_EPOCH) | self._ask_leaders(attempts, known, ask)
+        unknown = {tp: UNKNOWN_EPOCH for tp, epoch in epochs.items() if epoch < 0}
+        return unknown | self._ask_leaders(attempts, known, ask, wait_for)
 
     def bytes_per_record(
         self, positions: Mapping[TopicPartition, int], sample: int = 65536

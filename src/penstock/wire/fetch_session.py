@@ -89,6 +89,8 @@ class FetchSession:
             self.connection.close()  # out of step: nobody else may have it
             raise
         if response.error_code in SESSION_ENDED:
+            if self._epoch == 0:
+                check(response.error_code, f"a first fetch from {self.connection.address}")
             self._begin_anew()
             return None
         check(response.error_code, f"fetch from {self.connection.address}")

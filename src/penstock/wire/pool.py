@@ -51,11 +51,15 @@ class Pool:
             connection.close()
             return
         with self._lock:
-            config = connection.config
-            self._idle[config, connection.host, connection.port].append(connection)
             if self._reaper is None:
-                self._reaper = threading.Thread(target=self._reap, name="penstock-idle-connections", daemon=True)
-                self._reaper.start()
+                reaper = threading.Thread(target=self._reap, name="penstock-idle-connections", daemon=True)
+                try:
+                    reaper.start()
+                except RuntimeError:  # the interpreter ends, and starts no threads any more
+                    connection.close()
+                    return
+                self._reaper = reaper
+            self._idle[connection.config, connection.host, connection.port].append(connection)
 
     def acquire_buffer(self, size: int) -> bytearray:
         with self._lock:
