@@ -1,0 +1,58 @@
+"""What a fetcher does with a response, cut by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hostile.forge import Batch as Forged
+from hostile.forge import counted, record
+from penstock.consumer.chunk import Lease
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.fetcher import Fetcher, Held, Wanted
+from penstock.consumer.stream import Stream
+from penstock.errors import ConsumerTimeout
+from penstock.topics import TopicPartition
+from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition, FetchPosition, FetchResponse
+from penstock.wire.metadata import Broker
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+SESSION = SimpleNamespace(key=lambda position: (position.topic, position.partition))
+
+
+class Fetching:
+    """A fetcher whose broker's part is played by hand."""
+
+    def __init__(self) -> None:
+        self.given_back = 0
+        self._fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
+
+    def receive(self, *parts: tuple[Cursor, Forged]) -> None:
+        """One response with these batches, in a buffer that is to be given back."""
+        encoded = [batch.encode() for _, batch in parts]
+        buffer = bytearray(b"".join(encoded))
+        wanted, partitions, at = Wanted(), [], 0
+        for (cursor, _), data in zip(parts, encoded, strict=True):
+            position = FetchPosition(cursor.tp.topic, cursor.tp.partition, cursor.fetched, None, -1)
+            wanted.add(position, Held(cursor, -1), cursor.version)
+            view = memoryview(buffer)[at : at + len(data)]
+            partitions.append(FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, view))
+            at += len(data)
+        lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
+        self._fetcher._take(FetchResponse(0.0, 0, partitions), wanted, SESSION, lease)
+
+
+def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
+    """Small ones count together, up to a thousand of them, so each must cost what it holds and no more."""
+    slow, fast = (Stream(f"me-{n}", CONFIG, timeout=0.0) for n in range(2))
+    trickle = Cursor(TopicPartition("t", 0), slow, 0)
+    flood = Cursor(TopicPartition("t", 1), fast, 0)
+    fetching = Fetching()
+    for n in range(10):
+        large = Forged(n, [record(0, b"v" * 100_000)])
+        fetching.receive((trickle, counted(n, 1)), (flood, large))
+        assert next(fast).offset == n
+    with pytest.raises(ConsumerTimeout):  # which lets go of the last one
+        next(fast)
+    assert fetching.given_back == 10
+    assert [next(slow).offset for _ in range(10)] == list(range(10)), "and they are still whole"
