@@ -28,6 +28,12 @@ use crate::scan::next_offset;
 /// 64 Ki: one round each, on a machine that varies by more than that, so a choice and not an optimum.
 const BATCH_ROWS: usize = 8 << 10;
 const BATCH_BYTES: usize = 8 << 20;
+/// A chunk below this is decoded with the GIL held: it takes microseconds, and to get the GIL back beside another busy
+/// thread can take milliseconds.
+const SMALL_CHUNK: usize = 8 << 10;
+/// The byte of a batch that names its codec, and the codecs that make much of little: gzip and zstd.
+const CODEC_AT: usize = 22;
+const STRONG_CODECS: [u8; 2] = [1, 4];
 /// Together with the highest decompression limit this stays below Arrow's 32-bit offsets.
 const MOST_BYTES: usize = 512 << 20;
 
@@ -101,7 +107,12 @@ impl Decoder {
         let Some(buffer) = &self.buffer else { return Ok(None) };
         let data = bytes_of(buffer);
         let core = &mut self.core;
-        match py.detach(|| core.next_batch(data)) {
+        let decoded = if data.len() < SMALL_CHUNK {
+            core.next_batch(data)
+        } else {
+            py.detach(|| core.next_batch(data))
+        };
+        match decoded {
             Ok(Some(batch)) => Ok(Some(Batch { batch })),
             Ok(None) => {
                 self.buffer = None;
@@ -142,6 +153,11 @@ impl Decoder {
         );
         made.map_or_else(|error| error, PyErr::from_value)
     }
+}
+
+fn takes_no_time(chunk: &[u8]) -> bool {
+    chunk.len() < SMALL_CHUNK
+        && chunk.get(CODEC_AT).is_some_and(|byte| !STRONG_CODECS.contains(&(byte & 0x07)))
 }
 
 /// The memory of a buffer, which must be contiguous.
