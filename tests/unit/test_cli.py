@@ -44,7 +44,7 @@ def test_without_a_command_it_shows_help(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        *("topics", "read", "broker", "demo", "groups"),
+        *("topics", "read", "broker", "demo", "groups", "stream"),
         *("groups list", "groups describe", "groups reset", "groups delete"),
     ],
 )

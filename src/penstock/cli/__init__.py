@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import broker, demo, groups, read, topics
+from penstock.cli import broker, demo, groups, read, stream, topics
 from penstock.errors import OptionError, PenstockError
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -31,6 +31,8 @@ examples:
   penstock broker --topic words:4                     a real Kafka for trying things out
   penstock topics -b localhost:9092                   what is there
   penstock read clicks -b localhost:9092 --from -10   the last records of a topic
+  penstock stream clicks -b localhost:9092 --to parquet:clicks
+                                                      a topic into files, or a database
   penstock groups -b localhost:9092 list              who reads, and how far they are
 """
 
@@ -79,7 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=Version)
     parser.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (demo, topics, read, groups, broker):
+    for command in (demo, topics, read, stream, groups, broker):
         command.add_parser(subparsers)
     for sub in subparsers.choices.values():
         # After the command too, where one types it when something has just gone wrong.

@@ -135,6 +135,7 @@ class Streamer:
         self._workers: list[Worker] = []
         self._threads: list[threading.Thread] = []
         self._working = 0
+        self._is_awaited = False
         self._ended = threading.Event()
 
     def __repr__(self) -> str:
@@ -191,6 +192,7 @@ class Streamer:
         False if that takes longer."""
         if self._run is None:
             raise RuntimeError("this Streamer was not started")
+        self._is_awaited = True
         if not self._ended.wait(timeout):
             return False
         if self._run.error is not None:
@@ -259,7 +261,9 @@ class Streamer:
         try:
             worker.work()
         except BaseException as error:
-            log.error("%s has failed. %s: %s", worker.name, type(error).__name__, error)
+            # Whoever waits gets it raised.
+            level = logging.INFO if self._is_awaited else logging.ERROR
+            log.log(level, "%s has failed. %s: %s", worker.name, type(error).__name__, error)
             self._run.fail(error)
         for one in place:
             if one is not None:

@@ -154,7 +154,7 @@ class Worker:
         tp = TopicPartition(self._job.topic, batch.column("partition")[0].as_py())
         self._tries.pop(tp, None)
         batch = self._wanted(tp, batch)
-        step = self._extraction.slice or max(1, batch.num_rows)
+        step = min(self._extraction.slice or self._job.limits.rows, self._job.limits.rows)
         self._taking = tp
         self._left.clear()
         for at in range(0, batch.num_rows, step):

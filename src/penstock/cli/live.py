@@ -1,0 +1,69 @@
+"""A line that tells how a stream does: moving on a terminal, one every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Self
+
+from penstock.cli import table
+
+if TYPE_CHECKING:
+    from penstock.streamer.counters import StreamerMetrics
+
+MOVING_SECONDS = 0.5
+PLAIN_SECONDS = 5.0
+"""Where lines stay, as in a log."""
+
+
+class LiveLine:
+    def __init__(self, out: IO[str], *, quiet: bool = False) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._moves = out.isatty()
+        self._pause = MOVING_SECONDS if self._moves else PLAIN_SECONDS
+        self._at = time.monotonic()
+        self._records = 0
+
+    def show(self, metrics: StreamerMetrics) -> None:
+        """Show it if it is time to."""
+        now = time.monotonic()
+        if self._quiet or now - self._at < self._pause:
+            return
+        rate = (metrics.records - self._records) / (now - self._at)
+        self._at, self._records = now, metrics.records
+        text = status(metrics, rate)
+        if self._moves:
+            width = shutil.get_terminal_size().columns
+            [text] = table.lines([text], [], width=width)
+        self._out.write(f"\r\x1b[K{text}" if self._moves else f"{text}\n")
+        self._out.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._moves and not self._quiet:
+            self._out.write("\r\x1b[K")
+            self._out.flush()
+
+
+def status(metrics: StreamerMetrics, rate: float) -> str:
+    lag = "unknown" if metrics.lag is None else f"{metrics.lag:,}"
+    parts = [f"{metrics.records:,} records, {rate:,.0f} per second, lag {lag}"]
+    if metrics.failed:
+        parts.append(f"{metrics.failed:,} failed")
+    if metrics.retries:
+        parts.append(f"{metrics.retries:,} retries")
+    return ", ".join(parts)
+
+
+def summary(metrics: StreamerMetrics, topic: str, target: str, seconds: float) -> str:
+    text = f"{metrics.records:,} records of {topic} in {seconds:.1f} s, {metrics.rows:,} rows to {target}"
+    if metrics.failed:
+        text += f"; {metrics.failed:,} failed"
+        text += f", {metrics.dead_lettered:,} of them dead-lettered" if metrics.dead_lettered else " and were skipped"
+    return text

@@ -1,0 +1,49 @@
+"""A Streamer as a program of its own, to be killed: CONFIG as JSON, TOPIC, TARGET as `penstock stream` has it, FLAGS.
+
+It writes a little at a time, so that a kill finds it in the middle.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from penstock import Streamer
+from penstock.cli.targets import parse_target
+
+FLUSH_ROWS = 250
+PAUSE = 0.02
+
+
+class Slow:
+    """A sink that takes its time before each write and after it."""
+
+    needs_arrow = True
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+
+    def open(self, thread: str) -> Any:
+        writer = self._sink.open(thread)
+        honest = writer.write
+
+        def write(rows: Any) -> None:
+            time.sleep(PAUSE)
+            honest(rows)
+            print(f"wrote {len(rows)}", flush=True)  # noqa: T201
+            time.sleep(PAUSE)
+
+        writer.write = write
+        return writer
+
+
+if __name__ == "__main__":
+    config, topic, target, *flags = sys.argv[1:]
+    sink = parse_target(target, topic, None).sink
+    with Streamer(
+        topic, 2, sink=Slow(sink), config=json.loads(config), flush_rows=FLUSH_ROWS, until_end="until-end" in flags
+    ) as streamer:
+        streamer.wait()
+    print(f"done: {streamer.metrics()}", flush=True)  # noqa: T201
