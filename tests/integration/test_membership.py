@@ -1,5 +1,6 @@
 """A member of a group on a real broker: joining, leaving, losing its place, and what it commits."""
 
+import threading
 import uuid
 
 import pytest
@@ -7,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from fix_members import Made, await_shared, partitions, wait_for
 from penstock.consumer.subscription import AllowTopics, FilteredTopics, NamedTopics
-from penstock.errors import BrokerUnavailable, CommitRefused, NoGroupOffset
+from penstock.errors import BrokerError, BrokerUnavailable, CommitRefused, NoGroupOffset
 from penstock.topics import TopicPartition
 
 
@@ -200,3 +201,56 @@ def test_a_rebalance_can_be_asked_for(member, topic):
         wait_for(lambda: all(m.membership.rebalances > n for m, n in before.items()), "a rebalance of all")  # noqa: B023
     await_shared([one, two], partitions(name, 4))
     assert one.membership.rebalance_seconds > 0
+
+
+def test_H15_commits_go_through_while_others_come_and_go(member, topic, cluster, group):
+    """What stays is consumed all the time, so it is committed all the time: in every state of a rebalance."""
+    name = topic(partitions=4)
+    stays = TopicPartition(name, 0)
+    one = member({name: 1}, **COOPERATIVE)
+    await_shared([one], partitions(name, 4))
+    ended, problems, count = threading.Event(), [], 0
+
+    def commit():
+        nonlocal count
+        while not ended.is_set():
+            try:
+                one.membership.commit({stays: count})
+                count += 1
+            except Exception as error:
+                problems.append(error)
+
+    committing = threading.Thread(target=commit)
+    committing.start()
+    try:
+        for _ in range(3):
+            two = member({name: 1}, **COOPERATIVE)
+            await_shared([one, two], partitions(name, 4))
+            two.close()
+            await_shared([one], partitions(name, 4))
+    finally:
+        ended.set()
+        committing.join(60)
+    assert problems == []
+    assert one.membership.rebalances > 6
+    assert cluster.committed(group, [stays]) == {stays: count - 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "way_out"),
+    [
+        ({"partition.assignment.strategy": "roundrobin"}, "partition.assignment.strategy"),
+        ({"session.timeout.ms": 100, "heartbeat.interval.ms": 30}, "session.timeout.ms"),
+    ],
+)
+def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member, topic, kafka, group, config, way_out):
+    name = topic(partitions=1)
+    await_shared([member({name: 1})], partitions(name, 1))
+    other = Made(kafka, group, NamedTopics({name: 1}), config)
+    other.membership.start()
+    wait_for(lambda: other.recorder.errors, "an error")
+    other.close()
+    (error,) = other.recorder.errors
+    assert isinstance(error, BrokerError)
+    assert way_out in str(error)
+    assert group in str(error)

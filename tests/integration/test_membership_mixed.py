@@ -1,13 +1,15 @@
-"""One group of three kinds of clients: Penstock, kafka-python and librdkafka, each of them leading it once (H6)."""
+"""One group of several kinds of clients: Penstock, kafka-python, librdkafka and Java, each leading it once (H6)."""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -15,6 +17,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from fix_members import DEADLINE, Made, partitions, wait_for
 from penstock.consumer.subscription import NamedTopics
+from penstock.embedded.distribution import get_distribution
 from penstock.topics import TopicPartition
 
 KAFKA_PYTHON = {
@@ -150,3 +153,85 @@ def _nothing_was_let_go_for_nothing(ours):
     released = [tp for kind, tps in ours.recorder.events if kind == "released" for tp in tps]
     assert len(released) == len(set(released))
     assert not any(kind == "lost" for kind, _ in ours.recorder.events)
+
+
+# --- Java -------------------------------------------------------------------------------------------------------------
+
+JAVA = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+
+
+class JavaConsumer:
+    """Kafka's console consumer. What it has is known to the broker alone, which is asked."""
+
+    def __init__(self, kafka, group, topic, assignor):
+        self._group = group
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        distribution = get_distribution()
+        properties = {
+            "partition.assignment.strategy": JAVA[assignor],
+            "group.protocol": "classic",
+            "heartbeat.interval.ms": "200",
+            "client.id": "java",
+        }
+        command = [str(distribution.java), *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"), "-cp"]
+        command += [distribution.classpath(), "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+        command += ["--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--group", group]
+        for key, value in properties.items():
+            command += ["--command-property", f"{key}={value}"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def __repr__(self):
+        return f"<java {sorted(self.has)}>"
+
+    @property
+    def has(self):
+        assert self._process.poll() is None, self._process.stderr.read().decode()
+        described = self._admin.describe_consumer_groups([self._group])[self._group].result(DEADLINE)
+        if described.state != ConsumerGroupState.STABLE:
+            return set()
+        return {
+            TopicPartition(tp.topic, tp.partition)
+            for member in described.members
+            if member.client_id == "java"
+            for tp in member.assignment.topic_partitions
+        }
+
+    def close(self):
+        self._process.terminate()
+        self._process.communicate(timeout=DEADLINE)
+
+
+@pytest.mark.parametrize("assignor", list(JAVA))
+def test_H6_a_group_with_a_java_client_that_follows_and_then_leads(kafka, topic, group, assignor):
+    name = topic(partitions=6)
+    everything = partitions(name, 6)
+    members = [penstock(kafka, group, name, assignor)]
+    try:
+        settled(members, everything)
+        members.append(JavaConsumer(kafka, group, name, assignor))
+        settled(members, everything)
+        first, java = members
+        assert first.recorder.assignments[-1].leader
+        assert (len(first.has), len(java.has)) == (4, 2)
+        members.remove(first)
+        first.close()
+        settled(members, everything)
+        members.append(penstock(kafka, group, name, assignor))
+        settled(members, everything)
+        last = members[1].recorder.assignments[-1]
+        assert not last.leader
+        assert [list(last.partitions.values()).count(stream) for stream in (0, 1)] == [2, 1]
+        if assignor == "cooperative-sticky":
+            # Java still leads, and has seen what we hold: so it takes nothing from us when another one comes.
+            members.append(penstock(kafka, group, name, assignor))
+            settled(members, everything)
+            _nothing_was_let_go_for_nothing(members[1])
+            assert len(members[1].has) == 2
+    finally:
+        for each in members:
+            each.close()
+    assert first.recorder.errors == []

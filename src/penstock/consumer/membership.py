@@ -31,9 +31,11 @@ from penstock.consumer.membership_ownership import Assignment, Holdings, Ownersh
 from penstock.consumer.membership_plan import offer, plan, read_assignment, read_members
 from penstock.consumer.membership_topics import TopicWatch
 from penstock.consumer.subscription import StreamSubscription
-from penstock.errors import BrokerUnavailable
+from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.topics import TopicPartition
 from penstock.wire.brokers import HEALING
+from penstock.wire.codes import NotYet
+from penstock.wire.connection import ConnectionLost
 from penstock.wire.deadline import Interrupted
 from penstock.wire.groups import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
@@ -229,25 +231,33 @@ class Membership:
                 self._be_called(answer.member_id)
             else:
                 self._be_called(joined.member.member_id)
-                self._relax()
                 return joined
 
     def _ask_join(self, offered: bytes, reason: str) -> Joined:
         config = self._config
         timeout = config.rebalance_timeout + JOIN_SLACK
-        return self._coordinator.ask(
-            self._coordinator.attempts(f"joining group {config.group!r}", timeout),
-            lambda connection: ask_join(
-                connection,
-                config.group,
-                self._member,
-                dict.fromkeys(config.assignors, offered),
-                session_timeout=config.session_timeout,
-                rebalance_timeout=config.rebalance_timeout,
-                reason=reason,
-                timeout=timeout,
-            ),
-        )
+        asked = time.monotonic()
+        try:
+            return self._coordinator.ask(
+                self._coordinator.attempts(f"joining group {config.group!r}", timeout),
+                lambda connection: ask_join(
+                    connection,
+                    config.group,
+                    self._member,
+                    dict.fromkeys(config.assignors, offered),
+                    session_timeout=config.session_timeout,
+                    rebalance_timeout=config.rebalance_timeout,
+                    reason=reason,
+                    timeout=timeout,
+                ),
+            )
+        except ConnectionLost:
+            if config.heartbeat_interval <= time.monotonic() - asked < config.rebalance_timeout:
+                # Members who join are held back, without heartbeats, and are members all that time: to now.
+                self._heart.seen()
+            raise
+        except Rebalancing as error:
+            raise NotYet(str(error)) from error  # that is what we are doing: ask again, a little later
 
     def _lead(self, joined: Joined) -> dict[str, bytes]:
         """Assign the group's partitions, and watch its topics from now on."""
@@ -287,13 +297,14 @@ class Membership:
         try:
             assignment = read_assignment(joined, given, offered)
         except ValueError as error:
-            raise Rebalancing(f"group {self._config.group!r}: its leader sent {error}") from error
+            raise ProtocolError(f"group {self._config.group!r}: its leader sent {error}") from error
         leaving = [tp for tp in self._holdings.streams if tp not in assignment.partitions]
         self._holdings.release(leaving, lost=False)
         if leaving:
             # The leader hands them out when we have joined again without them (KIP-429).
             self.rejoin("to let others have the partitions that were let go")
         self._holdings.take_over(assignment)
+        self._relax()
         self.rebalances += 1
         self.rebalance_seconds += time.monotonic() - self._began
         self.state = "stable"

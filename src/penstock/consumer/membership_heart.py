@@ -57,6 +57,11 @@ class Heart:
             self._due = 0.0
             self._changed.notify_all()
 
+    def seen(self) -> None:
+        """The coordinator has counted us as a member until now."""
+        with self._changed:
+            self.last_beat = time.monotonic()
+
     def rest(self) -> None:
         with self._changed:
             self._member = None

@@ -80,11 +80,13 @@ class TopicWatch:
             self.look_at = time.monotonic() + LOOK_SECONDS
             return None
         self.plan_look()
-        if self._threads(listing) != self.threads:
+        before = self.threads, self._counts
+        # Kept: what is gone has been asked for long enough, and is not expected in the rebalance that follows.
+        self.threads = self._threads(listing)
+        self._counts = {topic: listing.partitions.get(topic, 0) for topic in self._counts}
+        if self.threads != before[0]:
             return "other topics match the subscription now"
-        if any(listing.partitions.get(topic, 0) != count for topic, count in self._counts.items()):
-            return "topics have other partitions now"
-        return None
+        return "topics have other partitions now" if self._counts != before[1] else None
 
     def _threads(self, listing: Listing) -> dict[str, int]:
         hidden = listing.internal if self._config.exclude_internal else frozenset()

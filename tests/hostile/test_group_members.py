@@ -1,0 +1,170 @@
+"""Members of a group that say nonsense: as leader to us, and to us as leader."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+import zlib
+
+import pytest
+
+from fix_members import DEADLINE, await_shared, partitions, wait_for
+from penstock.consumer.membership_notes import MAGIC, LeaderNote
+from penstock.options import parse_options
+from penstock.topics import TopicPartition
+from penstock.wire.codes import NotYet
+from penstock.wire.connection import Connection
+from penstock.wire.groups import GroupMember, MembershipLost, Rebalancing, find_coordinator
+from penstock.wire.membership import (
+    MemberIdRequired,
+    Subscription,
+    ask_heartbeat,
+    ask_join,
+    ask_leave,
+    ask_sync,
+    encode_assignment,
+    encode_subscription,
+)
+
+
+class Odd:
+    """A member that says whatever it was told to. `assign`: member ids -> what each is given, if it leads."""
+
+    def __init__(self, kafka, group, subscription, assign=lambda members: {}, assignor="range"):
+        host, port = kafka.bootstrap_servers.split(":")
+        self._connection = Connection(
+            host, int(port), parse_options(kafka.client_options() | {"subscribe": "t"}).client, 30
+        )
+        self._group, self._subscription, self._assign, self._assignor = group, subscription, assign, assignor
+        self._closing = threading.Event()
+        self._member = GroupMember()
+        self.rounds = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            while not self._closing.is_set():
+                try:
+                    self._join()
+                    while not self._closing.wait(0.1):
+                        ask_heartbeat(self._connection, self._group, self._member, DEADLINE)
+                except MemberIdRequired as answer:
+                    self._member = GroupMember(answer.member_id)
+                except (Rebalancing, MembershipLost):
+                    pass
+                except NotYet:  # the first group of a broker: its coordinator is asked for, and begins
+                    with contextlib.suppress(NotYet):
+                        find_coordinator(self._connection, self._group, DEADLINE)
+                    self._closing.wait(0.1)
+            ask_leave(self._connection, self._group, self._member, "", DEADLINE)
+        finally:
+            self._connection.close()
+
+    def _join(self):
+        joined = ask_join(
+            self._connection,
+            self._group,
+            self._member,
+            {self._assignor: self._subscription},
+            session_timeout=10,
+            rebalance_timeout=30,
+            reason="",
+            timeout=DEADLINE,
+        )
+        self._member = joined.member
+        given = self._assign([m.member_id for m in joined.members]) if joined.leader else {}
+        ask_sync(self._connection, self._group, joined.member, self._assignor, given, DEADLINE)
+        self.rounds += 1
+
+    def close(self):
+        self._closing.set()
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive()
+
+
+def to_everybody(data):
+    return lambda members: dict.fromkeys(members, data)
+
+
+@pytest.mark.parametrize("data", [b"\x00", b"\xff" * 40, b"\x00\x01\x7f\xff\xff\xff", uuid.uuid4().bytes])
+def test_a_leaders_assignment_that_cannot_be_read_is_waited_out(kafka, topic, group, member, data, caplog):
+    name = topic(partitions=2)
+    odd = Odd(kafka, group, encode_subscription(Subscription((name,))), to_everybody(data))
+    try:
+        wait_for(lambda: odd.rounds, "a leader")
+        one = member({name: 1})
+        wait_for(lambda: "its leader sent no assignment" in caplog.text, "a warning")
+        assert one.recorder.events == []
+    finally:
+        odd.close()
+    await_shared([one], partitions(name, 2))
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        b"",
+        b"\x00" * 30,
+        MAGIC + b"\x78\x9c",
+        MAGIC + zlib.compress(b'{"member":3,"fresh":1,"streams":{"x":{"0":"y"}},"others":{}}'),
+        LeaderNote("m", True, {}).encode(),
+        LeaderNote("m", True, {TopicPartition("?", -1): 10**12}, {TopicPartition("?", 1): "nobody"}).encode(),
+    ],
+)
+def test_a_leaders_note_that_is_none_leaves_us_to_ourselves(kafka, topic, group, member, user_data):
+    name = topic(partitions=4)
+    mine = partitions(name, 4) | {TopicPartition("not-mine", 0)}
+    odd = Odd(
+        kafka, group, encode_subscription(Subscription((name,))), to_everybody(encode_assignment(mine, user_data))
+    )
+    try:
+        wait_for(lambda: odd.rounds, "a leader")
+        one = member({name: 2})
+        await_shared([one], partitions(name, 4))
+        last = one.recorder.assignments[-1]
+        assert sorted(last.partitions.values()) == [0, 0, 1, 1]
+        assert not last.leader
+        assert not last.fresh
+    finally:
+        odd.close()
+
+
+@pytest.mark.parametrize(
+    "subscription",
+    [
+        # Not what cannot be read at all: Kafka 4 answers all members with UNKNOWN then. See test_membership_notes.py.
+        b"",
+        encode_subscription(Subscription(())),
+        encode_subscription(Subscription(("no such topic", "", "x" * 1000))),
+        encode_subscription(Subscription(("no-such-topic",), b"\x00\x00\x00\x01" + MAGIC + b"\x00")),
+    ],
+)
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_as_leader_we_bear_members_that_say_nonsense(kafka, topic, group, member, subscription, assignor):
+    name = topic(partitions=3)
+    one = member({name: 1}, **{"partition.assignment.strategy": assignor})
+    await_shared([one], partitions(name, 3))
+    odd = Odd(kafka, group, subscription, assignor=assignor)
+    try:
+        wait_for(lambda: odd.rounds, "a generation with it")
+        await_shared([one], partitions(name, 3))
+        assert one.recorder.assignments[-1].leader
+    finally:
+        odd.close()
+
+
+def test_as_leader_we_do_not_trust_what_members_claim_to_hold(kafka, topic, group, member):
+    """One that claims everything, from a generation to come, gets no more than its share in the end."""
+    name = topic(partitions=4)
+    claim = (*partitions(name, 4), TopicPartition(name, 99), TopicPartition("other", 0))
+    said = Subscription((name,), b"", claim, 2**31 - 1)
+    one = member({name: 1}, **{"partition.assignment.strategy": "cooperative-sticky"})
+    await_shared([one], partitions(name, 4))
+    odd = Odd(kafka, group, encode_subscription(said), assignor="cooperative-sticky")
+    try:
+        wait_for(lambda: odd.rounds and one.membership.state == "stable" and one.recorder.events[-2:], "a generation")
+    finally:
+        odd.close()
+    await_shared([one], partitions(name, 4))
