@@ -1,140 +1,40 @@
-"""Every snippet of README.md and docs/ runs, against a real broker.
+"""Every snippet of README.md and docs/ runs, against a real broker: see fix_snippets.py for how.
 
-Python blocks of a file run in order in one namespace, with the documented address replaced by the broker's and the
-documented folder by a new one. A comment before a block says where it runs otherwise: `<!-- run: pytest -->` as a test
-file, `<!-- run: SSL -->` (or SASL_SSL) against a broker with that listener. Of bash blocks, every line that begins with
-`penstock` is run.
+The page of the consumer, which needs no Spark, is run by tests/integration/test_consumer_docs.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
-import shlex
 import signal
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
-from fix_produce import Rec, rdkafka, send
+from fix_snippets import CONSUMER_PAGE, PAGES, ROOT, blocks, commands, example, penstock, run_as_test
 from penstock import EmbeddedKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
-ADDRESS = "localhost:9092"
-FOLDER = "/tmp/clicks"
-NOON = 1_738_324_800_000  # 2025-01-31T12:00Z
 PASSWORD = "correct horse"
-
-
-@dataclass(frozen=True)
-class Block:
-    page: Path
-    line: int
-    language: str
-    directive: str
-    text: str
-
-    def __str__(self):
-        return f"{self.page.name}:{self.line}"
-
-
-FENCE = re.compile(
-    r"(?:^<!-- run: (?P<run>\w+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
-)
-
-
-def blocks(page):
-    text = page.read_text("utf-8")
-    return [
-        Block(page, text.count("\n", 0, found.start("text")), found["language"], found["run"] or "", found["text"])
-        for found in FENCE.finditer(text)
-    ]
-
-
-ALL = [block for page in PAGES for block in blocks(page)]
-COMMANDS = [
-    (block, line)
-    for block in ALL
-    if block.language == "bash"
-    for line in block.text.splitlines()
-    if line.startswith("penstock ")
-]
-
-
-def filled(cluster, name):
-    """A topic as the docs have it: four partitions of fifty clicks, from noon on, a record in each every minute."""
-    cluster.create_topic(name, 4, configs={"retention.ms": -1})
-    from confluent_kafka import Producer
-
-    records = [
-        Rec(
-            b'{"user": "u%d", "page": "/p%d"}' % (i % 7, i % 3),
-            b"u%d" % (i % 7),
-            [("trace", b"%d" % i)],
-            timestamp=NOON + i // 4 * 60_000,
-            partition=i % 4,
-        )
-        for i in range(200)
-    ]
-    producer = Producer(rdkafka({"bootstrap.servers": cluster.bootstrap_servers}))
-    send(producer, name, records)
-    assert producer.flush(60) == 0
-
-
-@pytest.fixture(scope="module")
-def documented(kafka):
-    """The broker with the topics and the group that the docs speak of."""
-    for name in ("clicks", "orders"):
-        filled(kafka, name)
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing"})
-    consumer.commit(offsets=[TopicPartition("clicks", p, 30) for p in range(4)], asynchronous=False)
-    consumer.close()
-    yield kafka
-    for name in ("clicks", "orders"):
-        kafka.delete_topic(name)
-
-
-WITH_PYTHON = sorted({block.page for block in ALL if block.language == "python"})
+OURS = [page for page in PAGES if page != CONSUMER_PAGE]
+WITH_PYTHON = [page for page in OURS if blocks(page, "python")]
+COMMANDS = [line for page in OURS for line in commands(page)]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
 def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path):
     namespace = {"__name__": "__docs__"}
-    for block in blocks(page):
-        if block.language != "python":
-            continue
-        code = block.text.replace(ADDRESS, documented.bootstrap_servers).replace(FOLDER, str(tmp_path))
+    for block in blocks(page, "python"):
+        code = block.filled_in(documented.bootstrap_servers, tmp_path)
         if block.directive == "pytest":
             run_as_test(code, tmp_path)
         elif block.directive:
             with secured(block.directive, monkeypatch) as fill_in:
-                execute(fill_in(code), block, namespace)
+                block.execute(fill_in(code), namespace)
         else:
-            execute(code, block, namespace)
-
-
-def execute(code, block, namespace):
-    # Blank lines in front, so that a traceback shows the page's own line.
-    exec(compile("\n" * block.line + code, str(block.page), "exec"), namespace)
-
-
-def run_as_test(code, folder):
-    file = folder / "test_snippet.py"
-    file.write_text(code)
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(file)],
-        capture_output=True, text=True, timeout=120, cwd=folder, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+            block.execute(code, namespace)
 
 
 class secured:  # noqa: N801 (a context manager, read like a function)
@@ -159,28 +59,17 @@ class secured:  # noqa: N801 (a context manager, read like a function)
         self.broker.stop()
 
 
-def penstock(line, kafka, **how):
-    words = shlex.split(line.replace(ADDRESS, kafka.bootstrap_servers), comments=True)
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    return subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *words[1:]],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **how,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("block", "line"), COMMANDS, ids=[line for _, line in COMMANDS])
-def test_documented_commands_run(block, line, documented):
+@pytest.mark.parametrize("line", COMMANDS)
+def test_documented_commands_run(line, documented):
     lasting = "Ctrl-C" if "--keep" in line or line.startswith("penstock broker") else None
     with penstock(line, documented) as process:
         if lasting:
-            seen = ""
             for said in process.stdout:
-                seen += said
                 if lasting in said:
                     break
             process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=240)
-    assert process.returncode == (130 if lasting else 0), f"{block}: {out}{err}"
+    assert process.returncode == (130 if lasting else 0), out + err
     assert err == ""
     assert lasting or out
 
@@ -193,14 +82,6 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
     assert len(re.findall(r"^  \d\d:\d\d - \d\d:\d\d  ", out, re.MULTILINE)) == 6
     assert re.search(r"30,000 rows read in .* rows per second", out)
     assert list(tmp_path.iterdir()) == []
-
-
-def example(program, kafka, *arguments, **how):
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "examples" / program), kafka.bootstrap_servers, "clicks", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable}, **how,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -240,7 +121,7 @@ def test_every_example_is_listed():
 
 
 def test_there_is_something_to_run():
-    assert sum(block.language == "python" for block in ALL) >= 15
+    assert sum(len(blocks(page, "python")) for page in OURS) >= 15
     assert len(COMMANDS) >= 3
 
 
@@ -249,6 +130,18 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def heading_anchors(page):
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", page.read_text("utf-8")):
+        linked = page.parent / target if target else page
+        assert anchor in heading_anchors(linked), f"{page.name} links to {target}#{anchor}"
 
 
 def test_what_is_generated_is_up_to_date():

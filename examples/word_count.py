@@ -1,0 +1,60 @@
+"""Count the words of a topic with four streams, a thread for each, until Ctrl-C.
+
+python examples/word_count.py localhost:9092 shop-events
+
+Start it twice: the two share the partitions, and when one ends the other takes over.
+"""
+
+import argparse
+import re
+import signal
+from collections import Counter
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+import penstock
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("topic")
+parser.add_argument("--group", default="word-count", help="who shares the work; each group reads everything")
+parser.add_argument("--streams", type=int, default=4)
+arguments = parser.parse_args()
+
+config = {
+    "bootstrap.servers": arguments.address,
+    "group.id": arguments.group,
+    "auto.offset.reset": "earliest",  # of the first run: later ones go on where the group was
+}
+
+
+def count(stream: penstock.Stream) -> Counter[str]:
+    """Runs in a thread of its own, so it needs no lock: counts are put together at the end."""
+    words: Counter[str] = Counter()
+    for message in stream:  # ends when the connector is shut down
+        if message.value is not None:
+            words.update(re.findall(r"\w+", message.value.decode("utf-8", "replace").lower()))
+    return words
+
+
+# Ctrl-C is often a SIGTERM in real life: let both raise KeyboardInterrupt.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+# In this order: at the end the connector is shut down first, which ends the iterations the pool waits for.
+with ThreadPoolExecutor(arguments.streams) as pool, penstock.Connector(config) as connector:
+    streams = connector.create_message_streams({arguments.topic: arguments.streams})[arguments.topic]
+    counts = [pool.submit(count, stream) for stream in streams]
+    print(f"counting the words of {arguments.topic}, until Ctrl-C", flush=True)
+    try:
+        while not wait(counts, timeout=1, return_when=FIRST_EXCEPTION).done:  # done: a stream failed
+            metrics = connector.metrics()
+            print(
+                f"{len(metrics.partitions)} partitions are mine, {metrics.messages:,} messages, "
+                f"{metrics.messages_per_second:,.0f} per second, {metrics.lag or 0:,} to go",
+                flush=True,
+            )
+    except KeyboardInterrupt:
+        print("\nleaving the group", flush=True)
+
+total = sum((each.result() for each in counts), Counter())  # raises what a stream failed with
+for word, times in total.most_common(10):
+    print(f"{times:10,}  {word}")

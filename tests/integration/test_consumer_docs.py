@@ -1,0 +1,68 @@
+"""Every snippet of docs/consumer.md runs, and so do the examples of the consumer: see fix_snippets.py for how."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from fix_snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
+
+
+def test_python_snippets_run(documented, tmp_path):
+    namespace = {"__name__": "__docs__"}
+    snippets = blocks(CONSUMER_PAGE, "python")
+    assert len(snippets) >= 15
+    for block in snippets:
+        code = block.filled_in(documented.bootstrap_servers, tmp_path)
+        if block.directive:
+            run_until_signal(code, signal.Signals[block.directive], tmp_path)
+        else:
+            block.execute(code, namespace)
+    # Not only that they run: what they say of their results is so.
+    assert sum(messages for _, messages in namespace["seen"]) == 400
+    assert namespace["clicks"].num_rows == 200
+    assert sum(batch.num_rows for batch in namespace["stored"]) == 200
+    assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
+
+
+@pytest.mark.parametrize("line", commands(CONSUMER_PAGE))
+def test_documented_commands_run(line, documented, tmp_path):
+    with penstock(line, documented, tmp_path) as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in err
+    assert out or err
+
+
+def test_the_word_count_counts_until_ctrl_c(documented):
+    with example("word_count.py", documented) as process:
+        assert "until Ctrl-C" in process.stdout.readline()
+        deadline = time.monotonic() + 60
+        while " 200 messages" not in (said := process.stdout.readline()):
+            assert said, process.stderr.read()
+            assert time.monotonic() < deadline, said
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "200  user" in out
+    assert "67  p0" in out
+    assert "Traceback" not in err
+
+
+def test_the_dataframe_example_reads_what_is_new(documented):
+    for library, words in (("polars", "200 events of clicks with polars"), ("pandas", "nothing is new in clicks")):
+        show_frames(documented, words, "--library", library)
+
+
+def test_the_dataframe_example_has_pandas_too(documented):
+    show_frames(documented, "200 events of clicks with pandas", "--library", "pandas", "--group", "pandas")
+
+
+def show_frames(kafka, words, *arguments):
+    with example("kafka_to_dataframe.py", kafka, "--by", "page", *arguments) as process:
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert words in out
+    assert err == ""
