@@ -1,7 +1,11 @@
 """Every listener a broker can have: the right credentials read, the wrong ones fail at once and say why."""
 
+import time
+import uuid
+
 import pytest
 
+from penstock import Connector
 from penstock.embedded import EmbeddedKafka
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, BrokerError
 from penstock.fetch.reader import RangeReader
@@ -19,7 +23,7 @@ def read(options):
     return found
 
 
-def fill(kafka, topic):
+def fill(kafka, topic, make=True):
     """Write with kafka-python, whose SSL and SASL share no line with ours."""
     from kafka import KafkaProducer
 
@@ -39,7 +43,8 @@ def fill(kafka, topic):
             "sasl_plain_username": login["username"],
             "sasl_plain_password": login["password"],
         }
-    kafka.create_topic(topic)
+    if make:
+        kafka.create_topic(topic)
     producer = KafkaProducer(**arguments)
     try:
         producer.send(topic, b"secret value").get(30)
@@ -110,8 +115,6 @@ def test_a_mechanism_the_broker_does_not_offer_names_those_it_does(sasl_kafka):
 
 
 def test_a_session_that_ran_out_is_not_used_again(sasl_kafka):
-    import time
-
     options = parse_options(sasl_kafka.client_options() | {"subscribe": "t"})
     POOL.close()
     assert read(options) == [b"secret value"]
@@ -144,10 +147,65 @@ def test_unsecured_oauth_tokens_for_development():
     assert signature == ""
 
 
-def test_a_topic_without_permission_is_named():
+# --- a consumer in a group --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def consumer():
+    """`consumer(kafka, options)` makes a connector in a group of its own; it is shut down at the end."""
+    made = []
+
+    def make(options, **settings):
+        config = {"group.id": f"g-{uuid.uuid4().hex[:12]}", "auto.offset.reset": "earliest", **options}
+        made.append(Connector(config | settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.shutdown()
+
+
+def test_a_consumer_over_mutual_tls(ssl_kafka, consumer):
+    connector = consumer(ssl_kafka.client_options(prefix=""))
+    assert next(connector.create_message_streams({"t": 1})["t"][0]).value == b"secret value"
+    connector.commit_offsets()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_consumer_over_sasl_and_tls_outlives_its_logins(sasl_kafka, consumer, mechanism):
+    """Those of this broker run out after three seconds: of fetchers, heartbeats and commits alike."""
+    topic = f"outlived-{mechanism.lower()}"
+    fill(sasl_kafka, topic)
+    options = sasl_kafka.client_options(prefix="", mechanism=mechanism)
+    settings = {"auto.commit.interval.ms": 100, "heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
+    connector = consumer(options, **settings)
+    stream = connector.create_message_streams({topic: 1})[topic][0]
+    assert next(stream).offset == 0
+    time.sleep(4)
+    fill(sasl_kafka, topic, make=False)
+    assert next(stream).offset == 1
+    connector.commit_offsets()
+    metrics = connector.metrics()
+    assert (metrics.rebalances, metrics.commits_failed) == (1, 0)
+
+
+def test_a_consumer_with_a_wrong_password_tells_its_reader(sasl_kafka, consumer):
+    connector = consumer(sasl_kafka.client_options(prefix="", user="reader", password="hush-wrong"))
+    stream = connector.create_message_streams({"t": 1})["t"][0]
+    with pytest.raises(AuthenticationFailed, match="refused the login of reader") as caught:
+        next(stream)
+    assert "hush" not in str(caught.value)
+    assert "hush" not in repr(connector.config)
+
+
+def test_a_topic_without_permission_is_named(consumer):
     acls = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     with EmbeddedKafka(listener="SASL_PLAINTEXT", users={"nobody": None}, settings=acls) as kafka:
         kafka.create_topic("t")
         options = parse_options(kafka.client_options() | {"subscribe": "t"})
         with pytest.raises(AuthorizationFailed, match="'t'"):
             Cluster(options.client).metadata(("t",))
+        connector = consumer(kafka.client_options(prefix=""))
+        with pytest.raises(AuthorizationFailed, match=r"'t'|group"):
+            next(connector.create_message_streams({"t": 1})["t"][0])
+        connector.shutdown()
