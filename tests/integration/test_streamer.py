@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import sys
 import threading
 import time
@@ -21,6 +23,7 @@ from fix_consumer import QUICK, WAIT, eventually
 from fix_postgres import PostgresServer
 from fix_produce import Rec, rdkafka, send
 from penstock import AdbcSink, DeadLetterTopic, ParquetSink, RowsRefused, Streamer, TopicPartition, UnknownTopic
+from penstock._kernel import COLUMNS
 from penstock.wire.cluster import Cluster
 
 PROGRAM = Path(__file__).parents[1] / "streamer_program.py"
@@ -122,12 +125,18 @@ def test_messages_reach_an_extractor_with_all_they_have(topic, produce, config):
 
 @pytest.mark.parametrize("kind", ["parquet", "sqlite"])
 def test_a_process_that_is_killed_in_the_middle_loses_nothing(topic, produce, config, tmp_path, kind):
-    """Killed with SIGKILL three times while it writes, then left to end: every record is there, files are whole."""
+    """Killed with SIGKILL three times while it writes, then left to end: every record is there, and files are whole. In
+    a table with a key none is there twice."""
     name, records = topic(4), 20_000
     produce(name, numbered(records, 4))
     # A static member is back at once; another one would be waited for until its session is over.
     given = json.dumps(config | {"group.instance.id": name})
-    target = f"parquet:{tmp_path}/data" if kind == "parquet" else f"adbc:sqlite:{tmp_path}/data.db?table=t"
+    target = f"parquet:{tmp_path}/data"
+    if kind == "sqlite":
+        target = f"adbc:sqlite:{tmp_path}/data.db?table=t&duplicates=skip"
+        with contextlib.closing(sqlite3.connect(tmp_path / "data.db")) as connection:
+            columns = ", ".join(f'"{name}"' for name in COLUMNS if name != "headers")
+            connection.execute(f'CREATE TABLE t ({columns}, PRIMARY KEY ("partition", "offset"))')
     order = [sys.executable, PROGRAM, given, name, target]
     for life in range(3):
         with Program(f"life-{life}", order, tmp_path) as program:
@@ -139,16 +148,13 @@ def test_a_process_that_is_killed_in_the_middle_loses_nothing(topic, produce, co
     found = Counter(values_of(tmp_path, kind))
     assert set(found) == {b"%d" % n for n in range(records)}
     again = sum(found.values()) - records
-    assert again <= 3 * 2 * 2 * 250, "only what was written and not committed comes again"
+    assert again <= (3 * 2 * 250 if kind == "parquet" else 0), "only what was written and not committed comes again"
 
 
 def values_of(folder, kind):
     if kind == "sqlite":
-        import adbc_driver_sqlite.dbapi
-
-        with adbc_driver_sqlite.dbapi.connect(f"{folder}/data.db") as connection, connection.cursor() as cursor:
-            cursor.execute("SELECT value FROM t")
-            return cursor.fetch_arrow_table().column("value").to_pylist()
+        with contextlib.closing(sqlite3.connect(folder / "data.db")) as connection:
+            return [value for (value,) in connection.execute("SELECT value FROM t")]
     for file in (folder / "data").glob("part-*"):
         pq.read_table(file)  # whole, each of them
     return ds.dataset(folder / "data").to_table().column("value").to_pylist()

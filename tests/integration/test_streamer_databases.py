@@ -145,6 +145,21 @@ def test_a_schema_may_be_named(postgres, table):
     assert postgres.execute(f"SELECT n FROM {schema}.{name} ORDER BY n") == [(1,), (2,)]
 
 
+def test_duplicates_are_skipped_on_demand_and_other_rows_that_never_fit_are_still_refused(postgres, table):
+    name = table("id integer PRIMARY KEY, doc jsonb NOT NULL, at timestamptz DEFAULT now()")
+    writer = AdbcSink(postgres.uri, name, skip_duplicates=True).open("0")
+    rows = pa.table({"doc": ['{"a": 1}', "{}", "{}"], "id": [1, 2, 1]})
+    writer.write(rows)
+    writer.write(rows)
+    with pytest.raises(RowsRefused, match="not-null"):
+        writer.write(pa.table({"doc": pa.array([None], pa.string()), "id": [3]}))
+    with pytest.raises(RowsRefused, match="int4"):
+        writer.write(pa.table({"doc": ["{}"], "id": [2**40]}))
+    writer.write(pa.table({"doc": ["{}"], "id": [3]}))
+    writer.close()
+    assert postgres.execute(f"SELECT id, doc->>'a' FROM {name} ORDER BY id") == [(1, "1"), (2, None), (3, None)]
+
+
 def test_a_server_that_was_restarted_is_written_to_again(postgres, table):
     name = table("n bigint")
     writer = AdbcSink(postgres.uri, name).open("0")

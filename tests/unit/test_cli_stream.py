@@ -40,7 +40,9 @@ def test_databases(prefix):
     assert isinstance(found.sink, AdbcSink)
     assert (found.sink.driver, found.sink.table, found.sink.creates) == ("postgresql", "clicks", True)
     assert found.shown == "postgresql://me@host:5433/shop?table=raw.clicks"
-    sqlite = target(f"{prefix}sqlite:clicks.db?table=clicks&mode=append")
+    assert not found.sink.skips_duplicates
+    sqlite = target(f"{prefix}sqlite:clicks.db?table=clicks&mode=append&duplicates=skip")
+    assert sqlite.sink.skips_duplicates
     assert (sqlite.sink.driver, sqlite.sink.creates, sqlite.shown) == ("sqlite", False, "sqlite:clicks.db?table=clicks")
 
 
@@ -64,6 +66,7 @@ def test_what_belongs_to_the_database_reaches_it(monkeypatch):
         ("adbc:sqlite:x.db", "which table"),
         ("adbc:sqlite:x.db?table=t&mode=replace", "append or create_append"),
         ("adbc:x.db?table=t", "which driver"),
+        ("adbc:sqlite:x.db?table=t&duplicates=drop", "may be skip"),
     ],
 )
 def test_what_is_no_target_is_told_with_examples(text, said):

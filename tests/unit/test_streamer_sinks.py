@@ -228,6 +228,23 @@ def test_a_row_that_breaks_a_constraint_is_refused_with_all_that_came_along(tmp_
     assert rows_in(path) == [(1, "x"), (2, "y")]
 
 
+def test_duplicates_are_skipped_on_demand(tmp_path):
+    import adbc_driver_sqlite.dbapi
+
+    path = tmp_path / "x.db"
+    with adbc_driver_sqlite.dbapi.connect(str(path)) as connection, connection.cursor() as cursor:
+        cursor.execute('CREATE TABLE t (a INTEGER PRIMARY KEY, "b""c" TEXT)')
+        connection.commit()
+    rows = ROWS.rename_columns(["a", 'b"c'])
+    sink = AdbcSink(f"sqlite:{path}", "t", skip_duplicates=True)
+    writers = [sink.open("0"), sink.open("1")]
+    for writer in writers:
+        writer.write(rows.slice(0, 2))
+        writer.write(pa.concat_tables([rows, rows]))
+        writer.close()
+    assert rows_in(path) == [(1, "x"), (2, "y"), (3, None)]
+
+
 def test_columns_that_the_table_does_not_have_are_an_error_that_stays(tmp_path):
     path = tmp_path / "x.db"
     table_of(ROWS, path)

@@ -31,7 +31,8 @@ EPILOG = """\
 targets (--to):
   parquet:DIR                           files in a folder; ?partition_by=topic,date makes folders of them
   adbc:postgresql://HOST/NAME?table=T   a table of a database with an ADBC driver (pip install 'penstock[postgresql]');
-  adbc:sqlite:FILE?table=T              made if it is not there, unless &mode=append is added; &schema=S says where
+  adbc:sqlite:FILE?table=T              made if it is not there, unless &mode=append is added; &schema=S says where;
+                                        &duplicates=skip leaves out rows whose key the table has
   stdout                                JSON lines
 
 positions (--from), for a group that starts as a whole; without it, it goes on from its offsets, or begins at earliest:

@@ -66,12 +66,19 @@ def _adbc(place: str, given: dict[str, str]) -> Target:
     from penstock.streamer.adbc import AdbcSink
 
     # What is not ours belongs to the database: sslmode and the like.
-    ours = {name: given.pop(name, None) for name in ("table", "schema", "mode", "driver")}
+    ours = {name: given.pop(name, None) for name in ("table", "schema", "mode", "driver", "duplicates")}
     if not ours["table"]:
         raise OptionError("--to", None, "which table? The target names none", f"Example: adbc:{_plain(place)}?table=T")
+    if ours["duplicates"] not in (None, "skip"):
+        raise OptionError("--to", None, f"duplicates may be skip, and not {ours['duplicates']!r}")
     uri = f"{place}?{urlencode(given)}" if given else place
     sink = AdbcSink(
-        uri, ours["table"], driver=ours["driver"], schema=ours["schema"], mode=ours["mode"] or "create_append"
+        uri,
+        ours["table"],
+        driver=ours["driver"],
+        schema=ours["schema"],
+        mode=ours["mode"] or "create_append",
+        skip_duplicates=ours["duplicates"] == "skip",
     )
     table = ours["table"] if not ours["schema"] else f"{ours['schema']}.{ours['table']}"
     return Target(sink, f"{_plain(place)}?table={table}")

@@ -5,35 +5,25 @@ from __future__ import annotations
 import contextlib
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import OptionError, RowsRefused, SinkError
+from penstock.streamer.database_errors import in_one_line, kind_of, status_of
+from penstock.streamer.database_types import fitted
 from penstock.streamer.sink import Rows, Writer
 
 MODES = ("append", "create_append")
-
-REFUSED_ROWS = ("22", "23")
-"""SQLSTATE classes that speak of the rows: a value that does not fit, a constraint that it breaks."""
-
-WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
-"""SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
-08P01, which is what comes of a value copied into a column of another type."""
-
-WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
-"""The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
 
 SQLITE_WAIT_MS = 10_000
 """How long SQLite waits for a lock that another process holds."""
 
 OLDEST_POSTGRESQL = (1, 13)
 
-SHOWN = 300
-"""How much of a driver's error is shown."""
+STAGE = "penstock_stage"
 
 
 class AdbcSink:
@@ -47,6 +37,10 @@ class AdbcSink:
     `mode`: `append` wants the table to be there; `create_append` makes it, with the columns of the first rows, if it is
     not. Rows have to have the table's columns by name; those that the table has beyond them get its defaults. With
     PostgreSQL integers and floats are fitted to the width of the table's, and texts to `jsonb`.
+
+    `skip_duplicates`: rows whose key the table has already are left out (`ON CONFLICT DO NOTHING`, which PostgreSQL,
+    SQLite and others know). With a unique key over topic, partition and offset a record that comes twice is there once.
+    Without it such a row is refused, and its message fails.
     """
 
     needs_arrow = True
@@ -60,6 +54,7 @@ class AdbcSink:
         connect: Callable[[], Any] | None = None,
         schema: str | None = None,
         mode: str = "append",
+        skip_duplicates: bool = False,
     ) -> None:
         if not table:
             raise OptionError("table", table, "which table? None was named", 'Example: table="clicks"')
@@ -73,6 +68,7 @@ class AdbcSink:
         self.table = table
         self.driver = driver
         self._schema = schema
+        self.skips_duplicates = skip_duplicates
         self.creates = mode == "create_append"
         self._connect = connect or (lambda: open_connection(str(driver), str(uri)))
         self._creating = threading.Lock()
@@ -114,10 +110,35 @@ class AdbcSink:
 
     def ingest(self, connection: Any, rows: pa.Table, mode: str = "append") -> None:
         options = {"db_schema_name": self._schema} if self._schema else {}
+        with self._transaction(connection) as cursor:
+            cursor.adbc_ingest(self.table, rows.to_reader(), mode=mode, **options)
+
+    def make_stage(self, connection: Any, columns: Sequence[str]) -> None:
+        """A table of this connection alone, with the types of the real one and none of its keys."""
+        with self._transaction(connection) as cursor:
+            chosen = f"SELECT {_names(columns)} FROM {self._full_name} WHERE 1 = 0"  # noqa: S608 (quoted names)
+            cursor.execute(f"CREATE TEMPORARY TABLE {STAGE} AS {chosen}")
+
+    def ingest_what_is_new(self, connection: Any, rows: pa.Table) -> None:
+        names = _names(rows.schema.names)
+        with self._transaction(connection) as cursor:
+            cursor.adbc_ingest(STAGE, rows.to_reader(), mode="append", temporary=True)
+            # `WHERE true`: without it SQLite takes ON for the beginning of a join.
+            cursor.execute(
+                f"INSERT INTO {self._full_name} ({names}) SELECT {names} FROM {STAGE} WHERE true ON CONFLICT DO NOTHING"  # noqa: S608
+            )
+            cursor.execute(f"DELETE FROM {STAGE}")  # noqa: S608
+
+    @property
+    def _full_name(self) -> str:
+        return ".".join(_names([name]) for name in (self._schema, self.table) if name)
+
+    @contextlib.contextmanager
+    def _transaction(self, connection: Any) -> Iterator[Any]:
         with self._one_at_a_time:
             try:
                 with connection.cursor() as cursor:
-                    cursor.adbc_ingest(self.table, rows.to_reader(), mode=mode, **options)
+                    yield cursor
                 connection.commit()
             except BaseException:
                 # Inside the lock: what is half done in SQLite keeps all others out.
@@ -140,6 +161,7 @@ class _Table:
         self._sink = sink
         self._connection: Any = None
         self._target: pa.Schema | None = None
+        self._has_stage = False
 
     def look(self) -> None:
         """Find out whether the database is there, and the table if it has to be."""
@@ -158,7 +180,14 @@ class _Table:
             if self._target is None:
                 self._sink.create(self._connection, rows.schema)
                 self._target = self._sink.table_schema(self._connection)
-            self._sink.ingest(self._connection, fitted(rows, self._target))
+            rows = fitted(rows, self._target)
+            if not self._sink.skips_duplicates:
+                self._sink.ingest(self._connection, rows)
+                return
+            if not self._has_stage:
+                self._sink.make_stage(self._connection, rows.schema.names)
+                self._has_stage = True
+            self._sink.ingest_what_is_new(self._connection, rows)
         except SinkError:
             raise
         except Exception as error:
@@ -174,7 +203,7 @@ class _Table:
             self._connection = self._sink.connection()
 
     def close(self) -> None:
-        connection, self._connection, self._target = self._connection, None, None
+        connection, self._connection, self._target, self._has_stage = self._connection, None, None, False
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.close()
@@ -182,74 +211,14 @@ class _Table:
     def _meaning(self, error: Exception) -> Exception:
         """An error as the Streamer understands it."""
         where = f"table {self._sink.table!r}"
-        if _status(error) == "NOT_FOUND":
+        if status_of(error) == "NOT_FOUND":
             return SinkError(f'{where} is not there. Create it, or give mode="create_append"')
         match kind_of(error):
             case "rows":
-                return RowsRefused(f"{where} refuses rows: {_in_one_line(error)}")
+                return RowsRefused(f"{where} refuses rows: {in_one_line(error)}")
             case "setup":
-                return SinkError(f"{where} cannot be written to: {_in_one_line(error)}")
+                return SinkError(f"{where} cannot be written to: {in_one_line(error)}")
         return error
-
-
-def kind_of(error: Exception) -> str:
-    """Whether an error speaks of `rows`, of the `setup`, or of something that may `pass`."""
-    state = getattr(error, "sqlstate", None) or ""
-    if state.startswith(REFUSED_ROWS):
-        return "rows"
-    if state.startswith(WRONG_SETUP):
-        return "setup"
-    status, text = _status(error), str(error)
-    # SQLite's driver says no more than this, and calls it an internal error.
-    if status in ("INTEGRITY", "INVALID_DATA") or (status == "INTERNAL" and " constraint failed" in text):
-        return "rows"
-    if status in WRONG_SETUP_STATUS or "Operation not supported" in text or "no such table" in text:
-        return "setup"
-    return "pass"
-
-
-def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """The rows as the table's columns are.
-
-    PostgreSQL's driver copies bytes and converts nothing: an int64 is refused by an `integer`, and four letters would
-    become one. Other drivers convert by themselves, and SQLite's only guesses what a column holds.
-    """
-    for at, field in enumerate(rows.schema):
-        if field.name not in target.names:
-            continue
-        wanted = target.field(field.name)
-        native = (wanted.metadata or {}).get(b"POSTGRESQL:type", b"").decode()
-        if not native or wanted.type == field.type:
-            continue
-        if native == "jsonb" and _kind(field.type) == "text":
-            # Its binary form is a version, 1, before the text; the driver sends the text alone.
-            text = rows.column(at).cast(pa.binary())
-            rows = rows.set_column(at, field.name, pc.binary_join_element_wise(b"\x01", text, b""))
-        elif _kind(field.type) == _kind(wanted.type) and _kind(field.type) in ("integer", "float"):
-            try:
-                column = rows.column(at).cast(wanted.type)
-            except pa.ArrowInvalid as error:
-                raise RowsRefused(f"column {field.name!r} of the table is {native}: {error}") from error
-            rows = rows.set_column(at, field.name, column)
-        elif _kind(field.type) != _kind(wanted.type) and (_kind(wanted.type) or native == "uuid"):
-            raise SinkError(f"column {field.name!r} is {field.type} here and {native} in the table: make them the same")
-    return rows
-
-
-def _kind(type_: pa.DataType) -> str:
-    """Types of one kind are converted, or stand for the same; empty for those that the driver has to judge."""
-    types = pa.types
-    if types.is_dictionary(type_):
-        return _kind(type_.value_type)
-    if types.is_integer(type_):
-        return "integer"
-    if types.is_floating(type_):
-        return "float"
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_) or types.is_large_binary(type_):
-        return "text"
-    if types.is_boolean(type_):
-        return "boolean"
-    return "time" if types.is_timestamp(type_) else "date" if types.is_date(type_) else ""
 
 
 def open_connection(driver: str, uri: str) -> Any:
@@ -268,9 +237,9 @@ def open_connection(driver: str, uri: str) -> Any:
     try:
         return manager.connect(driver=driver, uri=uri)
     except Exception as error:
-        if _status(error) in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
+        if status_of(error) in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
             raise SinkError(
-                f"no ADBC driver {driver!r}. Get it: pip install adbc-driver-{driver}. ({_in_one_line(error)})"
+                f"no ADBC driver {driver!r}. Get it: pip install adbc-driver-{driver}. ({in_one_line(error)})"
             ) from error
         raise
 
@@ -293,13 +262,6 @@ def _driver_of(uri: str) -> tuple[str, str]:
     return {"postgres": "postgresql"}.get(scheme, scheme), uri
 
 
-def _status(error: Exception) -> str:
-    """ADBC's name for what went wrong; empty if it is no error of a driver."""
-    name: str = getattr(getattr(error, "status_code", None), "name", "")
-    return name
-
-
-def _in_one_line(error: Exception) -> str:
-    """Cut before the statement that drivers repeat at the end."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+def _names(names: Sequence[str]) -> str:
+    """As SQL has them."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -1,0 +1,44 @@
+"""What a database's errors mean: of the rows, of the setup, or of something that may pass."""
+
+from __future__ import annotations
+
+REFUSED_ROWS = ("22", "23")
+"""SQLSTATE classes that speak of the rows: a value that does not fit, a constraint that it breaks."""
+
+WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
+"""SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
+08P01, which is what comes of a value copied into a column of another type."""
+
+WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
+"""The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
+
+SHOWN = 300
+"""How much of a driver's error is shown."""
+
+
+def kind_of(error: Exception) -> str:
+    """Whether an error speaks of `rows`, of the `setup`, or of something that may `pass`."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith(REFUSED_ROWS):
+        return "rows"
+    if state.startswith(WRONG_SETUP):
+        return "setup"
+    status, text = status_of(error), str(error)
+    # SQLite's driver says no more than this, and calls it an internal error.
+    if status in ("INTEGRITY", "INVALID_DATA") or (status == "INTERNAL" and " constraint failed" in text):
+        return "rows"
+    if status in WRONG_SETUP_STATUS or "Operation not supported" in text or "no such table" in text:
+        return "setup"
+    return "pass"
+
+
+def status_of(error: Exception) -> str:
+    """ADBC's name for what went wrong; empty if it is no error of a driver."""
+    name: str = getattr(getattr(error, "status_code", None), "name", "")
+    return name
+
+
+def in_one_line(error: Exception) -> str:
+    """Cut before the statement that drivers repeat at the end."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
