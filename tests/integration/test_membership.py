@@ -1,6 +1,9 @@
 """A member of a group on a real broker: joining, leaving, losing its place, and what it commits."""
 
+import functools
+import random
 import threading
+import time
 import uuid
 
 import pytest
@@ -254,3 +257,53 @@ def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member,
     assert isinstance(error, BrokerError)
     assert way_out in str(error)
     assert group in str(error)
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
+def test_H8_no_partition_ever_has_two_owners(kafka, topic, group, assignor):
+    """Members come, go and ask for rebalances, faster than the group can settle."""
+    name = topic(partitions=7)
+    everything = partitions(name, 7)
+    chance = random.Random(assignor)
+    lock, owners, problems, made = threading.Lock(), {}, [], []
+
+    def begin(one, assignment):
+        with lock:
+            for tp in assignment.partitions:
+                if owners.setdefault(tp, one) is not one:
+                    problems.append(f"{one} was given {tp}, which {owners[tp]} has")
+
+    def end(one, released, lost):
+        with lock:
+            for tp in released:
+                if owners.pop(tp, None) is not one:
+                    problems.append(f"{one} released {tp} and did not have it")
+
+    def start():
+        one = Made(kafka, group, NamedTopics({name: chance.randint(1, 3)}), {"partition.assignment.strategy": assignor})
+        one.recorder.on_assign = functools.partial(begin, one)
+        one.recorder.on_release = functools.partial(end, one)
+        one.membership.start()
+        made.append(one)
+
+    try:
+        start()
+        for _ in range(25):
+            live = [one for one in made if one.membership.state != "closed"]
+            match chance.choice(["start", "start", "close", "rejoin"]):
+                case "start" if len(live) < 5:
+                    start()
+                case "close" if len(live) > 1:
+                    chance.choice(live).close()
+                case _:
+                    chance.choice(live).membership.rejoin("chance")
+            time.sleep(chance.choice([0, 0.02, 0.1, 0.3]))
+        live = [one for one in made if one.membership.state != "closed"]
+        wait_for(lambda: sorted(tp for one in live for tp in one.has) == sorted(everything), f"one owner each: {live}")
+    finally:
+        for one in made:
+            one.close()
+    assert problems == []
+    assert owners == {}
+    assert [error for one in made for error in one.recorder.errors] == []
+    assert not any(kind == "lost" for one in made for kind, _ in one.recorder.events)
