@@ -57,6 +57,8 @@ class FakeStream:
                 while not (ready := [one for one in self._queue if one[0] not in connector.on_pause]):
                     if connector.closed:
                         return
+                    if connector.failure is not None:
+                        raise connector.failure
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise ConsumerTimeout(self.thread_id, TICK)
@@ -76,6 +78,8 @@ class FakeConnector:
         self.consumer_id = "fake"
         self.changed = threading.Condition()
         self.closed = False
+        self.failure: Exception | None = None
+        """What has ended it: raised again and again."""
         self.positions: dict[TopicPartition, int] = {}
         self.on_pause: set[TopicPartition] = set()
         self.owners: dict[TopicPartition, str] = {}

@@ -11,9 +11,11 @@ import pytest
 from chaos.processes import until
 from fix_streamer import P0, P1, SECONDS, ListSink, committed, running
 from penstock import (
+    AuthorizationFailed,
     BrokerUnavailable,
     CommitRefused,
     CorruptBatch,
+    NoGroupOffset,
     OffsetOutOfRange,
     RowsRefused,
     SinkError,
@@ -52,7 +54,7 @@ def test_I3_and_goes_to_the_dead_letters_before_the_commit(fake_connector):
     assert "invalid literal" in letter.reason
 
 
-def test_I3_letters_that_cannot_be_written_hold_the_commit_back_and_are_written_later(fake_connector):
+def test_I3_letters_that_cannot_be_written_hold_the_commit_back_and_are_written_later(fake_connector, caplog):
     letters, down = [], [True, True]
 
     def write(some):
@@ -67,6 +69,7 @@ def test_I3_letters_that_cannot_be_written_hold_the_commit_back_and_are_written_
         committed(fake_connector, {P0: 2, P1: 0})
         assert streamer.metrics().retries == 2
     assert sink.rows == [1], "rows are not written again because letters fail"
+    assert "dead letters cannot be written. Retry after" in caplog.text
     assert [letter.value for letter in letters] == [b"x"]
 
 
@@ -198,15 +201,49 @@ def test_I3_an_error_that_stays_fails_the_streamer(fake_connector):
     with running(fake_connector, ListSink(), max_retries=1) as streamer:
         for _ in range(2):
             fake_connector.raise_at(0, CorruptBatch("t", 0, 1, 0, "CRC is wrong"))
-        with pytest.raises(SinkError, match="t-0 cannot be read, after 1 retries"):
+        with pytest.raises(CorruptBatch):
             streamer.wait(SECONDS)
 
 
-@pytest.mark.parametrize("error", [OffsetOutOfRange("t", 0, 5, "9 to 12"), BrokerUnavailable("the group is gone")])
-def test_an_error_that_no_retry_cures_fails_the_streamer_at_once(fake_connector, error):
+def test_an_error_of_a_partition_that_has_left_is_nobodys(fake_connector, caplog):
+    sink = ListSink()
+    with running(fake_connector, sink) as streamer:
+        fake_connector.raise_at(0, CorruptBatch("t", 8, 1, 0, "CRC is wrong"))
+        fake_connector.put(0, [b"a"])
+        committed(fake_connector, {P0: 1, P1: 0})
+        assert streamer.metrics().retries == 0
+
+
+def test_I3_errors_that_the_connector_recovers_from_are_told_and_counted(fake_connector, caplog):
+    sink = ListSink()
+    with running(fake_connector, sink, max_retries=2) as streamer:
+        for _ in range(3):
+            for _ in range(2):
+                fake_connector.raise_at(0, AuthorizationFailed("topic t"))
+            fake_connector.put(0, [b"a"])
+        committed(fake_connector, {P0: 3, P1: 0})
+        assert streamer.metrics().retries == 6
+        for _ in range(3):
+            fake_connector.raise_at(0, AuthorizationFailed("topic t"))
+        with pytest.raises(AuthorizationFailed):
+            streamer.wait(SECONDS)
+
+
+@pytest.mark.parametrize("error", [OffsetOutOfRange("t", 0, 5, "9 to 12"), NoGroupOffset("g", [("t", 0)])])
+def test_an_error_that_somebody_asked_for_fails_the_streamer_at_once(fake_connector, error):
     with running(fake_connector, ListSink()) as streamer:
         fake_connector.raise_at(0, error)
         with pytest.raises(type(error)):
+            streamer.wait(SECONDS)
+
+
+def test_what_ends_the_connector_fails_the_streamer(fake_connector):
+    sink = ListSink()
+    with running(fake_connector, sink, flush_interval=60) as streamer:
+        fake_connector.put(0, [b"a"])
+        assert until(lambda: fake_connector.position()[P0] == 1, SECONDS)
+        fake_connector.failure = BrokerUnavailable("no rebalance has worked")
+        with pytest.raises(BrokerUnavailable, match="no rebalance"):
             streamer.wait(SECONDS)
 
 

@@ -93,9 +93,11 @@ class Delivery:
     def deliver(self) -> None:
         """Write and commit everything. Tries until it is done, or the time to finish is over."""
         tries = 0
-        while (error := self._try_to_write()) is not None:
+        while (trouble := self._try_to_write()) is not None:
+            error, what = trouble
             self._on_failed_try()
-            self.retry_or_raise(tries, error, "the sink takes no rows")
+            if not self.may_retry(tries, error, what):
+                raise SinkError(f"{what}, after {tries} retries. {type(error).__name__}: {error}") from error
             tries += 1
             if self._run.is_over:
                 log.warning("%s: %d records are not written and will come again", self._name, self.backlog.records)
@@ -106,15 +108,15 @@ class Delivery:
             self._awake.clear()
         self._commit()
 
-    def retry_or_raise(self, tries: int, error: Exception, what: str) -> None:
-        """Note a failure after so many retries; raises if there may be no more of them."""
+    def may_retry(self, tries: int, error: Exception, what: str) -> bool:
+        """Note a failure after so many retries; returns whether there may be one more."""
         self._run.met(error)
-        most = self._job.max_retries
+        most, pause = self._job.max_retries, self._job.retry_timeout
         if most is not None and tries >= most:
-            raise SinkError(f"{what}, after {tries} retries. {type(error).__name__}: {error}") from error
+            return False
         self.counters.retries += 1
-        pause = self._job.retry_timeout
         log.warning("%s: %s. Retry after %g s. %s: %s", self._name, what, pause, type(error).__name__, error)
+        return True
 
     def say(self, text: str) -> None:
         log.error("%s: %s", self._name, text)
@@ -131,20 +133,22 @@ class Delivery:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def _try_to_write(self) -> Exception | None:
-        """What came in the way, if it is worth another try."""
+    def _try_to_write(self) -> tuple[Exception, str] | None:
+        """What came in the way, and of what, if it is worth another try."""
         backlog = self.backlog
+        what = "the sink takes no rows"
         try:
             if backlog.write(self._write, self._extraction, self._refused):
                 self.counters.flushes += 1
             if backlog.letters:
                 assert self._letters is not None
+                what = "dead letters cannot be written"
                 self._letters.write(backlog.letters)
                 self.counters.dead_lettered += len(backlog.letters)
         except HOPELESS:
             raise
         except Exception as error:
-            return error
+            return error, what
         self._written |= backlog.clear()
         return None
 

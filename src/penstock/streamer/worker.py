@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import ConsumerTimeout, OffsetOutOfRange
+from penstock.errors import ConsumerTimeout, CorruptBatch, NoGroupOffset, OffsetOutOfRange, RecordTooLarge
 from penstock.streamer.backlog import Piece
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
@@ -72,7 +72,9 @@ class Worker:
         self._released: dict[TopicPartition, int] = {}
         """Partitions that are not ours before the group says so for the next time: the consumer lists them a little
         longer, with a position that counts what we let go of."""
-        self._tries: dict[TopicPartition, int] = {}
+        self._tries: dict[TopicPartition | None, int] = {}
+        """Errors on the stream since the last record: of a partition, or (None) of no single one."""
+        self._last_error: Exception | None = None
         self._read_again_at: dict[TopicPartition, float] = {}
         self._releases: deque[Release] = deque()
         self.is_working = False
@@ -133,14 +135,21 @@ class Worker:
         return None
 
     def _stream_failed(self, error: Exception) -> None:
-        """I3: read that partition again after a while. The others of the stream go on meanwhile."""
-        tp = TopicPartition(getattr(error, "topic", ""), getattr(error, "partition", -1))
-        if tp not in self._consumer.assignment() or isinstance(error, OffsetOutOfRange):
-            raise error  # of the connector as a whole, or one that stays
+        """I3: an error on the stream is tried again. Where it stands in one partition's way, that one is read again
+        after a while and the others go on meanwhile; from other errors the connector recovers by itself."""
+        if error is self._last_error or isinstance(error, OffsetOutOfRange | NoGroupOffset):
+            raise error  # it has ended the connector, which raises it again and again; or somebody wants it to be one
+        self._last_error = error
+        tp = None
+        if isinstance(error, CorruptBatch | RecordTooLarge):
+            tp = TopicPartition(error.topic, error.partition)
+            if tp not in self._consumer.assignment():
+                return  # it has left
+            self._read_again_at[tp] = time.monotonic() + self._job.retry_timeout
         tries = self._tries.get(tp, 0)
-        self._delivery.retry_or_raise(tries, error, f"{tp} cannot be read")
+        if not self._delivery.may_retry(tries, error, f"{tp or self._job.topic} cannot be read"):
+            raise error
         self._tries[tp] = tries + 1
-        self._read_again_at[tp] = time.monotonic() + self._job.retry_timeout
 
     def _read_again(self, tp: TopicPartition) -> None:
         del self._read_again_at[tp]
@@ -152,7 +161,8 @@ class Worker:
 
     def _take(self, batch: pa.RecordBatch) -> None:
         tp = TopicPartition(self._job.topic, batch.column("partition")[0].as_py())
-        self._tries.pop(tp, None)
+        for read in (tp, None):
+            self._tries.pop(read, None)
         batch = self._wanted(tp, batch)
         step = min(self._extraction.slice or self._job.limits.rows, self._job.limits.rows)
         self._taking = tp
