@@ -127,6 +127,23 @@ def test_importing_the_package_is_light():
     assert ran.stdout.strip() == ""
 
 
+def test_the_streamer_is_a_user_of_the_consumer_and_not_the_other_way_round():
+    users = importers("penstock.streamer") - {"penstock"}
+    assert "penstock.cli.stream" in users
+    assert within(users, "penstock.streamer", "penstock.cli")
+    for front in ("penstock.cli", "penstock.spark"):
+        assert not {module for module in importers(front) if module.startswith("penstock.streamer")}
+
+
+def test_sinks_load_their_libraries_when_they_are_opened():
+    code = (
+        "import sys, penstock; penstock.Streamer, penstock.AdbcSink, penstock.ParquetSink; "
+        "print(*{'pyarrow.parquet', 'adbc_driver_manager'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ""
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'consume'"):
         penstock.consume  # noqa: B018
