@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from fix_members import Made, await_shared, partitions, wait_for
 from penstock.consumer.subscription import AllowTopics, FilteredTopics, NamedTopics
-from penstock.errors import BrokerError, BrokerUnavailable, CommitRefused, NoGroupOffset
+from penstock.errors import BrokerError, BrokerUnavailable, CommitRefused, NoGroupOffset, UnknownTopic
 from penstock.topics import TopicPartition
 
 
@@ -307,3 +307,35 @@ def test_H8_no_partition_ever_has_two_owners(kafka, topic, group, assignor):
     assert owners == {}
     assert [error for one in made for error in one.recorder.errors] == []
     assert not any(kind == "lost" for one in made for kind, _ in one.recorder.events)
+
+
+def test_H8_a_partition_that_went_to_another_member_is_not_committed_by_its_old_owner(member, topic, cluster, group):
+    name = topic(partitions=2)
+    one = member({name: 1})
+    await_shared([one], partitions(name, 2))
+    two = member({name: 1})
+    await_shared([one, two], partitions(name, 2))
+    (moved,) = two.has
+    two.membership.commit({moved: 20})
+    with pytest.raises(CommitRefused, match=f"{moved} is not assigned to it"):
+        one.membership.commit({moved: 10})
+    assert cluster.committed(group, [moved]) == {moved: 20}
+
+
+def test_a_deleted_topic_is_named_by_a_commit_and_the_others_are_committed(member, topic, kafka, cluster, group):
+    gone, there = TopicPartition(topic(), 0), TopicPartition(topic(), 0)
+    one = member({gone.topic: 1, there.topic: 1})
+    await_shared([one], {gone, there})
+    kafka.delete_topic(gone.topic)
+    with pytest.raises(UnknownTopic, match=f"partition {gone} does not exist: so group '{group}' cannot commit"):
+        one.membership.commit({gone: 4, there: 6})
+    assert cluster.committed(group, [there]) == {there: 6}
+
+
+def test_F23_a_negative_offset_is_refused_and_nothing_to_commit_is_nothing(topic, kafka, group):
+    one = Made(kafka, group, NamedTopics({"t": 1}), {})
+    one.membership.commit({})
+    with pytest.raises(ValueError, match="offset -2 of t-1"):
+        one.membership.commit({TopicPartition("t", 0): 3, TopicPartition("t", 1): -2})
+    with pytest.raises(CommitRefused, match="not a member"):
+        one.membership.commit({TopicPartition("t", 0): 3})

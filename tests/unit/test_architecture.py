@@ -96,7 +96,13 @@ def test_planning_does_not_import_fetching(name):
     assert f"penstock.{name}" not in importers("penstock.fetch")
 
 
-@pytest.mark.parametrize("name", ["ranges", "topics", "startup", "limits", "ending"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ranges", "topics", "startup", "limits", "ending"),
+        *("consumer/assignors", "consumer/subscription", "consumer/membership_notes"),
+    ],
+)
 def test_pure_modules_know_no_client(name):
     mine = imports_of(SOURCE / "penstock" / f"{name}.py")
     assert not {m for m in mine if m.startswith(("penstock.wire", "socket", "time", "pyarrow"))}

@@ -1,0 +1,126 @@
+"""Heartbeats and held-back joins, where a real broker cannot be made to fail in just that way: answers are made up."""
+
+import threading
+import time
+
+import pytest
+
+from penstock.consumer.config import parse_config
+from penstock.consumer.membership import Membership
+from penstock.consumer.membership_heart import Heart
+from penstock.consumer.subscription import NamedTopics
+from penstock.wire.codes import NotYet
+from penstock.wire.connection import ConnectionLost
+from penstock.wire.deadline import Interrupted
+from penstock.wire.groups import GroupMember, MembershipLost, Rebalancing
+
+DEADLINE = 30.0
+MEMBER = GroupMember("m", 3)
+
+
+def config(**more):
+    times = {"session.timeout.ms": 300, "heartbeat.interval.ms": 10, "retry.backoff.max.ms": 10, **more}
+    return parse_config({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", **times})
+
+
+@pytest.fixture
+def heart(monkeypatch):
+    """`heart(answers)`: one that gets these answers, the last of them again and again; and what it tells."""
+    made = []
+
+    def make(answers, **settings):
+        told, said = [], threading.Event()
+
+        def tell(member, news):
+            told.append((member, news))
+            said.set()
+
+        one = Heart(config(**settings), tell)
+        coming = iter(answers)
+        last = [None]
+
+        def ask(attempts, question):
+            last[0] = next(coming, last[0])
+            if last[0] is not None:
+                raise last[0]
+
+        monkeypatch.setattr(one._coordinator, "ask", ask)
+        made.append(one)
+        one.beat_for(MEMBER)
+        return one, told, said
+
+    yield make
+    for one in made:
+        one.close(DEADLINE)
+        assert not one._thread.is_alive()
+
+
+def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
+    started = time.monotonic()
+    _, told, said = heart([None, NotYet("loading"), ConnectionLost("gone")])
+    assert said.wait(DEADLINE)
+    assert time.monotonic() - started >= 0.3
+    ((member, news),) = told
+    assert member == MEMBER
+    assert isinstance(news, MembershipLost)
+    assert not news.forgotten  # whether the coordinator has forgotten us is for it to say
+    assert "0.3 s (session.timeout.ms): gone" in str(news)
+
+
+def test_H5_a_rebalance_is_told_and_the_heart_goes_on(heart):
+    one, told, said = heart([None, Rebalancing("now"), None])
+    assert said.wait(DEADLINE)
+    before = one.last_beat
+    deadline = time.monotonic() + DEADLINE
+    while one.last_beat <= before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert [type(news) for _, news in told] == [Rebalancing]
+
+
+@pytest.mark.parametrize("news", [MembershipLost("unknown", forgotten=True), RuntimeError("a bug")])
+def test_H5_what_ends_a_membership_is_told_once(heart, news):
+    _, told, said = heart([news])
+    assert said.wait(DEADLINE)
+    time.sleep(0.1)  # ten more beats, if it went on
+    assert told == [(MEMBER, news)]
+
+
+def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
+    one, _, _ = heart([None])
+    one.rest()
+    time.sleep(0.05)
+    before = one.last_beat
+    time.sleep(0.1)
+    assert one.last_beat == before
+    one.beat_for(GroupMember("m", 4))
+    assert one.last_beat > before
+
+
+class Nobody:
+    def owned(self):
+        return []
+
+
+@pytest.mark.parametrize(("interval", "seen"), [(100_000, False), (10, True)])
+def test_H5_a_join_that_is_cut_off_while_it_is_held_back_has_kept_the_membership_until_then(
+    monkeypatch, interval, seen
+):
+    settings = config(**{"heartbeat.interval.ms": interval, "session.timeout.ms": interval * 3})
+    membership = Membership(settings, "c", NamedTopics({"t": 1}), Nobody())
+
+    def ask(attempts, question):
+        time.sleep(0.05)
+        raise ConnectionLost("cut off")
+
+    monkeypatch.setattr(membership._coordinator, "ask", ask)
+    with pytest.raises(ConnectionLost):
+        membership._ask_join(b"", "")
+    assert (membership.last_heartbeat > float("-inf")) is seen
+
+
+def test_a_wait_ends_at_once_when_closing():
+    membership = Membership(config(), "c", NamedTopics({"t": 1}), Nobody())
+    membership.close(0)
+    with pytest.raises(Interrupted):
+        membership._pause(DEADLINE)
