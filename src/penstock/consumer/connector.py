@@ -4,8 +4,8 @@
         for stream in connector.create_message_streams({"words": 4})["words"]:
             threading.Thread(target=count, args=[stream]).start()
 
-Threads: the membership's, which joins the group and rebalances; one fetcher per broker; the leader finder's; and that
-of auto-commit. A rebalance walks like this (H7), all of it in the membership thread:
+Threads: the membership's, which joins the group and rebalances, and its heart's; one fetcher per broker; the leader
+finder's; and that of auto-commit. A rebalance walks like this (H7), all of it in the membership thread:
 
     release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
                -> commit -> the listener's before_releasing -> gone

@@ -235,7 +235,8 @@ class Membership:
 
     def _ask_join(self, offered: bytes, reason: str) -> Joined:
         config = self._config
-        timeout = config.rebalance_timeout + JOIN_SLACK
+        # Not less than for other requests: others may take longer to join than we were given.
+        timeout = max(config.rebalance_timeout, config.client.request_timeout) + JOIN_SLACK
         asked = time.monotonic()
         try:
             return self._coordinator.ask(
