@@ -43,7 +43,7 @@ class Member:
             thread.start()
         while any(thread.is_alive() for thread in self._threads):
             time.sleep(COMMIT_SECONDS)
-            self._commit(self.connector.assignment())
+            self._commit(self.connector.assignment(), "late")  # what is released meanwhile is committed there
         self.connector.shutdown()
 
     def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
@@ -58,7 +58,7 @@ class Member:
         while any(self._written.get(tp, begun[tp]) < position for tp, position in positions.items()):
             assert time.monotonic() < end
             time.sleep(0.001)
-        self._commit(owned)
+        self._commit(owned, "refused")
         with self._lock:
             for tp in owned:
                 self._written.pop(tp, None)
@@ -72,7 +72,7 @@ class Member:
             with self._lock:
                 self._written[TopicPartition(topic, partition)] = offsets[-1] + 1
 
-    def _commit(self, of: Any) -> None:
+    def _commit(self, of: Any, unless: str) -> None:
         with self._lock:
             offsets = {tp: offset for tp, offset in self._written.items() if tp in of}
         if not offsets:
@@ -80,7 +80,7 @@ class Member:
         try:
             self.connector.commit_offsets(offsets)
         except CommitRefused as error:
-            say(f"refused: {error}")
+            say(f"{unless}: {error}")
         else:
             say(json.dumps({tp.partition: offset for tp, offset in offsets.items()}))
 

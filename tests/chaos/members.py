@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,18 @@ class Process(Program):
         order.write_text(json.dumps({"config": config, "topic": topic, "streams": 2, "records": str(self._records)}))
         super().__init__(name, [sys.executable, MEMBER, order], folder)
 
-    def records(self) -> Counter[Record]:
-        """What it was given, as far as it has written that down."""
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """What it was given, as far as it has written that down: partition, first and last offset of each batch."""
         text = self._records.read_text() if self._records.exists() else ""
         whole, _, _ = text.rpartition("\n")
-        found: Counter[Record] = Counter()
         for line in whole.splitlines():
             partition, first, last = map(int, line.split())
+            yield partition, first, last
+
+    def records(self) -> Counter[Record]:
+        """The same, record by record."""
+        found: Counter[Record] = Counter()
+        for partition, first, last in self.ranges():
             found.update((self._topic, partition, offset) for offset in range(first, last + 1))
         return found
 
@@ -60,7 +65,7 @@ class Process(Program):
         """SIGTERM, and wait for its end."""
         os.kill(self.pid, signal.SIGTERM)
         assert self.wait(END_SECONDS) == 0, self.log()[-3000:]
-        assert "refused" not in self.log(), self.log()[-3000:]
+        assert "refused: " not in self.log(), self.log()[-3000:]
 
 
 class Group:
@@ -69,7 +74,7 @@ class Group:
     def __init__(self, kafka: Any, name: str, topic: str, partitions: int) -> None:
         self.name, self.topic, self.partitions = name, topic, partitions
         self._options = kafka.client_options(prefix="")
-        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        self._admin = self._new_admin()
 
     def members(self) -> dict[str, list[int]]:
         """By client the partitions of each member; {} while the group is not stable."""
@@ -96,12 +101,17 @@ class Group:
 
         eventually(shared, f"{count} members that share {self.partitions} partitions; {self.members()}", seconds)
 
+    def _new_admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._options["bootstrap.servers"]})
+
     def _describe(self) -> Any:
-        """None when nobody can say: on a young cluster the first question has the coordinator made, and hangs."""
+        """None when nobody can say. librdkafka's question hangs where the coordinator is only just made, and where it
+        has moved: then another client must ask."""
         asked = self._admin.describe_consumer_groups([self.name], request_timeout=ASK_SECONDS)
         try:
             return asked[self.name].result(2 * ASK_SECONDS)
         except (KafkaException, TimeoutError):
+            self._admin = self._new_admin()
             return None
 
     def committed(self) -> dict[int, int]:
