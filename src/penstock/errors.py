@@ -93,14 +93,14 @@ class UnknownTopic(BrokerError):
 class CommitRefused(BrokerError):
     """The coordinator takes no commit from us: the group was rebalanced, or we are not in it any more."""
 
-    def __init__(self, group: str, reason: str) -> None:
+    def __init__(self, group: str, reason: str, way_out: str = "") -> None:
         self.group = group
         self.reason = reason
-        super().__init__(
-            f"group {group!r} takes no commit from this consumer: {reason}. Its partitions may be with other members, "
-            "who begin where the last commit was. If it happens often, raise session.timeout.ms, or commit in "
-            "before_releasing of a rebalance listener"
+        way_out = way_out or (
+            "Its partitions may be with other members, who begin where the last commit was. If it happens often, raise "
+            "session.timeout.ms, or commit in before_releasing of a rebalance listener"
         )
+        super().__init__(f"group {group!r} takes no commit from this consumer: {reason}. {way_out}")
 
 
 class ProtocolError(BrokerError):

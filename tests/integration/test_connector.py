@@ -81,6 +81,45 @@ def test_H2_a_second_call_and_no_streams_are_errors(consumers, topic):
         connector.create_message_streams_by_filter(".*")
 
 
+def test_natural_mistakes_are_told_in_the_users_words(consumers, topic):
+    name = topic()
+    with pytest.raises(OptionError, match=r"bootstrap\.servers"):
+        penstock.Connector("localhost:9092")
+    connector = consumers.connector()
+    for wrong in ([name], name):
+        with pytest.raises(OptionError, match="streams per topic"):
+            connector.create_message_streams(wrong)
+    with pytest.raises(OptionError, match="AllowTopics"):
+        connector.create_message_streams_by_filter(None)
+    connector.create_message_streams({name: 1})
+    for call in (connector.pause, connector.resume, lambda names: connector.commit_offsets(dict.fromkeys(names, 1))):
+        with pytest.raises(TypeError, match="no partition"):
+            call([name])
+    connector.shutdown()
+    with pytest.raises(penstock.CommitRefused, match="shut down"):
+        connector.commit_offsets()
+
+
+def test_H16_the_metrics_say_what_happened(consumers, topic, produce):
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    name = topic(partitions=2)
+    write(produce, name, 2, 100)
+    reading = consumers.reading(name, 1)
+    registry = CollectorRegistry()
+    reading.connector.register_prometheus(registry)
+    eventually(lambda: reading.count() == 100, "all records")
+    eventually(lambda: reading.connector.metrics().commits_succeeded, "a commit")
+    eventually(lambda: reading.connector.metrics().messages == 100, "counted when a batch is used up")
+    found = reading.connector.metrics()
+    assert (found.messages, found.rebalances, found.lag) == (100, 1, 0)
+    assert found.last_rebalance_seconds is not None
+    assert {p.partition: p.position for p in found.partitions} == {0: 50, 1: 50}
+    assert consumers.group.encode() in generate_latest(registry)
+    reading.connector.shutdown()
+    assert consumers.group.encode() not in generate_latest(registry)
+
+
 def test_a_message_has_everything_a_record_has(consumers, topic, produce):
     name = topic()
     stamp = int(time.time() * 1000)
@@ -158,7 +197,8 @@ def test_H15_without_auto_commit_only_what_is_committed_by_hand(kafka, consumers
 def test_positions_seek_pause_and_resume(consumers, topic, produce):
     name = topic(partitions=2)
     write(produce, name, 2, 200)
-    connector = consumers.connector(consumer_timeout_ms=500, enable_auto_commit=False)
+    # Longer than a broker holds an empty answer back: a seek is heard of only after that.
+    connector = consumers.connector(consumer_timeout_ms=3000, enable_auto_commit=False)
     stream = connector.create_message_streams({name: 1})[name][0]
     eventually(lambda: len(connector.position()) == 2, "both starts are known")
     assert connector.position() == {tp(name, 0): 0, tp(name, 1): 0}

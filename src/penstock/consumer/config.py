@@ -107,7 +107,7 @@ def _time_out(name: str, value: str) -> float | None:
 def _protocol(name: str, value: str) -> str:
     if value.strip().lower() == "consumer":
         reason = "Penstock joins groups by the classic protocol"
-        raise OptionError(name, value, reason, "Leave it out: brokers let both kinds of members into one group")
+        raise OptionError(name, value, reason, "Leave it out, or give it a group of its own")
     return one_of("classic")(name, value)
 
 

@@ -34,7 +34,7 @@ from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, Consume
 from penstock.consumer.start import Start, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
-from penstock.errors import PenstockError
+from penstock.errors import CommitRefused, OptionError, PenstockError
 from penstock.startup import GroupOffsets, StartRules, resolve_start
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
@@ -43,6 +43,7 @@ from penstock.wire.groups import Committed
 log = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 30.0
+NOTHING_TO_DO = "What it had consumed was committed then, if auto-commit was on"
 RELEASE_SECONDS = 10.0
 """For the commit before partitions are released. The group waits for us meanwhile."""
 
@@ -65,6 +66,9 @@ class Connector:
     def __init__(self, config: Mapping[str, object], *, start: Start | None = None) -> None:
         """`config`: Kafka's own settings (docs/consumer.md). `start`: where to begin when the whole group starts, in
         place of the group's offsets: "earliest", "latest", a datetime, or offsets by partition."""
+        if not hasattr(config, "items"):
+            example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'
+            raise OptionError("config", config, "is no mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
         self.consumer_id = self.config.consumer_id or _made_id(self.config.group)
         self._start = start_mode(start)
@@ -119,6 +123,8 @@ class Connector:
         value_decoder: Decode | None = None,
     ) -> dict[str, list[Stream]]:
         """So many streams per topic, and join the group. Once per connector (H2)."""
+        if not hasattr(topics, "items"):
+            raise OptionError("topics", topics, "is no mapping", 'Give the streams per topic, as {"words": 4}')
         subscription = NamedTopics(dict(topics))
         streams = {
             topic: [self._stream(number, key_decoder, value_decoder) for number in range(count)]
@@ -136,7 +142,10 @@ class Connector:
         value_decoder: Decode | None = None,
     ) -> list[Stream]:
         """So many streams over all topics that a filter lets through; new ones join by themselves (H3)."""
-        subscription = FilteredTopics(AllowTopics(filter) if isinstance(filter, str) else filter, n)
+        chosen = AllowTopics(filter) if isinstance(filter, str) else filter
+        if not isinstance(chosen, AllowTopics | DenyTopics):
+            raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
+        subscription = FilteredTopics(chosen, n)
         streams = [self._stream(number, key_decoder, value_decoder) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])
         return streams
@@ -193,9 +202,11 @@ class Connector:
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Commit what was consumed, or the next offsets to read that are named. Raises CommitRefused if the group has
         rebalanced meanwhile."""
+        if self._stopped.is_set() and not self._cursors:
+            raise CommitRefused(self.config.group, "this connector is shut down", NOTHING_TO_DO)
         named = None
         if offsets is not None:
-            named = {TopicPartition(*tp): _checked_offset(tp, offset) for tp, offset in offsets.items()}
+            named = {_partition(tp): _checked_offset(tp, offset) for tp, offset in offsets.items()}
         self._commit(named, self.config.client.api_timeout)
 
     def _commit_changed(self) -> bool:
@@ -262,7 +273,7 @@ class Connector:
         return [tp for tp, cursor in sorted(self._cursors.items()) if cursor.paused]
 
     def _cursor(self, tp: TopicPartition) -> Cursor:
-        cursor = self._cursors.get(TopicPartition(*tp))
+        cursor = self._cursors.get(_partition(tp))
         if cursor is None:
             raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
         return cursor
@@ -284,6 +295,7 @@ class Connector:
             [StreamQueue(topic, stream.thread_id, stream.queue_size) for topic, stream in self._queues],
             rebalances=membership.rebalances if membership else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
+            last_rebalance_seconds=membership.last_rebalance_seconds if membership else None,
         )
 
     def register_prometheus(self, registry: Any = None) -> None:
@@ -434,6 +446,13 @@ class Connector:
 def _made_id(group: str) -> str:
     """H1: group, host, time, and eight hex digits of a uuid."""
     return f"{group}_{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+
+
+def _partition(tp: object) -> TopicPartition:
+    match tp:
+        case (str(topic), int(partition)):
+            return TopicPartition(topic, partition)
+    raise TypeError(f"{tp!r} is no partition: give TopicPartition(topic, number), or (topic, number)")
 
 
 def _checked_offset(tp: TopicPartition, offset: object) -> int:

@@ -38,7 +38,7 @@ HELD_BACK_SECONDS = 0.02
 could not be recalled when the stream has room again. So long we wait here instead, unless there is room earlier."""
 
 FIRST_BUFFER = 1 << 20
-BUFFERS_KEPT = 4
+BUFFERS_KEPT = 2
 BUFFER_KEPT_BYTES = 64 << 20
 
 

@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 JOIN_SLACK = 5.0
 """A coordinator answers a JoinGroup when the rebalance time-out is over; its answer may take this much longer."""
 
+SAY_AFTER = 1.0
+"""What passes sooner is not worth a word: the first group of a new cluster has no coordinator for a moment."""
+
 SAY_AGAIN = 60.0
 """How often a trouble that lasts is told again."""
 
@@ -89,6 +92,7 @@ class Membership:
         self._began = 0.0
         self._said_at = NEVER
         self._failures = 0
+        self._failing_since = 0.0
 
         self.state = "new"
         """new, starting, joining, assigning, stable, closed or failed. Written by the membership thread, as are the
@@ -96,6 +100,7 @@ class Membership:
         self.rebalances = 0
         """Assignments taken over."""
         self.rebalance_seconds = 0.0
+        self.last_rebalance_seconds: float | None = None
         """Time spent in that."""
 
     # --- any thread -----------------------------------------------------------------------------------------------
@@ -307,7 +312,8 @@ class Membership:
         self._holdings.take_over(assignment)
         self._relax()
         self.rebalances += 1
-        self.rebalance_seconds += time.monotonic() - self._began
+        self.last_rebalance_seconds = time.monotonic() - self._began
+        self.rebalance_seconds += self.last_rebalance_seconds
         self.state = "stable"
         log.info(
             "group %r: generation %d, member %s: %d partitions",
@@ -344,7 +350,9 @@ class Membership:
     def _bear(self, error: BaseException) -> None:
         """A trouble that may pass (H17): say so, rarely, and wait a little. What we had is lost after a session."""
         now = time.monotonic()
-        if now - self._said_at >= SAY_AGAIN:
+        if self._failures == 0:
+            self._failing_since = now
+        if now - self._failing_since >= SAY_AFTER and now - self._said_at >= SAY_AGAIN:
             self._said_at = now
             log.warning("group %r: waiting for Kafka, and trying again and again: %s", self._config.group, error)
         if self._holdings.streams and now - self._heart.last_beat >= self._config.session_timeout:

@@ -122,7 +122,8 @@ class Commits:
         take a partition away, and the coordinator would let the new generation set back its new owner."""
         with self._changed:
             if self._member is None:
-                raise CommitRefused(self._config.group, "it is not a member of the group at the moment")
+                reason = "it is not a member of the group at the moment: it has not joined yet, or was thrown out"
+                raise CommitRefused(self._config.group, reason)
             strange = sorted(tp for tp in offsets if tp not in self._owned)
             if strange:
                 raise CommitRefused(self._config.group, f"{strange[0]} is not assigned to it")
