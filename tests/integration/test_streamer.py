@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from chaos.processes import Program
+from fix_cluster import cluster_of
 from fix_consumer import QUICK, WAIT, eventually
 from fix_postgres import PostgresServer
 from fix_produce import Rec, rdkafka, send
@@ -76,13 +77,17 @@ def test_a_topic_becomes_a_parquet_dataset_and_the_group_has_no_lag(topic, produ
     left.nothing()
 
 
-def test_the_end_is_reached_where_it_is_no_record(topic, transaction, config, cluster):
+def test_the_end_is_reached_where_it_is_no_record(topic, transaction, config, cluster, kafka):
     """The last offsets of both partitions are an aborted record and markers."""
     name = topic(2)
     with transaction(f"{name}-1") as send:
         send(name, numbered(10, 2))
     with transaction(f"{name}-2", commit=False) as send:
         send(name, numbered(4, 2))
+    tps = [TopicPartition(name, partition) for partition in range(2)]
+    stable = cluster_of(kafka, **{"kafka.isolation.level": "read_committed"})
+    # An abort is over before its markers are written.
+    eventually(lambda: stable.end(tps) == cluster.end(tps) == dict.fromkeys(tps, 9), "all markers are written")
     rows = []
     streamed(
         name,
