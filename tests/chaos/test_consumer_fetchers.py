@@ -126,6 +126,7 @@ def test_a_session_that_its_broker_has_forgotten_begins_anew(kafka, consumers, t
     produce(name, [Rec(b"x", partition=n % 4) for n in range(100)])
     reading = consumers.reading(name, 2, fetch_max_wait_ms=100)
     eventually(lambda: reading.count() == 100, "all records")
+    (fetcher,) = (thread for thread in threading.enumerate() if thread.name in fetchers())
     for already in (100, 200):
         eventually(lambda: asked[-1].session_id and asked[-1].epoch > 1, "a session")
         forgotten = asked[-1].session_id
@@ -136,6 +137,7 @@ def test_a_session_that_its_broker_has_forgotten_begins_anew(kafka, consumers, t
     begun = [request for request in asked if request.epoch == 0]
     assert begun == [Asked(0, 0, 4, 0)] * 3
     assert max(reading.records().values()) == 1
+    assert fetcher.is_alive(), "the same connection goes on"
 
 
 def test_a_broker_that_keeps_no_sessions_is_asked_in_full_and_no_partition_starves(asked):

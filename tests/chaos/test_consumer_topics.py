@@ -1,5 +1,7 @@
 """Topics that are deleted, made anew, grow and are cut, and groups whose offsets are gone: H5, H12, F9."""
 
+import time
+
 import pytest
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
@@ -7,7 +9,7 @@ from kafka import TopicPartition as PythonPartition
 import penstock
 from fix_consumer import eventually
 from fix_produce import Rec
-from fix_stream import Operator, tp
+from fix_stream import tp
 
 
 def write(produce, topic, count, partitions=1):
@@ -39,17 +41,21 @@ def test_H5_a_topic_deleted_and_made_anew_is_read_from_its_beginning(kafka, cons
 
 @pytest.mark.parametrize("records", [5, 50], ids=["shorter", "longer"])
 def test_H12_a_topic_made_anew_before_anybody_looked_is_read_from_its_beginning(
-    kafka, consumers, topic, produce, records
+    consumers, topic, produce, operator, records
 ):
     """Shorter than what was read, or longer: an offset of the old one means nothing in it."""
     name = topic()
     write(produce, name, 20)
-    connector = consumers.connector(metadata_max_age_ms=600_000, auto_commit_interval_ms=600_000)
+    settings = {"metadata_max_age_ms": 600_000, "auto_commit_interval_ms": 600_000, "fetch_max_wait_ms": 100}
+    connector = consumers.connector(**settings)
     stream, offsets = consume(connector, name, 20)
     assert offsets == list(range(20))
     connector.commit_offsets()
-    Operator(kafka).recreate(name)
+    connector.pause([tp(name)])
+    time.sleep(0.5)  # until the broker answers what it was asked before
+    operator.recreate(name)
     write(produce, name, records)
+    connector.resume([tp(name)])
     assert [next(stream).offset for _ in range(records)] == list(range(records))
     assert connector.metrics().rebalances == 1
 
