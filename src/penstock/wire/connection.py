@@ -35,6 +35,11 @@ Answer = TypeVar("Answer")
 Pending: TypeAlias = Callable[[float], Answer]
 """The second half of a question that was sent: called with the seconds to wait, it returns the answer."""
 
+LENGTH = 4
+"""Bytes before each frame that say how long it is."""
+
+READ_AHEAD = 64 << 10
+
 GROWTH = 4 << 20
 """A frame larger than the buffer is believed this many bytes at a time, as they arrive."""
 
@@ -161,29 +166,35 @@ class Connection:
     def receive_into(self, buffer: bytearray, timeout: float) -> memoryview:
         """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view."""
         deadline = time.monotonic() + timeout
-        header = bytearray(4)
-        self._fill(memoryview(header), deadline)
-        (size,) = struct.unpack(">i", header)
-        if not 4 <= size <= FRAME_LIMIT:
+        # The length and what has come with it in one call: a small answer, as most are, needs no second one. Only what
+        # is ours: with another answer on its way nothing is read ahead.
+        ahead = READ_AHEAD if self._unanswered == 1 else LENGTH
+        if len(buffer) < LENGTH:
+            buffer.extend(bytes(LENGTH - len(buffer)))
+        with memoryview(buffer) as view:
+            received = self._fill(view[:ahead], deadline, LENGTH)
+        whole = LENGTH + struct.unpack_from(">i", buffer)[0]
+        if not LENGTH + 4 <= whole <= FRAME_LIMIT or received > whole:
             self.close()
             raise ProtocolError(
-                f"{self.address} announced a response of {size} bytes. Is that port a Kafka listener, and does "
-                f"{self.config.option('security.protocol')} match it?"
+                f"{self.address} announced a response of {whole - LENGTH} bytes"
+                + (f" and sent {received - LENGTH}" if received > whole else "")
+                + f". Is that port a Kafka listener, and does {self.config.option('security.protocol')} match it?"
             )
-        received = 0
-        while received < size:
-            if len(buffer) < size:
+        while received < whole:
+            if len(buffer) < whole:
                 # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
-                buffer.extend(bytes(min(size - len(buffer), GROWTH)))
+                buffer.extend(bytes(min(whole - len(buffer), GROWTH)))
             with memoryview(buffer) as view:
-                received += self._fill(view[received : min(size, len(buffer))], deadline)
+                received += self._fill(view[received : min(whole, len(buffer))], deadline)
         self._unanswered -= 1
         self.last_used = time.monotonic()
-        return memoryview(buffer)[:size]
+        return memoryview(buffer)[LENGTH:whole]
 
-    def _fill(self, view: memoryview, deadline: float) -> int:
-        """Fill the whole view from the socket."""
-        done, wanted = 0, len(view)
+    def _fill(self, view: memoryview, deadline: float, least: int | None = None) -> int:
+        """Fill the view from the socket: the whole of it, or with at least so many bytes. Returns how many came."""
+        done, wanted = 0, len(view) if least is None else least
+        flags = self._flags if least is None else 0
         try:
             while done < wanted:
                 remaining = deadline - time.monotonic()
@@ -191,7 +202,7 @@ class Connection:
                     raise TimeoutError("timed out")
                 self._within(remaining)
                 try:
-                    count = self._socket.recv_into(view[done:], wanted - done, self._flags)
+                    count = self._socket.recv_into(view[done:], 0, flags)
                 except BlockingIOError:  # the kernel's word for a time-out
                     continue
                 if count == 0:
