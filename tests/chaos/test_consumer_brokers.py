@@ -4,6 +4,7 @@ lead (H13), and hands out each record once."""
 import threading
 import time
 import uuid
+from collections import Counter
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -12,6 +13,9 @@ from kafka import TopicPartition as PythonPartition
 
 from chaos.load import Load
 from fix_consumer import Consumers, eventually
+from fix_produce import Rec
+from penstock import OffsetOutOfRange
+from penstock import TopicPartition as Partition
 from penstock.embedded import EmbeddedKafka
 
 PARTITIONS = 6
@@ -49,14 +53,18 @@ def fetchers(*brokers):
 
 
 class Leaders:
-    def __init__(self, kafka, topic):
+    def __init__(self, kafka, topic, partitions=PARTITIONS):
         self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         self._topic = topic
+        # Some brokers hear of a topic later than others.
+        eventually(lambda: len(self.listed()) == partitions, "all partitions")
+
+    def listed(self):
+        return self._admin.list_topics(self._topic, timeout=30).topics[self._topic].partitions
 
     def __call__(self):
         """By partition the id of its leader."""
-        found = self._admin.list_topics(self._topic, timeout=30).topics[self._topic].partitions
-        return {number: partition.leader for number, partition in found.items()}
+        return {number: partition.leader for number, partition in self.listed().items()}
 
     def address(self, node_id):
         broker = self._admin.list_topics(timeout=30).brokers[node_id]
@@ -68,7 +76,7 @@ class Leaders:
 
 def test_H10_partitions_that_move_to_another_broker_are_fetched_there(kafka_cluster, cluster_consumers):
     topic = make(kafka_cluster, 2, replication_factor=1)
-    leaders = Leaders(kafka_cluster, topic)
+    leaders = Leaders(kafka_cluster, topic, 2)
     old = leaders()[0]
     new = next(node for node in kafka_cluster.node_ids if node not in leaders().values())
     with load(kafka_cluster, topic, 2) as writing:
@@ -177,3 +185,42 @@ def test_H13_a_broker_that_hangs_longer_than_a_request_may_take(broker, broker_c
             broker.resume_node(1)
         goes_on(reading)
         exactly_once(broker_consumers, writing)
+
+
+def test_H12_a_log_that_an_unclean_election_has_cut_is_read_from_where_it_was_cut(kafka_cluster, produce):
+    """By who was there, by who was down meanwhile, and not by who wants no reset."""
+    topic = make(kafka_cluster, 1, replication_factor=2, configs={"unclean.leader.election.enable": True})
+    unsafe = {"enable.idempotence": False, "acks": 1}
+    there, strict, down = (Consumers(kafka_cluster) for _ in range(3))
+    partition = Leaders(kafka_cluster, topic, 1).listed()[0]
+    leader, (other,) = partition.leader, set(partition.replicas) - {partition.leader}
+    try:
+        produce(topic, [Rec(b"x") for _ in range(100)], cluster=kafka_cluster)
+        kafka_cluster.stop_node(other)
+        produce(topic, [Rec(b"x") for _ in range(100)], cluster=kafka_cluster, **unsafe)
+        readings = [
+            there.reading(topic, **LASTING),
+            strict.reading(topic, auto_offset_reset="none", start={Partition(topic, 0): 0}, **LASTING),
+            down.reading(topic, enable_auto_commit=False, **LASTING),
+        ]
+        for reading in readings:
+            eventually(lambda: reading.count() == 200, "all records")  # noqa: B023
+        readings[2].connector.commit_offsets({Partition(topic, 0): 120})
+        readings[2].connector.shutdown()
+        kafka_cluster.kill_node(leader)
+        kafka_cluster.restart_node(other)
+        produce(topic, [Rec(b"y") for _ in range(50)], cluster=kafka_cluster, **unsafe)
+        expected = Counter({(topic, 0, offset): 2 if 100 <= offset < 150 else 1 for offset in range(200)})
+        eventually(lambda: readings[0].records() == expected, "what came in place of the lost records")
+        eventually(lambda: readings[1].errors, "an error")
+        assert isinstance(readings[1].errors[0], OffsetOutOfRange)
+        assert "another log from offset 100" in str(readings[1].errors[0])
+        again = down.reading(topic, **LASTING)
+        eventually(lambda: again.count() >= 50, "records")
+        assert again.records() == Counter((topic, 0, offset) for offset in range(100, 150))
+    finally:
+        for node in (leader, other):
+            if kafka_cluster.pid(node) is None:
+                kafka_cluster.restart_node(node)
+        for each in (there, strict, down):
+            each.close()
