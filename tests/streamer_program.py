@@ -6,6 +6,7 @@ It writes a little at a time, so that a kill finds it in the middle.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from typing import Any
@@ -40,6 +41,7 @@ class Slow:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # out of the with block: it ends as it should
     config, topic, target, *flags = sys.argv[1:]
     sink = parse_target(target, topic, None).sink
     with Streamer(
