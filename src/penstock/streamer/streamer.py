@@ -104,7 +104,8 @@ class Streamer:
         self.topic = checked_topic(topic)
         self.threads = checked_threads(threads)
         self._sink = checked_sink(sink)
-        self._config = checked_config(config)
+        self._settings = checked_config(config) | {"enable.auto.commit": "false", "consumer.timeout.ms": str(LOOK_MS)}
+        self._config: ConsumerConfig = parse_config(self._settings)
         self._extraction = checked_extraction(
             extractor, extracts, schema, columns, key_decoder, value_decoder, needs_arrow(self._sink)
         )
@@ -228,15 +229,8 @@ class Streamer:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _settings(self) -> dict[str, object]:
-        return self._config | {"enable.auto.commit": "false", "consumer.timeout.ms": str(LOOK_MS)}
-
-    def _parsed(self) -> ConsumerConfig:
-        return parse_config(self._settings)
-
     def _ends(self) -> Offsets:
-        cluster = Cluster(self._parsed().client)
+        cluster = Cluster(self._config.client)
         partitions = cluster.metadata((self.topic,)).topics[self.topic].partitions
         return cluster.end([TopicPartition(self.topic, partition) for partition in partitions])
 
@@ -250,8 +244,7 @@ class Streamer:
         opened.append(writer)
         letters = None
         if self._dead_letter is not None:
-            config = self._parsed()
-            letters = self._dead_letter.open(config.client, config.group)
+            letters = self._dead_letter.open(self._config.client, self._config.group)
             opened.append(letters)
         return writer, letters
 
@@ -299,7 +292,7 @@ class _Listener:
         streamer = self._streamer
         assert streamer._run is not None
         streamer._run.expected = None
-        release_seconds = min(RELEASE_SECONDS, streamer._parsed().rebalance_timeout / 2, streamer._run.remaining)
+        release_seconds = min(RELEASE_SECONDS, streamer._config.rebalance_timeout / 2, streamer._run.remaining)
         deadline = time.monotonic() + release_seconds
         asked = []
         for worker in streamer._workers:
