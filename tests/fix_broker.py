@@ -23,8 +23,10 @@ def kafka() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[EmbeddedKafka]:
-    """Three nodes in racks r1, r2, r3. A test that takes a node down brings it back."""
-    with EmbeddedKafka(3, racks=("r1", "r2", "r3"), settings=SETTINGS, heap_mb=256) as cluster:
+    """Three nodes in racks r1, r2, r3, where clients that name a rack are sent to its replica. A test that takes a node
+    down brings it back."""
+    settings = SETTINGS | {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with EmbeddedKafka(3, racks=("r1", "r2", "r3"), settings=settings, heap_mb=256) as cluster:
         yield cluster
 
 

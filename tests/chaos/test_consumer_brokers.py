@@ -123,6 +123,27 @@ def test_H13_a_broker_killed_and_restarted_costs_no_record_and_the_others_go_on(
         reading.connector.commit_offsets()
 
 
+def test_H10_a_replica_of_ones_own_rack_is_read_and_its_leader_when_that_is_gone(kafka_cluster, cluster_consumers):
+    topic = make(kafka_cluster, 2)
+    leaders = Leaders(kafka_cluster, topic, 2)
+    follower = next(node for node in kafka_cluster.node_ids if node not in leaders().values())
+    addresses = {node: leaders.address(node) for node in kafka_cluster.node_ids}
+    with load(kafka_cluster, topic, 2) as writing:
+        reading = cluster_consumers.reading(topic, client_rack=f"r{follower}", **LASTING)
+        eventually(lambda: fetchers() == fetchers(addresses[follower]) != [], "only the replica of that rack is asked")
+        goes_on(reading)
+        kafka_cluster.kill_node(follower)
+        try:
+            goes_on(reading)
+            assert fetchers() == fetchers(*(addresses[node] for node in set(leaders().values())))
+        finally:
+            kafka_cluster.restart_node(follower)
+        eventually(lambda: fetchers() == fetchers(addresses[follower]) != [], "it is back, and in sync")
+        goes_on(reading)
+        exactly_once(cluster_consumers, writing)
+    assert reading.connector.metrics().out_of_range_resets == 0
+
+
 @pytest.fixture(scope="module")
 def broker():
     """One that is killed and paused."""
