@@ -1,6 +1,6 @@
 """Penstock in a consumer group: Arrow batches from four streams, messages from one, and how late each comes.
 
-With its defaults. The Arrow batches have all seven columns, and as the others do with every message, the lengths of
+With its defaults. The Arrow batches have all eight columns, and as the others do with every message, the lengths of
 the values are added up.
 """
 
