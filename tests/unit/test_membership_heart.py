@@ -13,6 +13,7 @@ from penstock.wire.codes import NotYet
 from penstock.wire.connection import ConnectionLost
 from penstock.wire.deadline import Interrupted
 from penstock.wire.groups import GroupMember, MembershipLost, Rebalancing
+from penstock.wire.membership import Joined
 
 DEADLINE = 30.0
 MEMBER = GroupMember("m", 3)
@@ -117,6 +118,16 @@ def test_H5_a_join_that_is_cut_off_while_it_is_held_back_has_kept_the_membership
     with pytest.raises(ConnectionLost):
         membership._ask_join(b"", "")
     assert (membership.last_heartbeat > float("-inf")) is seen
+
+
+def test_H5_a_join_that_is_answered_late_has_kept_the_membership_until_then(monkeypatch):
+    """A SyncGroup that fails after it would else find a session without a heartbeat."""
+    membership = Membership(config(), "c", NamedTopics({"t": 1}), Nobody())
+    answered = Joined(MEMBER, "range", leader=False, members=(), skip_assignment=False)
+    monkeypatch.setattr(membership._coordinator, "ask", lambda attempts, question: answered)
+    before = time.monotonic()
+    assert membership._join(b"") is answered
+    assert membership.last_heartbeat >= before
 
 
 def test_a_wait_ends_at_once_when_closing():

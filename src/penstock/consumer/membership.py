@@ -236,6 +236,7 @@ class Membership:
                 self._be_called(answer.member_id)
             else:
                 self._be_called(joined.member.member_id)
+                self._heart.seen()  # perhaps long after the last beat: what comes next may fail once, too
                 return joined
 
     def _ask_join(self, offered: bytes, reason: str) -> Joined:
