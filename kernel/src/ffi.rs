@@ -107,11 +107,8 @@ impl Decoder {
         let Some(buffer) = &self.buffer else { return Ok(None) };
         let data = bytes_of(buffer);
         let core = &mut self.core;
-        let decoded = if data.len() < SMALL_CHUNK {
-            core.next_batch(data)
-        } else {
-            py.detach(|| core.next_batch(data))
-        };
+        let decoded =
+            if takes_no_time(data) { core.next_batch(data) } else { py.detach(|| core.next_batch(data)) };
         match decoded {
             Ok(Some(batch)) => Ok(Some(Batch { batch })),
             Ok(None) => {
