@@ -124,7 +124,7 @@ def test_H8_a_group_under_load_for_minutes(kafka_cluster, tmp_path, assignor):
             soak.run(SECONDS / len(ASSIGNORS))
             count = sum(load.stop().values())
         end = ends(options, soak.topic, PARTITIONS)
-        assert sum(end.values()) == count
+        assert sum(end.values()) >= count  # a producer whose broker was killed may have written one twice
         eventually(lambda: soak.group.committed() == end, "everything is read")
         for process in soak.members:
             process.leave()

@@ -1,0 +1,85 @@
+"""A network that cuts connections at random, in the middle of whatever goes over them (H13)."""
+
+import random
+import threading
+import weakref
+from collections import Counter
+
+import pytest
+
+from chaos.load import Load
+from fix_consumer import eventually
+from penstock.wire.connection import Connection
+
+PARTITIONS = 6
+
+
+class Cutting:
+    """Cuts one of the open connections every now and then, so that each lives for a second or two."""
+
+    def __init__(self, monkeypatch, seed: int, seconds: float) -> None:
+        self.cuts = 0
+        self._chance = random.Random(seed)
+        self._pause = seconds
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        honest, mine = Connection.__init__, self
+
+        def begin(self, *arguments) -> None:
+            honest(self, *arguments)
+            with mine._lock:
+                mine._open.add(self)
+
+        monkeypatch.setattr(Connection, "__init__", begin)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._chance.uniform(0, 2 * self._pause)):
+            with self._lock:
+                connections = [each for each in self._open if each._socket.fileno() >= 0]
+            if connections:
+                self._chance.choice(connections).abort()
+                self.cuts += 1
+
+    def __enter__(self) -> "Cutting":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_H13_connections_cut_at_random_cost_no_record(consumers, kafka, topic, monkeypatch, assignor):
+    name = topic(partitions=PARTITIONS)
+
+    def join(by):
+        # A join whose first answer is cut off leaves a member behind that all wait for, until its session ends.
+        return consumers.reading(name, 2, by, partition_assignment_strategy=assignor, session_timeout_ms=10_000)
+
+    def goes_on(reading):
+        reached = reading.count()
+        eventually(lambda: reading.count() > reached + 100, f"records; {reading.errors}")
+
+    with (
+        Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load,
+        Cutting(monkeypatch, 3, 0.1) as cutting,
+    ):
+        first = join("messages")
+        goes_on(first)
+        second = join("batches")
+        goes_on(second)
+        goes_on(first)
+        third = join("messages")
+        goes_on(third)
+        first.connector.shutdown()
+        goes_on(second)
+        second.connector.shutdown()
+        goes_on(third)
+        count = sum(load.stop().values())
+    assert cutting.cuts > 20
+    eventually(lambda: len(consumers.records()) == count, "every record")
+    assert not [error for reading in consumers.readings for error in reading.errors]
+    assert Counter(consumers.records().values()) == {1: count}
