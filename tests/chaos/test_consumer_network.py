@@ -54,6 +54,7 @@ class Cutting:
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_H13_connections_cut_at_random_cost_no_record(consumers, kafka, topic, monkeypatch, assignor):
     name = topic(partitions=PARTITIONS)
+    cutting = Cutting(monkeypatch, 3, 0.1)
 
     def join(by):
         # A join whose first answer is cut off leaves a member behind that all wait for, until its session ends.
@@ -63,22 +64,20 @@ def test_H13_connections_cut_at_random_cost_no_record(consumers, kafka, topic, m
         reached = reading.count()
         eventually(lambda: reading.count() > reached + 100, f"records; {reading.errors}")
 
-    with (
-        Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load,
-        Cutting(monkeypatch, 3, 0.1) as cutting,
-    ):
+    with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
         first = join("messages")
         goes_on(first)
-        second = join("batches")
-        goes_on(second)
-        goes_on(first)
-        third = join("messages")
-        goes_on(third)
-        first.connector.shutdown()
-        goes_on(second)
-        second.connector.shutdown()
-        goes_on(third)
-        count = sum(load.stop().values())
+        with cutting:
+            second = join("batches")
+            goes_on(second)
+            goes_on(first)
+            third = join("messages")
+            goes_on(third)
+            first.connector.shutdown()
+            goes_on(second)
+            second.connector.shutdown()
+            goes_on(third)
+            count = sum(load.stop().values())
     assert cutting.cuts > 20
     eventually(lambda: len(consumers.records()) == count, "every record")
     assert not [error for reading in consumers.readings for error in reading.errors]
