@@ -150,9 +150,15 @@ def test_H17_without_a_broker_it_waits_and_says_so_once(topic, kafka, group, cap
     one = Made(servers, group, NamedTopics({name: 1}), {"retry.backoff.ms": 10, "retry.backoff.max.ms": 20})
     one.membership.start()
     try:
-        wait_for(lambda: one.membership._failures > 5, "some tries")
+
+        def said():
+            return [record for record in caplog.records if "waiting for Kafka" in record.getMessage()]
+
+        wait_for(said, "a word, though not of the first tries")
+        before = one.membership._failures
+        wait_for(lambda: one.membership._failures > min(before + 5, 15), "more tries")
         assert one.membership.state in ("starting", "joining")
-        waiting = [record for record in caplog.records if "waiting for Kafka" in record.getMessage()]
+        waiting = said()
         assert [record.levelname for record in waiting] == ["WARNING"]
         assert servers in waiting[0].getMessage()
         with Forward(port, kafka.bootstrap_servers):
