@@ -322,7 +322,9 @@ def test_a_stream_is_for_one_thread_at_a_time():
     fed = Fed(timeout=5.0)
     reading = threading.Thread(target=lambda: fed.offsets())
     reading.start()
-    time.sleep(0.1)
+    deadline = time.monotonic() + 5
+    while not fed.stream._is_read and time.monotonic() < deadline:
+        time.sleep(0.001)
     with pytest.raises(RuntimeError, match="one at a time"):
         next(fed.stream)
     fed.stream.close()

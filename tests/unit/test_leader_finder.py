@@ -217,8 +217,10 @@ def test_no_broker_at_all_is_waited_for(finding, caplog):
     it.cluster.problem = BrokerUnavailable("asking", ["refused"])
     a = it.cursor(A, 20)
     it.finder.add([a])
-    while it.cluster.asked < 3:
+    deadline = time.monotonic() + 10
+    while it.cluster.asked < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
+    assert it.cluster.asked >= 3
     assert "not found so far" in caplog.text
     it.cluster.problem = None
     it.found(a)

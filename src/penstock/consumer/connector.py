@@ -252,11 +252,7 @@ class Connector:
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on from other offsets. All partitions must be this consumer's now."""
         for cursor, offset in [(self._cursor(tp), _checked_offset(tp, at)) for tp, at in offsets.items()]:
-            parked = cursor.parked
-            cursor.stream.move(cursor, offset)
-            if parked:
-                self._finder.remove([cursor])
-                self._finder.add([cursor], "somebody seeks")
+            cursor.stream.move(cursor, offset)  # its fetcher has it, also if an error had parked it there
         self._finder.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:

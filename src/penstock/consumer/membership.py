@@ -229,15 +229,17 @@ class Membership:
         with self._changed:
             reason, self._reason = self._reason or "", None
         self._heart.rest()
-        while True:
+        try:
+            joined = self._ask_join(offered, reason)
+        except MemberIdRequired as answer:
+            self._be_called(answer.member_id)
             try:
                 joined = self._ask_join(offered, reason)
-            except MemberIdRequired as answer:
-                self._be_called(answer.member_id)
-            else:
-                self._be_called(joined.member.member_id)
-                self._heart.seen()  # perhaps long after the last beat: what comes next may fail once, too
-                return joined
+            except MemberIdRequired as again:  # it has given us one: not without a pause, and not for ever
+                raise NotYet(f"group {self._config.group!r} wants a member id, and does not take its own") from again
+        self._be_called(joined.member.member_id)
+        self._heart.seen()  # perhaps long after the last beat: what comes next may fail once, too
+        return joined
 
     def _ask_join(self, offered: bytes, reason: str) -> Joined:
         config = self._config
