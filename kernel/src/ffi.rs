@@ -1,8 +1,9 @@
 //! The Python module: buffers in, Arrow capsules or messages out, errors as `penstock.errors.CorruptBatch`.
 //!
 //! The only module with `unsafe`, for three things: to read a Python buffer with the GIL released, to take over an Arrow
-//! array from another library, and, in `ffi/message.rs`, to make a Python class by hand.
+//! array from another library (here and in `ffi/format.rs`), and, in `ffi/message.rs`, to make a Python class by hand.
 
+mod format;
 mod message;
 mod messages;
 
@@ -272,6 +273,13 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add("Message", message::class(module.py())?)?;
     module.add_class::<messages::Messages>()?;
+    module.add_class::<format::Format>()?;
+    module.add_class::<format::Decoded>()?;
+    module.add_class::<format::Type>()?;
+    module.add_function(wrap_pyfunction!(format::avro_type, module)?)?;
+    module.add_function(wrap_pyfunction!(format::protobuf_type, module)?)?;
+    module.add_function(wrap_pyfunction!(format::protobuf_message, module)?)?;
+    module.add_function(wrap_pyfunction!(format::compile_protobuf, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add("COLUMNS", PyTuple::new(module.py(), Column::ALL.map(Column::name))?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -7,6 +7,7 @@
 //!      │           ├─────> record   varints, records, headers
 //!      │           └─────> columns  only the Arrow columns asked for
 //!      ├> messages         the rows of a finished batch, one by one
+//!      ├> formats          a column of bytes as a column of a type
 //!      └> scan             the offset after a chunk, by its headers alone
 //! ```
 //!
@@ -19,6 +20,7 @@ pub mod codecs;
 pub mod columns;
 pub mod decoder;
 pub mod error;
+pub mod formats;
 pub mod messages;
 pub mod record;
 pub mod scan;

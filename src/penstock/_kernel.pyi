@@ -8,6 +8,65 @@ from typing_extensions import Buffer
 class _ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
+class _ArrowSchema(Protocol):
+    def __arrow_c_schema__(self) -> object: ...
+
+@final
+class Type:
+    """An Arrow type: `pyarrow.field(it).type`."""
+
+    def __arrow_c_schema__(self) -> object: ...
+
+@final
+class Decoded:
+    """A typed column: `pyarrow.array(it)`."""
+
+    @property
+    def faults(self) -> list[tuple[int, str]]:
+        """Rows that do not say what their bytes said, and why."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+@final
+class Format:
+    """Turns keys or values into one typed column. `wanted` is its Arrow type; `framed` bytes begin with the zero byte
+    and the schema id of a schema registry. Not for two threads at once. Constructors raise ValueError."""
+
+    @staticmethod
+    def text(*, framed: bool = False) -> Format: ...
+    @staticmethod
+    def json(wanted: _ArrowSchema, *, time_zone: str = "UTC", framed: bool = False) -> Format: ...
+    @staticmethod
+    def avro(schema: str, wanted: _ArrowSchema, *, framed: bool = False) -> Format: ...
+    @staticmethod
+    def protobuf(descriptors: bytes, message: str, wanted: _ArrowSchema, *, framed: bool = False) -> Format: ...
+    @property
+    def type(self) -> Type: ...
+    def unknown_schemas(self, values: _ArrowArray) -> list[int]:
+        """Ids of schemas that `decode` would have to know for these values, and does not."""
+
+    def add_schema(self, schema_id: int, schema: bytes) -> None:
+        """What values of this id were written with: Avro's JSON, or Protobuf's descriptor set. Raises ValueError if it
+        does not fit the reader's."""
+
+    def refuse_schema(self, schema_id: int, reason: str) -> None:
+        """Values of this id are bad."""
+
+    def decode(self, values: _ArrowArray) -> Decoded:
+        """A row for each value of a binary column."""
+
+def avro_type(schema: str) -> Type:
+    """The type of the column that an Avro schema (JSON) makes. Raises ValueError."""
+
+def protobuf_type(descriptors: bytes, message: str) -> Type:
+    """The type of the column that a message of a descriptor set makes. Raises ValueError."""
+
+def protobuf_message(descriptors: bytes, message: str) -> str:
+    """The full name of a message given by any name; of the set's first, if that is empty. Raises ValueError."""
+
+def compile_protobuf(main: str, files: Sequence[tuple[str, str]]) -> bytes:
+    """A descriptor set out of `.proto` texts by name. Raises ValueError."""
+
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.
 

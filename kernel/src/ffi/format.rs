@@ -1,0 +1,199 @@
+//! Formats for Python: an Arrow column of bytes in, a typed column and its faults out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
+use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_schema::{DataType, Field};
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+
+use super::{arrow_error, refused};
+use crate::formats::avro::{self, Avro};
+use crate::formats::framing::Framing;
+use crate::formats::json::Json;
+use crate::formats::protobuf::{self, Protobuf};
+use crate::formats::text::Text;
+use crate::formats::{Fault, Reader};
+
+/// A column below this many bytes is decoded with the GIL held: see `SMALL_CHUNK`.
+const SMALL_COLUMN: usize = 8 << 10;
+
+/// Turns keys or values into one typed column.
+#[pyclass(module = "penstock._kernel", frozen)]
+pub struct Format {
+    reader: Mutex<Reader>,
+}
+
+impl Format {
+    fn new(format: impl crate::formats::Format + 'static, framed: bool) -> Self {
+        let framing = if framed { Framing::Confluent } else { Framing::None };
+        Format { reader: Mutex::new(Reader::new(Box::new(format), framing)) }
+    }
+
+    /// A format is for one thread at a time, and one that panicked is as good as new: it builds each column from nothing.
+    fn reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Format {
+    #[staticmethod]
+    #[pyo3(signature = (*, framed = false))]
+    fn text(framed: bool) -> Self {
+        Format::new(Text, framed)
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (wanted, *, time_zone = "UTC", framed = false))]
+    fn json(wanted: &Bound<'_, PyAny>, time_zone: &str, framed: bool) -> PyResult<Self> {
+        let json = Json::new(type_of(wanted)?, time_zone).map_err(PyValueError::new_err)?;
+        Ok(Format::new(json, framed))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (schema, wanted, *, framed = false))]
+    fn avro(schema: &str, wanted: &Bound<'_, PyAny>, framed: bool) -> PyResult<Self> {
+        let avro = Avro::new(schema, type_of(wanted)?).map_err(PyValueError::new_err)?;
+        Ok(Format::new(avro, framed))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (descriptors, message, wanted, *, framed = false))]
+    fn protobuf(
+        descriptors: &[u8],
+        message: &str,
+        wanted: &Bound<'_, PyAny>,
+        framed: bool,
+    ) -> PyResult<Self> {
+        let format = Protobuf::new(descriptors, message, type_of(wanted)?).map_err(PyValueError::new_err)?;
+        Ok(Format::new(format, framed))
+    }
+
+    #[getter]
+    fn r#type(&self) -> Type {
+        Type { data_type: self.reader().data_type().clone() }
+    }
+
+    fn unknown_schemas(&self, values: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        Ok(self.reader().unknown_writers(&import(values)?))
+    }
+
+    fn add_schema(&self, schema_id: u32, schema: &[u8]) -> PyResult<()> {
+        self.reader().add_writer(schema_id, schema).map_err(PyValueError::new_err)
+    }
+
+    fn refuse_schema(&self, schema_id: u32, reason: String) {
+        self.reader().refuse_writer(schema_id, reason);
+    }
+
+    fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Decoded> {
+        let values = import(values)?;
+        let decoded = if values.values().len() < SMALL_COLUMN {
+            self.reader().decode(&values)
+        } else {
+            py.detach(|| self.reader().decode(&values))
+        };
+        let crate::formats::Decoded { array, faults } = decoded.map_err(arrow_error)?;
+        let faults = faults.into_iter().map(|Fault { row, reason }| (row, reason)).collect();
+        Ok(Decoded { array, faults })
+    }
+}
+
+/// A typed column, handed over through the Arrow C data interface, and what was wrong in it.
+#[pyclass(module = "penstock._kernel", frozen)]
+pub struct Decoded {
+    array: ArrayRef,
+    #[pyo3(get)]
+    faults: Vec<(usize, String)>,
+}
+
+#[pymethods]
+impl Decoded {
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let _ = requested_schema; // a wish we may ignore, by the interface's own words
+        let array =
+            PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.array.to_data()), c"arrow_array")?;
+        PyTuple::new(py, [type_capsule(py, self.array.data_type())?, array])
+    }
+}
+
+/// An Arrow type, handed over through the Arrow C data interface.
+#[pyclass(module = "penstock._kernel", frozen)]
+pub struct Type {
+    data_type: DataType,
+}
+
+#[pymethods]
+impl Type {
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        type_capsule(py, &self.data_type)
+    }
+}
+
+/// The type of the column that an Avro schema (JSON) makes.
+#[pyfunction]
+pub fn avro_type(schema: &str) -> PyResult<Type> {
+    avro::data_type(schema).map(|data_type| Type { data_type }).map_err(PyValueError::new_err)
+}
+
+#[pyfunction]
+pub fn protobuf_type(descriptors: &[u8], message: &str) -> PyResult<Type> {
+    let data_type = protobuf::data_type(descriptors, message);
+    data_type.map(|data_type| Type { data_type }).map_err(PyValueError::new_err)
+}
+
+#[pyfunction]
+pub fn protobuf_message(descriptors: &[u8], message: &str) -> PyResult<String> {
+    protobuf::message_name(descriptors, message).map_err(PyValueError::new_err)
+}
+
+#[pyfunction]
+pub fn compile_protobuf(main: &str, files: Vec<(String, String)>) -> PyResult<Vec<u8>> {
+    protobuf::compile(main, &files).map_err(PyValueError::new_err)
+}
+
+fn type_capsule<'py>(py: Python<'py>, data_type: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+    let field = Field::new("", data_type.clone(), true);
+    let schema = FFI_ArrowSchema::try_from(&field).map_err(arrow_error)?;
+    PyCapsule::new_with_value(py, schema, c"arrow_schema")
+}
+
+fn type_of(given: &Bound<'_, PyAny>) -> PyResult<DataType> {
+    let capsule =
+        given.call_method0(intern!(given.py(), "__arrow_c_schema__"))?.extract::<Bound<'_, PyCapsule>>()?;
+    let schema = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    // SAFETY: by the interface, a capsule of this name holds this structure, valid as long as the capsule.
+    DataType::try_from(unsafe { schema.as_ref() }).map_err(refused)
+}
+
+/// A column of bytes out of the two capsules of the Arrow C data interface.
+fn import(values: &Bound<'_, PyAny>) -> PyResult<BinaryArray> {
+    let capsules = values.call_method0(intern!(values.py(), "__arrow_c_array__"))?;
+    let (schema, array) = capsules.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
+    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
+    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
+    // SAFETY: by the interface, capsules of these names hold these structures, which are valid as long as the capsules
+    // and not in use by anybody else. The array is moved out, as the interface has it.
+    let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
+    if DataType::try_from(schema).map_err(refused)? != DataType::Binary {
+        return Err(PyValueError::new_err("values must be binary"));
+    }
+    if array.is_released() {
+        return Err(PyValueError::new_err("the array was taken over already"));
+    }
+    // SAFETY: the array is what its schema says, by the interface; that its offsets make sense is checked right after.
+    let data = unsafe { from_ffi(array, schema) }.map_err(refused)?;
+    data.validate_full().map_err(refused)?;
+    let made: ArrayRef = arrow_array::make_array(data);
+    Ok(Arc::clone(&made).as_binary::<i32>().clone())
+}

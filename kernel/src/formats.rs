@@ -1,0 +1,149 @@
+//! Bytes of keys or values into one typed Arrow column, whose type is settled before the first record.
+//!
+//! ```text
+//! Reader ─┬> framing     magic byte and schema id, cut off
+//!         └> Format      text | json | avro | protobuf: a whole column at a time
+//! ```
+//!
+//! A record that does not parse costs itself and no other: it becomes a row whose fields are null (a partly readable
+//! JSON document keeps what was read), and a [`Fault`] says why. Types are, to the letter, those that PySpark makes of
+//! a Spark schema: every field nullable, a list's child named `element`, timestamps in microseconds and `UTC`.
+#![forbid(unsafe_code)]
+
+pub mod avro;
+pub mod framing;
+pub mod json;
+pub mod protobuf;
+pub mod text;
+
+use std::collections::HashMap;
+
+use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_schema::{ArrowError, DataType};
+
+use framing::Framing;
+
+/// One record's key or value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row<'a> {
+    /// No bytes at all, as in a tombstone: a null of the whole column.
+    Null,
+    /// Found bad before the format saw it: the same row as any that does not parse, without a fault of its own.
+    Bad,
+    /// `schema` is the writer's, where the bytes were framed.
+    Bytes { schema: Option<u32>, bytes: &'a [u8] },
+}
+
+/// Why a row does not say what its bytes said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub row: usize,
+    /// For people: what is wrong, and at which byte or field.
+    pub reason: String,
+}
+
+pub struct Decoded {
+    /// As many rows as went in, of the format's type.
+    pub array: ArrayRef,
+    /// In the order of the rows, one per row at most.
+    pub faults: Vec<Fault>,
+}
+
+/// Turns bytes into a column of one type.
+pub trait Format: Send {
+    fn data_type(&self) -> &DataType;
+
+    /// One row for each of `rows`. An error is ours (a column too large for Arrow), never that of a record.
+    fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError>;
+
+    /// Whether rows cannot be read before the schema they were written with is known.
+    fn needs_writers(&self) -> bool {
+        false
+    }
+
+    /// The schema that rows of this id were written with. An error says why the reader's does not fit it.
+    fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
+        let _ = (id, schema);
+        Ok(())
+    }
+}
+
+/// A format behind its framing, with the schema ids it has met.
+pub struct Reader {
+    format: Box<dyn Format>,
+    framing: Framing,
+    /// Ids that are known, and why rows of some of them are refused.
+    writers: HashMap<u32, Option<String>>,
+}
+
+impl Reader {
+    pub fn new(format: Box<dyn Format>, framing: Framing) -> Self {
+        Reader { format, framing, writers: HashMap::new() }
+    }
+
+    pub fn data_type(&self) -> &DataType {
+        self.format.data_type()
+    }
+
+    /// The schema ids in `values` that `decode` would have to know and does not, each once, in order.
+    pub fn unknown_writers(&self, values: &BinaryArray) -> Vec<u32> {
+        let mut unknown = Vec::new();
+        if self.framing == Framing::None || !self.format.needs_writers() {
+            return unknown;
+        }
+        let mut last = None;
+        for value in values.iter().flatten() {
+            let Ok((Some(id), _)) = self.framing.cut(value) else { continue };
+            if last != Some(id) && !self.writers.contains_key(&id) && !unknown.contains(&id) {
+                unknown.push(id);
+            }
+            last = Some(id);
+        }
+        unknown
+    }
+
+    pub fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
+        self.format.add_writer(id, schema)?;
+        self.writers.insert(id, None);
+        Ok(())
+    }
+
+    /// Rows of this id are bad, for this reason.
+    pub fn refuse_writer(&mut self, id: u32, reason: String) {
+        self.writers.insert(id, Some(reason));
+    }
+
+    pub fn decode(&mut self, values: &BinaryArray) -> Result<Decoded, ArrowError> {
+        let mut refused = Vec::new();
+        let mut rows = Vec::with_capacity(values.len());
+        let needs_writers = self.framing != Framing::None && self.format.needs_writers();
+        for (row, value) in values.iter().enumerate() {
+            rows.push(match value.map(|value| self.framing.cut(value)) {
+                None => Row::Null,
+                Some(Ok((schema, bytes))) => {
+                    match schema.filter(|_| needs_writers).map(|id| (id, self.writers.get(&id))) {
+                        None | Some((_, Some(None))) => Row::Bytes { schema, bytes },
+                        Some((_, Some(Some(reason)))) => {
+                            refused.push(Fault { row, reason: reason.clone() });
+                            Row::Bad
+                        }
+                        Some((id, None)) => {
+                            refused.push(Fault { row, reason: format!("schema {id} is not known") });
+                            Row::Bad
+                        }
+                    }
+                }
+                Some(Err(reason)) => {
+                    refused.push(Fault { row, reason: reason.to_owned() });
+                    Row::Bad
+                }
+            });
+        }
+        let mut decoded = self.format.decode(&rows)?;
+        if !refused.is_empty() {
+            decoded.faults.append(&mut refused);
+            decoded.faults.sort_by_key(|fault| fault.row);
+        }
+        Ok(decoded)
+    }
+}

@@ -1,0 +1,46 @@
+//! What Confluent's serializers put before a payload: a zero byte and the schema's id, big-endian.
+#![forbid(unsafe_code)]
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    None,
+    Confluent,
+}
+
+const MAGIC: u8 = 0;
+
+impl Framing {
+    /// The schema id, if there is one, and the payload.
+    #[inline]
+    pub fn cut(self, value: &[u8]) -> Result<(Option<u32>, &[u8]), &'static str> {
+        match (self, value) {
+            (Framing::None, payload) => Ok((None, payload)),
+            (Framing::Confluent, &[MAGIC, a, b, c, d, ref payload @ ..]) => {
+                Ok((Some(u32::from_be_bytes([a, b, c, d])), payload))
+            }
+            (Framing::Confluent, &[MAGIC, ..] | &[]) => Err("too short for the framing of a schema registry"),
+            (Framing::Confluent, _) => {
+                Err("does not begin with the zero byte of a schema registry's framing")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_cut_off() {
+        assert_eq!(Framing::Confluent.cut(&[0, 0, 0, 1, 2, 7, 8]), Ok((Some(258), &[7, 8][..])));
+        assert_eq!(Framing::Confluent.cut(&[0, 0, 0, 0, 9]), Ok((Some(9), &[][..])));
+        assert_eq!(Framing::None.cut(&[0, 0, 0, 1, 2]), Ok((None, &[0, 0, 0, 1, 2][..])));
+    }
+
+    #[test]
+    fn what_is_not_framed_is_told() {
+        assert!(Framing::Confluent.cut(&[]).is_err_and(|why| why.contains("short")));
+        assert!(Framing::Confluent.cut(&[0, 0, 0, 1]).is_err_and(|why| why.contains("short")));
+        assert!(Framing::Confluent.cut(b"{\"a\":1}").is_err_and(|why| why.contains("zero byte")));
+    }
+}
