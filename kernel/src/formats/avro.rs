@@ -13,10 +13,12 @@ mod constant;
 mod resolve;
 mod schema;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod types;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, StructArray, make_array, new_empty_array, new_null_array};
@@ -58,7 +60,7 @@ impl Avro {
     }
 
     /// `decode`, with the rows in `broken` taken for bad ones, for the reason they have there.
-    fn attempt(&mut self, rows: &[Row<'_>], broken: &HashMap<usize, String>) -> Result<Attempt, ArrowError> {
+    fn attempt(&mut self, rows: &[Row<'_>], broken: &BTreeMap<usize, String>) -> Result<Attempt, ArrowError> {
         let mut faults = Vec::new();
         let mut runs = Runs(Vec::new());
         let mut last = (None, 0);
@@ -84,7 +86,7 @@ impl Avro {
                 last = (schema, place);
             }
             let place = last.1;
-            let refusal = match broken.get(&row) {
+            let reason = match broken.get(&row) {
                 Some(reason) => reason.clone(),
                 None => match self.columns[place].push(bytes) {
                     Ok(()) => {
@@ -95,7 +97,7 @@ impl Avro {
                     Err(Refusal::Broken(reason)) => return Ok(Attempt::Broken(row, reason)),
                 },
             };
-            faults.push(Fault { row, reason: refusal });
+            faults.push(Fault { row, reason });
             runs.push(BAD);
         }
         Ok(Attempt::Done(Decoded { array: self.join(runs)?, faults }))
@@ -155,7 +157,8 @@ impl Format for Avro {
         // No text, list or map of the result is longer than this, so that no offset of 32 bits can overflow, which would
         // be a panic inside Arrow.
         i32::try_from(bytes).map_err(|_| ArrowError::OffsetOverflowError(bytes))?;
-        let mut broken = HashMap::new();
+        // A BTreeMap: asked for each row, and all but always empty, which it finds out without a hash.
+        let mut broken = BTreeMap::new();
         loop {
             // An error or a panic of the last call may have left rows behind.
             for column in self.columns.iter_mut().filter(|column| column.is_dirty()) {
@@ -176,8 +179,13 @@ impl Format for Avro {
         let schema = std::str::from_utf8(schema).map_err(|_| the_schema("is not UTF-8".to_owned()))?;
         let writer = Schema::parse(schema).map_err(the_schema)?;
         let column = column(&writer, &self.reader, &self.data_type)?;
-        self.ids.insert(Some(id), self.columns.len());
-        self.columns.push(column);
+        match self.ids.get(&Some(id)) {
+            Some(&place) => self.columns[place] = column,
+            None => {
+                self.ids.insert(Some(id), self.columns.len());
+                self.columns.push(column);
+            }
+        }
         Ok(())
     }
 }

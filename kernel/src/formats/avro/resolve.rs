@@ -27,7 +27,7 @@ pub struct Part {
     pub written: String,
     pub shape: Shape,
     /// Bytes of fixed values in each, null or not.
-    width: usize,
+    pub width: usize,
 }
 
 impl Part {
@@ -71,15 +71,15 @@ impl<'a> Resolver<'a> {
         }
         let mismatch = || self.mismatch(writer, reader, path);
         match (self.writer.kind(writer), self.reader.kind(reader), wanted) {
-            (Kind::Null, Kind::Null, _) => Ok(Part::new(Walk::Nothing, "\"null\"", Shape::Same)),
+            (Kind::Null, Kind::Null, _) => Ok(self.null(wanted)),
             (Kind::Record(written), Kind::Record(fields), DataType::Struct(wanted)) => {
                 self.record(written, fields, wanted, path)
             }
             (Kind::Array(item), Kind::Array(to), DataType::List(field)) => {
                 let part = self.resolve(*item, *to, field.data_type(), &path.below("element"))?;
-                let may_be_empty = self.writer.may_be_empty(*item);
+                let is_empty = self.writer.is_empty(*item);
                 Ok(Part::new(
-                    Walk::Array { item: Box::new(part.walk), may_be_empty, skip: false },
+                    Walk::Array { item: Box::new(part.walk), is_empty, skip: false },
                     format!(r#"{{"type":"array","items":{}}}"#, part.written),
                     Shape::List(field.clone(), Box::new(part.shape)),
                 ))
@@ -152,6 +152,11 @@ impl<'a> Resolver<'a> {
         format!(r#""name":"n{}""#, self.names)
     }
 
+    /// Not arrow-avro's own null, whose column is no child for its structs.
+    fn null(&mut self, wanted: &DataType) -> Part {
+        Part::new(Walk::Nothing, self.nothing(), Shape::Null(wanted.clone()))
+    }
+
     fn nothing(&mut self) -> String {
         format!(r#"{{"type":"record",{},{NO_FIELDS}}}"#, self.name())
     }
@@ -186,30 +191,33 @@ impl<'a> Resolver<'a> {
         wanted: &Fields,
         path: &Path<'_>,
     ) -> Result<Part, String> {
-        // The reader's fields that are wanted: where in the writer's record they are, by name or else by alias.
+        let by_name: HashMap<&str, &Field> =
+            fields.iter().map(|field| (field.name.as_str(), field)).collect();
+        let in_writer: HashMap<&str, usize> =
+            written.iter().enumerate().map(|(at, field)| (field.name.as_str(), at)).collect();
+        // The reader's fields that are wanted, and where in the writer's record they are.
         let mut places: Vec<(&Field, Option<usize>)> = Vec::with_capacity(wanted.len());
-        for name in wanted.iter().map(|field| field.name()) {
-            let field = fields.iter().find(|field| field.name == *name);
+        // And which of them a field of the writer's goes to.
+        let mut taken: HashMap<usize, usize> = HashMap::new();
+        for (place, name) in wanted.iter().map(|field| field.name().as_str()).enumerate() {
+            let field = by_name.get(name);
             let field = field.ok_or_else(|| path.below(name).error("is not in the reader's schema"))?;
-            places.push((field, written.iter().position(|written| written.name == *name)));
-        }
-        for index in 0..places.len() {
-            if let (field, None) = places[index] {
-                let by_alias = written.iter().position(|written| {
-                    field.aliases.contains(&written.name)
-                        && !fields.iter().any(|other| other.name == written.name)
-                });
-                if by_alias.is_some() && !places.iter().any(|(_, taken)| *taken == by_alias) {
-                    places[index].1 = by_alias;
-                }
+            // An alias never takes a field that another goes by the name of.
+            let unnamed = |alias: &&str| !by_name.contains_key(alias);
+            let mut names =
+                std::iter::once(name).chain(field.aliases.iter().map(String::as_str).filter(unnamed));
+            let at = names.find_map(|name| in_writer.get(name).copied().filter(|at| !taken.contains_key(at)));
+            if let Some(at) = at {
+                taken.insert(at, place);
             }
+            places.push((field, at));
         }
         let mut walks = Vec::with_capacity(written.len());
         let mut kept = Vec::new();
         let mut width = 0;
         let mut sources: Vec<Option<Source>> = places.iter().map(|_| None).collect();
         for (index, from) in written.iter().enumerate() {
-            let Some(place) = places.iter().position(|(_, at)| *at == Some(index)) else {
+            let Some(&place) = taken.get(&index) else {
                 walks.push((from.name.clone(), Walk::Dropped(Box::new(self.skip(from.node)))));
                 continue;
             };
@@ -251,7 +259,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Part, String> {
         if let Kind::Null = self.writer.kind(writer) {
             return if branches.iter().any(|&branch| matches!(self.reader.kind(branch), Kind::Null)) {
-                Ok(Part::new(Walk::Nothing, "\"null\"", Shape::Null(wanted.clone())))
+                Ok(self.null(wanted))
             } else {
                 Err(self.mismatch(writer, reader, path))
             };
@@ -331,15 +339,14 @@ impl<'a> Resolver<'a> {
             parts.push(match self.resolve(branch, reader, wanted, path) {
                 Ok(part) => {
                     readable += usize::from(!is_null);
-                    Part { written: if is_null { "\"null\"".to_owned() } else { part.written }, ..part }
+                    part
                 }
                 Err(reason) => {
                     error = error.or(Some(reason).filter(|_| !is_null));
                     let what = self.writer.describe(branch);
                     let walk =
                         Walk::Refused(format!("is {what}, which the reader's schema has no place for"));
-                    let written = if is_null { "\"null\"".to_owned() } else { self.nothing() };
-                    Part::new(walk, written, Shape::Null(wanted.clone()))
+                    Part { walk, ..self.null(wanted) }
                 }
             });
         }
@@ -352,13 +359,13 @@ impl<'a> Resolver<'a> {
         if parts.len() - usize::from(null.is_some()) <= 1 {
             return Ok(self.nullable(parts, null, wanted));
         }
-        Ok(self.dense(parts, null, wanted))
+        Ok(self.dense(parts))
     }
 
     /// A union with one branch besides null, or with one alone: arrow-avro makes a column with nulls of it.
     fn nullable(&mut self, mut parts: Vec<Part>, null: Option<usize>, wanted: &DataType) -> Part {
         if parts.iter().any(|part| part.width > WIDEST_NULL) && null.is_some() {
-            return self.dense(parts, null, wanted);
+            return self.dense(parts);
         }
         let Some(value) = (0..parts.len()).find(|&index| Some(index) != null) else {
             // Of nothing but null.
@@ -376,29 +383,27 @@ impl<'a> Resolver<'a> {
     }
 
     /// A union whose values lie apart, each branch in a column of its own.
-    fn dense(&mut self, parts: Vec<Part>, null: Option<usize>, wanted: &DataType) -> Part {
+    fn dense(&mut self, parts: Vec<Part>) -> Part {
+        // Where a record around the union is null, arrow-avro puts a value of the first branch.
+        let width = parts[0].width;
         let (mut walks, mut written, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, part) in parts.into_iter().enumerate() {
+        for part in parts {
             walks.push(part.walk);
-            if Some(index) == null {
-                written.push(part.written);
-                shapes.push(Shape::Null(wanted.clone()));
-            } else {
-                // In a record, because two branches may have become one type (an int that is read as long).
-                let field = format!(r#"{{"name":"v","type":{}}}"#, part.written);
-                written.push(format!(r#"{{"type":"record",{},"fields":[{field}]}}"#, self.name()));
-                shapes.push(Shape::Only(Box::new(part.shape)));
-            }
+            // In a record, because two branches may have become one type (an int that is read as long).
+            let field = format!(r#"{{"name":"v","type":{}}}"#, part.written);
+            written.push(format!(r#"{{"type":"record",{},"fields":[{field}]}}"#, self.name()));
+            shapes.push(Shape::Only(Box::new(part.shape)));
         }
-        // A branch more, that no record has: null for arrow-avro to put where a record around the union is null, and in a
-        // union of two branches anything, so that it does not make a column with nulls.
-        written.push(if null.is_none() { "\"null\"" } else { "\"boolean\"" }.to_owned());
         let written = format!("[{}]", written.join(","));
-        Part::new(Walk::Union(walks), written, Shape::Union(wanted.clone(), shapes))
+        Part { walk: Walk::Union(walks), written, shape: Shape::Union(shapes), width }
     }
 
     /// How to pass over a value that nobody wants.
     fn skip(&mut self, id: NodeId) -> Walk {
+        if self.writer.is_empty(id) {
+            // Not only for speed: thirty records, each with two fields of the one before, take a billion steps.
+            return Walk::Nothing;
+        }
         match self.writer.kind(id) {
             Kind::Null => Walk::Nothing,
             Kind::Boolean => Walk::Sized(1),
@@ -411,7 +416,7 @@ impl<'a> Resolver<'a> {
             Kind::Enum { symbols, .. } => Walk::Enum(vec![None; symbols.len()]),
             Kind::Array(item) => Walk::Array {
                 item: Box::new(self.skip(*item)),
-                may_be_empty: self.writer.may_be_empty(*item),
+                is_empty: self.writer.is_empty(*item),
                 skip: true,
             },
             Kind::Map(value) => Walk::Map { value: Box::new(self.skip(*value)), skip: true },

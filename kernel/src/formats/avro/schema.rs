@@ -1,17 +1,23 @@
 //! An Avro schema out of its JSON: names resolved, logical types known, everything else checked by the specification.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sonic_rs::{JsonContainerTrait, JsonValueTrait, Value};
 
 /// Deeper schemas are refused: walking them must not use up a thread's stack.
 pub const DEEPEST: usize = 64;
 
+/// So many brackets deep may the JSON be: a type takes four at most, and defaults have some. Do not leave it to the JSON
+/// parser: it recurses without a limit, and a hundred thousand brackets end the process.
+const DEEPEST_JSON: usize = 8 * DEEPEST;
+
 /// The index of a [`Node`] in its schema. Named types may refer to themselves, hence no tree of boxes.
 pub type NodeId = usize;
 
 pub struct Schema {
     nodes: Vec<Node>,
+    /// Of each node, whether its values take no byte at all.
+    empty: Vec<bool>,
     pub root: NodeId,
 }
 
@@ -103,6 +109,9 @@ pub fn last_part(name: &str) -> &str {
 
 impl Schema {
     pub fn parse(json: &str) -> Result<Self, String> {
+        if nesting(json) > DEEPEST_JSON {
+            return Err(format!("is nested more than {DEEPEST_JSON} brackets deep"));
+        }
         let value: Value = match sonic_rs::from_str(json) {
             Ok(value) => value,
             // A registry gives `"string"`, people write `string`.
@@ -114,7 +123,8 @@ impl Schema {
         };
         let mut parser = Parser { nodes: Vec::new(), names: HashMap::new() };
         let root = parser.node(&value, "", 0)?;
-        Ok(Schema { nodes: parser.nodes, root })
+        let empty = empty(&parser.nodes);
+        Ok(Schema { nodes: parser.nodes, empty, root })
     }
 
     pub fn node(&self, id: NodeId) -> &Node {
@@ -143,26 +153,48 @@ impl Schema {
         }
     }
 
-    /// Whether a value may take no byte at all.
-    pub fn may_be_empty(&self, id: NodeId) -> bool {
-        self.empty_below(id, &mut Vec::new())
+    /// Whether a value takes no byte at all.
+    pub fn is_empty(&self, id: NodeId) -> bool {
+        self.empty[id]
     }
+}
 
-    fn empty_below(&self, id: NodeId, above: &mut Vec<NodeId>) -> bool {
-        match self.kind(id) {
-            Kind::Null | Kind::Fixed(0) => true,
-            Kind::Record(fields) => {
-                if above.contains(&id) {
-                    return true;
-                }
-                above.push(id);
-                let empty = fields.iter().all(|field| self.empty_below(field.node, above));
-                above.pop();
-                empty
+/// Which values take no byte at all: null, and records of such. A record is taken for one until one of its fields is
+/// found to be none.
+fn empty(nodes: &[Node]) -> Vec<bool> {
+    let mut empty: Vec<bool> =
+        nodes.iter().map(|node| matches!(node.kind, Kind::Null | Kind::Fixed(0) | Kind::Record(_))).collect();
+    loop {
+        let before = empty.iter().filter(|empty| **empty).count();
+        for (id, node) in nodes.iter().enumerate() {
+            if let Kind::Record(fields) = &node.kind {
+                empty[id] = fields.iter().all(|field| empty[field.node]);
             }
-            _ => false,
+        }
+        if empty.iter().filter(|empty| **empty).count() == before {
+            return empty;
         }
     }
+}
+
+/// How many brackets are open at most, outside of strings.
+fn nesting(json: &str) -> usize {
+    let (mut open, mut most) = (0usize, 0);
+    let (mut inside, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if inside => escaped = true,
+            b'"' => inside = !inside,
+            b'[' | b'{' if !inside => {
+                open += 1;
+                most = most.max(open);
+            }
+            b']' | b'}' if !inside => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 struct Parser {
@@ -287,10 +319,11 @@ impl Parser {
         let declared = value.get("fields").and_then(|fields| fields.as_array());
         let declared = declared.ok_or_else(|| format!("has a record {full} without fields"))?;
         let mut fields: Vec<Field> = Vec::with_capacity(declared.len());
+        let mut names = HashSet::new();
         for field in declared.iter() {
             let name = field.get("name").and_then(|name| name.as_str());
             let name = name.ok_or_else(|| format!("has a field without a name in record {full}"))?;
-            if fields.iter().any(|other| other.name == name) {
+            if !names.insert(name) {
                 return Err(format!("has two fields {name:?} in record {full}"));
             }
             let kind = field.get("type").ok_or_else(|| format!("has no type for field {name} of {full}"))?;

@@ -35,7 +35,7 @@ pub enum Shape {
     List(FieldRef, Box<Shape>),
     Map(FieldRef, Box<Shape>),
     /// For each branch, as all of what is wanted.
-    Union(DataType, Vec<Shape>),
+    Union(Vec<Shape>),
     /// One of the fields of a struct that a union is read as, or none.
     Member(Fields, Option<usize>, Box<Shape>),
     Null(DataType),
@@ -100,18 +100,16 @@ impl Shape {
                 let entries = StructArray::try_new(fields.clone(), columns, None)?;
                 Arc::new(MapArray::try_new(field.clone(), offsets, entries, nulls, false)?)
             }
-            Shape::Union(data_type, branches) => {
+            Shape::Union(branches) => {
                 let union = array.as_union();
-                let null = new_null_array(data_type, 1);
-                let mut children = vec![null];
-                for (id, shape) in branches.iter().enumerate() {
-                    children.push(shape.apply(union.child(id as i8).clone())?);
-                }
+                let children: Vec<ArrayRef> = branches
+                    .iter()
+                    .enumerate()
+                    .map(|(id, shape)| shape.apply(union.child(id as i8).clone()))
+                    .collect::<Result<_, _>>()?;
                 let children: Vec<&dyn Array> = children.iter().map(AsRef::as_ref).collect();
                 let places: Vec<(usize, usize)> = (0..union.len())
                     .map(|row| (union.type_id(row) as usize, union.value_offset(row)))
-                    // Beyond the branches lies one of ours, for places inside a null.
-                    .map(|(id, offset)| if id < branches.len() { (id + 1, offset) } else { (0, 0) })
                     .collect();
                 interleave(&children, &places)?
             }

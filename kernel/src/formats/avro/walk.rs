@@ -35,7 +35,7 @@ pub enum Walk {
     /// `skip`: nobody wants it, so that a block that says its size is jumped over.
     Array {
         item: Box<Walk>,
-        may_be_empty: bool,
+        is_empty: bool,
         skip: bool,
     },
     Map {
@@ -173,9 +173,9 @@ impl<'a> Cursor<'a> {
                 }
                 Ok(())
             }
-            Walk::Array { item, may_be_empty, skip } => {
+            Walk::Array { item, is_empty, skip } => {
                 let mut total = 0;
-                while let Some(count) = self.block(*skip, *may_be_empty)? {
+                while let Some(count) = self.block(*skip, *is_empty)? {
                     for index in 0..count {
                         if let Err(mut bad) = self.walk(item) {
                             bad.path.push(format!("[{}]", total + index));
@@ -258,7 +258,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn long(&mut self) -> Result<i64, Box<Bad>> {
         let value = match self.record.get(self.at) {
             Some(&byte) if byte < 0x80 => {
@@ -299,7 +299,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The number of items to walk in the next block; None at the end. Blocks that were jumped over are not seen.
-    fn block(&mut self, skip: bool, may_be_empty: bool) -> Result<Option<usize>, Box<Bad>> {
+    fn block(&mut self, skip: bool, is_empty: bool) -> Result<Option<usize>, Box<Bad>> {
         loop {
             let mut count = self.long()?;
             if count == 0 {
@@ -318,15 +318,15 @@ impl<'a> Cursor<'a> {
                 count = count.saturating_neg();
             }
             let left = self.record.len() - self.at;
-            let most = if may_be_empty { MOST_EMPTY_ITEMS - self.empty_items } else { left };
+            let most = if is_empty { MOST_EMPTY_ITEMS - self.empty_items } else { left };
             let Some(count) = usize::try_from(count).ok().filter(|count| *count <= most) else {
-                return if may_be_empty {
+                return if is_empty {
                     bad(format!("says it has {count} items without a byte, more than {MOST_EMPTY_ITEMS}"))
                 } else {
                     bad(format!("says it has {count} items, and {left} bytes are left"))
                 };
             };
-            if may_be_empty {
+            if is_empty {
                 self.empty_items += count;
             }
             return Ok(Some(count));
