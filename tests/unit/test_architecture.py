@@ -29,6 +29,7 @@ PLANNING = {
     "ending",
     "limits",
     "truncation",
+    "report_listener",
 }
 VALUES = {"errors", "ranges", "topics", "options"}
 """What planning and fetching may both know: the frozen values that pass between them."""
