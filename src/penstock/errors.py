@@ -20,6 +20,7 @@
     │   ├── RegistryRefused       the registry, or a proxy before it, does not let us in, or TLS failed
     │   ├── SchemaNotFound        an id, subject or version that the registry does not have
     │   └── IncompatibleSchema    records were written with a schema that the one to read with cannot take
+    ├── DeserializerFailed        a user's own deserializer failed on a record, or broke its contract
     ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
     ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
     ├── NoGroupOffset             the group has committed nothing and no reset rule is set
@@ -241,6 +242,33 @@ class IncompatibleSchema(RegistryError):
             "anew to read with the latest schema, or name one that takes both; a compatibility rule in the registry "
             "keeps such schemas out"
         )
+
+
+class DeserializerFailed(PenstockError):
+    """A user's own deserializer failed on a record, or returned what it must not.
+
+    `details` is the traceback of what it raised, if it did: the cause itself stays in the process where it happened.
+    """
+
+    def __init__(
+        self,
+        topic: str | None,
+        partition: int | None,
+        offset: int | None,
+        deserializer: str,
+        reason: str,
+        details: str = "",
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.deserializer = deserializer
+        self.reason = reason
+        self.details = details
+        place = ", ".join(
+            ([] if topic is None else [f"{topic}-{partition}"]) + ([] if offset is None else [f"offset {offset}"])
+        )
+        super().__init__((f"{place}: " if place else "") + f"deserializer {deserializer} failed: {reason}")
 
 
 class ConsumerTimeout(PenstockError):
