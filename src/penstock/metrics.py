@@ -49,7 +49,7 @@ LOST_RANGES = Metric(
     "lostRanges", "counter", "Offset ranges that were gone before they were read (failOnDataLoss false)"
 )
 MALFORMED_RECORDS = Metric("malformedRecords", "counter", "Records that did not parse, since the query was started")
-DROPPED_RECORDS = Metric("droppedRecords", "counter", "Of those, left out (mode DROPMALFORMED)")
+DROPPED_RECORDS = Metric("droppedRecords", "counter", "Of those, left out (modes DROPMALFORMED, DEADLETTER)")
 DEAD_LETTERS = Metric("deadLetters", "counter", "Of those, written to deadLetterTopic (mode DEADLETTER)")
 SKIPPED_RECORDS = Metric("skippedRecords", "counter", "Records that a deserializer of your own left out")
 RECORDS_PER_SECOND = Metric("numRecordsInPerSecond", "gauge", "Records per second in the last batch; 0 while idle")

@@ -220,7 +220,7 @@ def reachable_hosts(brokers: Iterable[tuple[str, int]], environment: Mapping[str
     What the operator told Spark counts alone. Else it is the address from which this machine reaches the brokers, which
     executors reach too. Where that is loopback, everything is on this machine, and nothing listens to the network.
     """
-    if told := environment.get("SPARK_LOCAL_IP"):
+    if (told := environment.get("SPARK_LOCAL_IP")) and not _is_any(told):
         return (told,)
     routes = [address for broker in brokers if (address := _address_towards(*broker)) is not None]
     if routes and all(_is_loopback(address) for address in routes):
@@ -253,6 +253,14 @@ def _own_addresses() -> list[str]:
     except OSError:
         return []
     return [str(address[0]) for *_, address in found]
+
+
+def _is_any(host: str) -> bool:
+    """Whether this means every address of a machine, and so names none."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -34,7 +34,7 @@ SIGNATURE_LENGTH = 64
 RETRY_SECONDS = 0.2
 """Between two rounds of the hosts, for what must arrive."""
 
-SILENCE_SECONDS = 60.0
+SILENCE_SECONDS = 600.0
 """How long a worker keeps mere counts to itself after it could not reach a planner. Without this a firewall that drops
 packets would cost every task its time-out."""
 
@@ -52,7 +52,7 @@ class TaskReport:
     malformed: int = 0
     """Records that did not parse."""
     dropped: int = 0
-    """Of those, left out (DROPMALFORMED)."""
+    """Of those, left out (DROPMALFORMED, DEADLETTER)."""
     dead_letters: int = 0
     """Of those, written to deadLetterTopic."""
     skipped: int = 0

@@ -392,6 +392,11 @@ def test_what_the_operator_told_spark_is_the_address():
     assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": "10.1.2.3"}) == ("10.1.2.3",)
 
 
+@pytest.mark.parametrize("every", ["0.0.0.0", "::", ""])
+def test_every_address_is_no_address(every):
+    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": every}) == ("127.0.0.1",)
+
+
 def test_brokers_on_this_machine_mean_that_nothing_listens_to_the_network(listen):
     hosts = reachable_hosts([("127.0.0.1", 9092), ("localhost", 9093)], {})
     assert hosts == ("127.0.0.1",)
