@@ -27,7 +27,7 @@ class Decoded:
 
     @property
     def unknown_schemas(self) -> list[int]:
-        """Ids of the writers' schemas that were missing: then nothing was decoded. Add or refuse them, and try again."""
+        """Ids of writers' schemas that were missing: then nothing was decoded. Add or refuse them, and try again."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 

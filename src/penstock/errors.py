@@ -15,6 +15,7 @@
     ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
     ├── SinkError                 a streamer's sink failed, for good or too often
     │   └── RowsRefused           it will never take some of the rows it was given
+    ├── MalformedRecord           a key or value does not parse, and mode is FAILFAST
     ├── RegistryError             a schema registry failed, or its answer makes no sense
     │   ├── RegistryUnavailable   no answer after all retries; carries the history of tries
     │   ├── RegistryRefused       the registry, or a proxy before it, does not let us in, or TLS failed
@@ -184,6 +185,26 @@ class RowsRefused(SinkError):
 
     The Streamer looks for the messages that they came from, and goes on without them.
     """
+
+
+FIRST_BYTES = 64
+
+
+class MalformedRecord(PenstockError):
+    """A key or value that does not parse, and `mode` is FAILFAST."""
+
+    def __init__(self, topic: str, partition: int, offset: int, column: str, reason: str, data: bytes | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.column = column
+        self.reason = reason
+        self.data = None if data is None else bytes(data[:FIRST_BYTES])
+        begins = "" if self.data is None else f" It begins with {self.data!r}."
+        super().__init__(
+            f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To go on without "
+            "such records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
+        )
 
 
 class RegistryError(PenstockError):

@@ -1,0 +1,80 @@
+"""What a task does: reads its range, and makes the columns that its plan asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.fetch.reader import RangeReader
+from penstock.formats.plan import TypedPlan
+from penstock.options import SourceOptions
+from penstock.ranges import OffsetRange
+from penstock.reports import ReportAddress
+
+REPORT_SECONDS = 10.0
+
+
+def read_range(
+    range_: OffsetRange,
+    columns: Sequence[str] | TypedPlan,
+    options: SourceOptions,
+    *,
+    scope: str = "",
+    reports: ReportAddress | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """A range as Arrow batches: Kafka's columns as they are, or typed. `scope` names who reads, to its dead letters;
+    what was met on the way goes to `reports`."""
+    plan = columns if isinstance(columns, TypedPlan) else None
+    reader = RangeReader(
+        range_,
+        columns.fetched if isinstance(columns, TypedPlan) else columns,
+        options.client,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout=options.poll_timeout,
+    )
+    batches = reader.ahead()
+    return batches if plan is None else _typed(range_, plan, options, batches, scope, reports)
+
+
+def _typed(
+    range_: OffsetRange,
+    plan: TypedPlan,
+    options: SourceOptions,
+    batches: Generator[pa.RecordBatch, None, None],
+    scope: str,
+    reports: ReportAddress | None,
+) -> Iterator[pa.RecordBatch]:
+    from penstock.dead_letters import RangeLetters
+    from penstock.formats.typed import TypedColumns
+    from penstock.reports import TaskReport, send_report
+
+    letters = None
+    if plan.dead_letter_topic is not None:
+        letters = RangeLetters(options.client, plan.dead_letter_topic, range_, scope)
+    written = 0
+    try:
+        made = TypedColumns(plan, range_.topic, range_.partition, letters)
+        yield from made.batches(batches)
+        if letters is not None:
+            written = letters.finish()
+    except BaseException:
+        if letters is not None:
+            letters.abort()
+        raise
+    finally:
+        batches.close()
+    if reports is not None:
+        report = TaskReport(
+            range_.topic,
+            range_.partition,
+            range_.start,
+            range_.stop,
+            malformed=made.malformed,
+            dropped=made.dropped,
+            dead_letters=written,
+            skipped=made.skipped,
+            ended_at=made.ended_at,
+        )
+        if not report.is_empty:
+            send_report(reports, report, REPORT_SECONDS)
