@@ -194,7 +194,7 @@ class _Reader:
             known = f"only {', '.join(self._names)}" if self._names else "none"
             where = f"refers to {reference} at {_called(path)}"
             raise ValueError(
-                f"the JSON Schema {where}, and of what it may refer to there is {known}. Register it with its references"
+                f"the JSON Schema {where}, and of what it may refer to there is {known}. Register it with references"
             )
         for root in (found.root, found.document):
             target = _at(root, unquote(fragment))
