@@ -43,7 +43,7 @@ from penstock.letters import Cause, DeadLetter, TopicWriter, append_letters, let
 from penstock.ranges import OffsetRange
 from penstock.spans import Spans, parse_spans
 from penstock.topics import TopicPartition
-from penstock.wire.cluster import Cluster
+from penstock.wire.cluster import Cluster, Topic
 from penstock.wire.config import ClientConfig
 from penstock.wire.deadline import Attempts
 from penstock.wire.transactions import TransactionalProducer, TransactionLost
@@ -192,12 +192,13 @@ class RangeLetters:
     def _try(self, producer: TransactionalProducer, done_until: int) -> int:
         producer.begin_transaction()
         source = self._range.topic_partition
-        done = self._done(producer)
+        dead = producer.metadata((self._topic,)).topics[self._topic]
+        done = self._done(producer, dead)
         letters = [letter for letter in self._held if not done.has(letter.offset)]
         if not letters:
             log.info("all %d dead letters of %s are there already", len(self._held), self._range)
             return 0
-        target = self._target(producer)
+        target = TopicPartition(self._topic, source.partition % len(dead.partitions))
         append_letters(lambda records: producer.append(target, records), letters, self._topic)
         if self._remembers:
             note = str(done.with_span(self._range.start, done_until))
@@ -210,9 +211,9 @@ class RangeLetters:
         producer.commit_transaction()
         return len(letters)
 
-    def _done(self, producer: TransactionalProducer) -> Spans:
+    def _done(self, producer: TransactionalProducer, dead: Topic) -> Spans:
         """What is written of this range's partition, as far as the group knows."""
-        topic_id = str(self._range.topic_id or "")
+        about = f"{self._range.topic_id or ''}/{dead.topic_id or ''}"
         noted = None
         if self._remembers:
             source = self._range.topic_partition
@@ -220,11 +221,7 @@ class RangeLetters:
                 noted = producer.commits(self._group, [source]).get(source)
             except AuthorizationFailed as error:
                 self._forgo(error)
-        return Spans(topic_id) if noted is None else parse_spans(noted.metadata, topic_id)
-
-    def _target(self, producer: TransactionalProducer) -> TopicPartition:
-        metadata = producer.known or producer.metadata((self._topic,))  # it knows no other topic
-        return TopicPartition(self._topic, self._range.partition % len(metadata.topics[self._topic].partitions))
+        return Spans(about) if noted is None else parse_spans(noted.metadata, about)
 
     def _forgo(self, error: AuthorizationFailed) -> None:
         self._remembers = False

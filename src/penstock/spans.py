@@ -13,12 +13,12 @@ _SPAN = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Spans [start, stop) of one topic's offsets, in the order in which they were done; the oldest are forgotten.
+    """Spans [start, stop) of one partition's offsets, in the order in which they were done; the oldest are forgotten.
 
-    `topic_id` tells a topic from one of the same name created later, whose offsets are others.
+    `about` is one word, such as the topic's id: offsets of a topic created later under the same name are others.
     """
 
-    topic_id: str
+    about: str
     spans: tuple[tuple[int, int], ...] = ()
 
     def has(self, offset: int) -> bool:
@@ -32,16 +32,16 @@ class Spans:
                 apart.append(other)
             else:
                 start, stop = min(start, other[0]), max(stop, other[1])
-        return Spans(self.topic_id, (*apart[1 - SPANS_KEPT :], (start, stop)))
+        return Spans(self.about, (*apart[1 - SPANS_KEPT :], (start, stop)))
 
     def __str__(self) -> str:
-        return " ".join([self.topic_id, *(f"{start}-{stop}" for start, stop in self.spans)])
+        return " ".join([self.about, *(f"{start}-{stop}" for start, stop in self.spans)])
 
 
-def parse_spans(note: str, topic_id: str) -> Spans:
-    """The spans of a note; none if it is about another topic, or nobody of us wrote it."""
-    noted_id, *texts = note.split(" ")
+def parse_spans(note: str, about: str) -> Spans:
+    """The spans of a note; none if it is about something else, or none of us wrote it."""
+    noted, *texts = note.split(" ")
     found = [_SPAN.fullmatch(text) for text in texts]
-    if noted_id != topic_id or None in found:
-        return Spans(topic_id)
-    return Spans(topic_id, tuple((int(match[1]), int(match[2])) for match in found if match is not None))
+    if noted != about or None in found:
+        return Spans(about)
+    return Spans(about, tuple((int(match[1]), int(match[2])) for match in found if match is not None))

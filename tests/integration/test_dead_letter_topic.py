@@ -319,6 +319,9 @@ def test_a_topic_made_anew_has_other_records_at_the_same_offsets(kafka, topic, c
     for topic_id in (uuid.uuid4(), uuid.uuid4()):
         range_ = OffsetRange(source, 0, 0, 2, topic_id)
         assert [attempt(client, dead, range_, scope) for _ in range(2)] == [2, 0]
+    kafka.delete_topic(dead)
+    kafka.create_topic(dead)
+    assert attempt(client, dead, range_, scope) == 2, "letters that went with their topic are written again"
 
 
 def test_without_transactions_letters_are_written_plainly(kafka, topic, client, scope, asked):

@@ -14,8 +14,8 @@ DONE = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda pair
 """At most 30 spans: few enough for none to be forgotten."""
 
 
-def made(spans, topic_id="id"):
-    done = Spans(topic_id)
+def made(spans, about="id"):
+    done = Spans(about)
     for start, stop in spans:
         done = done.with_span(start, stop)
     return done
@@ -35,7 +35,7 @@ def test_spans_that_touch_are_one(spans):
 
 def test_the_oldest_are_forgotten_and_a_note_fits_where_notes_go():
     top = 2**63 - 1
-    done = made([(top - 4 * n - 2, top - 4 * n) for n in range(3 * SPANS_KEPT)], "x" * 36)
+    done = made([(top - 4 * n - 2, top - 4 * n) for n in range(3 * SPANS_KEPT)], "x" * 73)
     assert len(done.spans) == SPANS_KEPT
     assert done.has(top - 4 * (3 * SPANS_KEPT - 1) - 1), "the one that was done last"
     assert not done.has(top - 1), "the one that was done first"
