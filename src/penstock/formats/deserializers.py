@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from penstock._kernel import Batch, Messages
 from penstock.columns import TYPES
 from penstock.errors import DeserializerFailed
-from penstock.formats.rows import fraction_check, misfit, struct_array
+from penstock.formats.rows import fraction_check, misfits, struct_array
 
 MESSAGE_COLUMNS = [name for name in TYPES if name not in ("topic", "partition")]
 
@@ -105,21 +105,16 @@ class RecordWise(CustomFormat):
         return CustomDecoded(array, rows, sorted(reasons.items()), end, errors)
 
     def _array(self, rows: list[dict[str, Any]], kept: list[int], reasons: dict[int, str]) -> pa.StructArray:
-        """Where they do not all fit, halves are tried until those are found that do not: Arrow does not say which."""
-        made = []
-        ranges = [(0, len(rows))]
-        while ranges:
-            start, stop = ranges.pop()
-            try:
-                made.append(struct_array(rows[start:stop], self.type, self._check))
-            except Exception as error:
-                if stop - start == 1:
-                    reasons[kept[start]] = misfit(rows[start], self.type) or _reason(error)
-                    made.append(self._nulls(1))
-                else:
-                    middle = (start + stop) // 2
-                    ranges += [(middle, stop), (start, middle)]
-        return made[0] if len(made) == 1 else pa.concat_arrays(made)
+        try:
+            return struct_array(rows, self.type, self._check)
+        except Exception:
+            found = misfits(rows, self.type)
+            if not found:
+                raise
+        for at, reason in found.items():
+            reasons[kept[at]] = reason
+            rows[at] = {}
+        return struct_array(rows, self.type, None)
 
 
 def _messages(batch: pa.RecordBatch) -> Any:

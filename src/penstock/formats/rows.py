@@ -76,13 +76,39 @@ def _check_list(element: Check) -> Check:
     return check_list
 
 
+PARTS = 16
+
+
+def misfits(rows: Sequence[dict[str, Any]], type_: pa.StructType) -> dict[int, str]:
+    """Which rows do not fit, and why. Arrow does not say which: parts of each column are tried, and parts of those."""
+    found: dict[int, str] = {}
+    for field in type_:
+        values = [row.get(field.name) for row in rows]
+        check = fraction_check(field.type)
+        ranges = [(0, len(values))]
+        while ranges:
+            start, stop = ranges.pop()
+            try:
+                _try(values[start:stop], field.type, check)
+            except Exception:
+                if stop - start == 1:
+                    found.setdefault(start, misfit(values[start], field.type, field.name))
+                else:
+                    step = -(-(stop - start) // PARTS)
+                    ranges += [(at, min(at + step, stop)) for at in range(start, stop, step)]
+    return found
+
+
+def _try(values: Sequence[Any], type_: pa.DataType, check: Check | None) -> None:
+    if check is not None:
+        check(values)
+    pa.array(values, type_)
+
+
 def misfit(value: Any, type_: pa.DataType, path: str = "") -> str:
     """Why a value is none of a type, with the innermost field to blame; "" if it is one."""
     try:
-        check = fraction_check(type_)
-        if check is not None:
-            check([value])
-        pa.array([value], type_)
+        _try([value], type_, fraction_check(type_))
     except Exception as error:
         inner = next(
             (said for part, kind, name in _parts(value, type_) if (said := misfit(part, kind, path + name))), ""
