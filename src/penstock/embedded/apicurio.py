@@ -24,7 +24,7 @@ _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 _NAME = f"Apicurio Registry {APICURIO_VERSION}"
 _RUNNER = f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 
-# Without its POM, whose parent no repository has to have: the archive lacks nothing.
+# Without its POM: a repository that lacks the parent's fails to resolve it, and the archive needs nothing else.
 _MODULES = f"""\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="penstock" module="registry"/>

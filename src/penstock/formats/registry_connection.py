@@ -51,6 +51,12 @@ class RegistryConnection:
         self._headers = _headers(config)
 
     def close(self) -> None:
+        # Do not simplify: clear() alone leaves connections open until nobody knows a response of theirs any more, and
+        # the traceback of an error may.
+        for key in self._pools.pools.keys():  # noqa: SIM118 (it has no iterator)
+            pool = self._pools.pools.get(key)
+            if pool is not None:
+                pool.close()
         self._pools.clear()
 
     def get(self, path: str, what: str) -> tuple[str, dict[str, Any]] | NotThere:
@@ -105,7 +111,7 @@ class RegistryConnection:
 
         causes = _causes(error)
         for cause in causes:
-            if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            if isinstance(cause, ssl.SSLError) and not isinstance(cause, _HUNG_UP):
                 reason = cause.reason or type(cause).__name__
                 said = getattr(cause, "verify_message", "") or reason.replace("_", " ").lower()
                 raise RegistryRefused(url, f"TLS failed: {said}", _TLS_ADVICE) from None
@@ -113,6 +119,10 @@ class RegistryConnection:
                 raise RegistryRefused(url, "the proxy wants a log-in (407)", _PROXY_ADVICE) from None
         through = "through the proxy: " if any(isinstance(c, urllib3.exceptions.ProxyError) for c in causes) else ""
         for cause in reversed(causes):  # from inside: urllib3 calls a refused connection one that timed out
+            if isinstance(cause, _HUNG_UP):
+                # TLS 1.3 has shaken hands before it asks for a certificate, and the alert may get lost on the way.
+                stranger = url.startswith("https:") and self._config.certificate_file is None
+                return _Failure(f"{through}it hung up{_STRANGER if stranger else ''}")
             if isinstance(cause, OSError) and not isinstance(cause, TimeoutError) and (cause.strerror or str(cause)):
                 return _Failure(through + (cause.strerror or str(cause)).lower())
         if any(isinstance(cause, urllib3.exceptions.ConnectTimeoutError) for cause in causes):
@@ -168,6 +178,11 @@ class _Failure:
     wish: float = 0.0
 
 
+_HUNG_UP = (
+    *(ssl.SSLEOFError, ssl.SSLZeroReturnError),
+    *(ConnectionResetError, ConnectionAbortedError, BrokenPipeError),
+)
+_STRANGER = ", perhaps for want of a certificate (schemaRegistry.ssl.certificate.location)"
 _LOGIN_ADVICE = (
     "Set schemaRegistry.basic.auth.user.info, schemaRegistry.bearer.auth.token or "
     "schemaRegistry.ssl.certificate.location to what it accepts"
