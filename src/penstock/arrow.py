@@ -23,7 +23,7 @@ from penstock.typed_source import typed_source
 
 
 def read_batches(
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
     *,
     columns: Sequence[str] | None = None,
     **more: str | int | bool,
@@ -40,8 +40,10 @@ def read_batches(
     What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
     reader is advanced. Drop it to stop early.
     """
-    given = dict(options or {})
-    given |= {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in more.items()}
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in {**(options or {}), **more}.items()
+    }
     parsed = parse_options(given)
     if parsed.formats.typed:
         plan = typed_source(parsed).picked(columns)
