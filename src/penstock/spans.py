@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SPANS_KEPT = 50
+SPANS_KEPT = 100
 """Of at most 40 characters each: brokers take notes of 4,096 bytes unless told otherwise."""
 
 _SPAN = re.compile(r"(\d{1,19})-(\d{1,19})", re.ASCII)

@@ -219,9 +219,9 @@ def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
     assert first + rest == list(range(COUNT))
 
 
-def coordinator(client, scope, dead, range_):
-    """The port of the broker that coordinates a range's transactions."""
-    producer = TransactionalProducer(client, names_of(scope, dead, range_)[1])
+def coordinator(client, scope, dead, source):
+    """The port of the broker that coordinates the transactions of letters about a partition."""
+    producer = TransactionalProducer(client, names_of(scope, dead, source)[1])
     producer.find()
     ((_, broker),) = producer._coordinators.items()
     return broker.port
@@ -237,7 +237,9 @@ def test_a_broker_that_dies_under_dead_letters_costs_none_and_doubles_none(kafka
     nodes = dict(zip(ports, kafka_cluster.node_ids, strict=True))
     range_ = OffsetRange(source, 0, 0, 50)
     leader = Cluster(client).metadata((dead,)).topics[dead].partitions[0].broker.port
-    scope = next(scope for scope in map(str, range(100)) if leader == coordinator(client, scope, dead, range_))
+    scope = next(
+        scope for scope in map(str, range(100)) if leader == coordinator(client, scope, dead, range_.topic_partition)
+    )
     honest = Connection.send
     killed = []
 
