@@ -181,12 +181,12 @@ def test_F4_the_query_ends_cleanly_and_a_restart_emits_nothing_after_the_end(tab
     query.processAllAvailable()
     assert table.numbers() == [0, 1, 2, 3]
     produce(name, values(104) + values(5, "end", 101, partition=1))
-    assert await_end(query, timeout=60)
+    assert await_end(query, timeout=120)
     assert query.exception() is None
     assert table.numbers() == [0, 1, 2, 3, 5]
 
     produce(name, values(106) + values(103, partition=1))
-    assert await_end(table.start(**options), timeout=60)
+    assert await_end(table.start(**options), timeout=120)
     assert table.numbers() == [0, 1, 2, 3, 5]
 
     cluster = Cluster(parse_options(kafka.client_options() | {"subscribe": name}).client)
@@ -200,7 +200,7 @@ def test_F26_counts_are_in_the_progress_after_that_of_their_batch(table, topic, 
     name = topic()
     produce(name, values(1, "x", "skip", 2, "y", 3))
     query = table.start("Numbers", {"availableNow": True}, subscribe=name, mode="DROPMALFORMED", maxOffsetsPerTrigger=3)
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(120)
     assert table.numbers() == [1, 2, 3]
     (first,), (second,) = (source_metrics(each).values() for each in query.recentProgress if each.numInputRows)
     assert (first.malformed_records, first.dropped_records, first.skipped_records) == (0, 0, 0)
