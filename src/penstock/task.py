@@ -45,19 +45,21 @@ def _typed(
     scope: str,
     reports: ReportAddress | None,
 ) -> Iterator[pa.RecordBatch]:
-    from penstock.dead_letters import RangeLetters
     from penstock.formats.typed import TypedColumns
     from penstock.reports import TaskReport, send_report
 
     letters = None
     if plan.dead_letter_topic is not None:
-        letters = RangeLetters(options.client, plan.dead_letter_topic, range_, scope)
+        from penstock.dead_letters import RangeLetters
+
+        transactional = options.formats.dead_letter_transactional
+        letters = RangeLetters(options.client, plan.dead_letter_topic, range_, scope, transactional)
     written = 0
     try:
         made = TypedColumns(plan, range_.topic, range_.partition, letters)
         yield from made.batches(batches)
         if letters is not None:
-            written = letters.finish()
+            written = letters.finish(made.ended_at)
     except BaseException:
         if letters is not None:
             letters.abort()

@@ -28,7 +28,7 @@ def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> Type
         topics = _topics(options)
         if topics is not None and letters in topics:
             raise OptionError("deadLetterTopic", letters, "is read by this query itself", "Name another topic")
-        check_topic(options.client, letters)
+        check_topic(options.client, letters, transactional=options.formats.dead_letter_transactional)
     return source
 
 

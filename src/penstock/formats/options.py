@@ -99,6 +99,12 @@ FORMAT_OPTIONS: dict[str, Option] = {
         ),
         Option("deadLetterTopic", text, None, "Where `mode=DEADLETTER` sends them. The topic must exist."),
         Option(
+            "deadLetterTransactional",
+            flag,
+            "true",
+            "Whether letters are written in transactions, each once. `false` needs fewer rights, and may write twice.",
+        ),
+        Option(
             "includeErrors",
             flag,
             "false",
@@ -153,6 +159,7 @@ class FormatOptions:
     prefix: str = "kafka_"
     mode: Mode = "PERMISSIVE"
     dead_letter_topic: str | None = None
+    dead_letter_transactional: bool = True
     include_errors: bool = False
     inference: int | None = None
     time_zone: str = "UTC"
@@ -182,6 +189,7 @@ def format_options(values: Mapping[str, Any]) -> FormatOptions:
         prefix=values.get("flattenPrefix", "kafka_"),
         mode=mode,
         dead_letter_topic=topic,
+        dead_letter_transactional=values.get("deadLetterTransactional", True),
         include_errors=values.get("includeErrors", False),
         inference=values.get("schemaInference"),
         time_zone=values.get("timeZone", "UTC"),

@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the executors ------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(partition, self._columns, self._options, _scope_of(self._options))
+        return read_partition(partition, self._columns, self._options, _scope_of(self._options, self._columns))
 
 
 def _what_tasks_tell(columns: list[str] | TypedPlan) -> tuple[bool, bool]:
@@ -125,11 +125,13 @@ def _what_tasks_tell(columns: list[str] | TypedPlan) -> tuple[bool, bool]:
     return bool(columns.specs), columns.may_end
 
 
-def _scope_of(options: SourceOptions) -> str:
-    """Who reads, to its dead letters: the same after a restart, so that a batch that is replayed writes none twice."""
-    if options.rules.group is not None:
-        return options.rules.group
-    return hashlib.sha256(repr(options.subscription).encode()).hexdigest()[:16]
+def _scope_of(options: SourceOptions, columns: list[str] | TypedPlan) -> str:
+    """Who reads, to its dead letters: the same after a restart, so that a batch that is replayed writes none twice; and
+    another one for a query that reads the same records as something else."""
+    if not isinstance(columns, TypedPlan):
+        return ""
+    reads = repr((options.rules.group, options.subscription, columns.key, columns.value))
+    return hashlib.sha256(reads.encode()).hexdigest()[:16]
 
 
 class _Planning:
