@@ -90,6 +90,7 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
         ("windows.py", [], "12:40:00"),
         ("to_parquet.py", ["clicks.parquet"], "200 records"),
         ("stream_to_parquet.py", ["clicks", "--group", "examples"], "200 records"),
+        ("own_deserializer.py", [], "|{page -> /p0}|      1|"),
     ],
     ids=lambda value: value if str(value).endswith(".py") else "",
 )

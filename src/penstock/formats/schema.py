@@ -137,8 +137,7 @@ class _Parser:
                 self._fail(f"column {name} is there twice", token, found=False)
             self._take(":")
             columns[name] = self._type()
-            if self._take_words("not", "null") and self._is_word("null"):
-                self._fail("expected a comma or the end after NOT NULL")
+            self._take_words("not", "null")
             if self._take_words("comment"):
                 self._comment()
             if not self._take(","):
