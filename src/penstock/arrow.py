@@ -47,7 +47,8 @@ def read_batches(
     parsed = parse_options(given)
     if parsed.formats.typed:
         plan = typed_source(parsed).picked(columns)
-        return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(plan_batch(parsed), plan, parsed))
+        ranges = plan_batch(parsed, whole_partitions=plan.may_end)
+        return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(ranges, plan, parsed))
     wanted = checked_columns(columns, parsed.include_headers)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), _read(plan_batch(parsed), wanted, parsed))
 

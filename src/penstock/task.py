@@ -12,7 +12,8 @@ from penstock.options import SourceOptions
 from penstock.ranges import OffsetRange
 from penstock.reports import ReportAddress
 
-REPORT_SECONDS = 10.0
+COUNTS_SECONDS, END_SECONDS = 2.0, 10.0
+"""How long a task tries to tell its planner: numbers, or that its partition has ended."""
 
 
 def read_range(
@@ -79,4 +80,4 @@ def _typed(
             ended_at=made.ended_at,
         )
         if not report.is_empty:
-            send_report(reports, report, REPORT_SECONDS)
+            send_report(reports, report, COUNTS_SECONDS if made.ended_at is None else END_SECONDS)

@@ -119,3 +119,10 @@ def test_formats_are_refused_where_they_have_no_effect(consumers, numbers):
         penstock.Streamer(
             numbers, 1, lambda message: None, print, config={"bootstrap.servers": "x:1", "group.id": "g"} | formats()
         )
+
+
+def test_F4_partitions_that_may_end_are_read_whole(kafka, numbers, caplog):
+    options = kafka.client_options() | {"valueFormat": f"{__name__}:UpToTen", "maxRecordsPerPartition": 5}
+    rows = penstock.read_batches(options, subscribe=numbers).read_all().column("value").to_pylist()
+    assert [row["n"] for row in rows] == list(range(10))
+    assert "not split" in caplog.text

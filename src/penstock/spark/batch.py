@@ -36,7 +36,9 @@ class BatchReader(DataSourceReader):
         """Called once, on the driver."""
         from penstock.plan import plan_batch
 
-        return [RangePartition(r) for r in plan_batch(self._options, self._narrowing)]
+        may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
+        ranges = plan_batch(self._options, self._narrowing, whole_partitions=may_end)
+        return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Called on an executor, once per partition."""
