@@ -22,8 +22,8 @@ Answer = TypeVar("Answer")
 def plan_batch(
     options: SourceOptions, narrowing: Narrowing = EVERYTHING, *, whole_partitions: bool = False
 ) -> list[OffsetRange]:
-    """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each, because a
-    record may end its partition (F4)."""
+    """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each,
+    because a record may end its partition (F4)."""
     check_batch(options)
     if whole_partitions and (options.min_partitions or options.max_records_per_partition):
         log.warning("partitions are not split: a record that ends one would be unknown to the tasks behind it")
