@@ -16,6 +16,8 @@ from typing import Any
 from benchmarks import environments, memory, report, speed
 from benchmarks.arena import Arena
 from benchmarks.consumer import latency, readers, throughput
+from benchmarks.formats import figures as formats
+from benchmarks.formats import reading
 from benchmarks.machine import load_average, machine, versions
 from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
@@ -43,10 +45,12 @@ MEMORY_CODECS = ("none", "zstd")
 MEMORY = "memory"
 STREAMS = "streams"
 CONSUMER = "consumer"
-PARTS = {STREAMS: FIGURES, CONSUMER: readers.FIGURES}
+FORMATS = "formats"
+PARTS = {STREAMS: FIGURES, CONSUMER: readers.FIGURES, FORMATS: formats.FIGURES}
 """Figures that a name stands for in `--only`, and that have a file of results of their own."""
 
-NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES)
+NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES)
+ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES)))
 PARTITIONS = 4
 ROWS = 6_000_000
 QUICK = 10
@@ -70,18 +74,21 @@ def parse_arguments() -> argparse.Namespace:
         metavar="NAME",
         choices=(*NAMES, *PARTS),
         help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-, "
-        f"{CONSUMER} for all that begin with consumer-",
+        f"{CONSUMER} for all that begin with consumer-, {FORMATS} for all that begin with formats-",
     )
     parser.add_argument(
         "--side",
         action="append",
-        choices=tuple(dict.fromkeys((*SIDES, *readers.READERS))),
-        help="of the stream and consumer figures this side alone, may be repeated",
+        choices=ALL_SIDES,
+        help="of the stream, consumer and format figures this side alone, may be repeated",
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
     parser.add_argument(
-        "--stream-rounds", type=int, default=3, help="rounds of each stream and consumer figure (default: %(default)s)"
+        "--stream-rounds",
+        type=int,
+        default=3,
+        help="rounds of each stream, consumer and format figure (default: %(default)s)",
     )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
@@ -129,10 +136,11 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
         peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
         arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
         consumers = measure_consumers(names, arena)
+        typed = reading.measure(arena, names)
         streams, growths = measure_streams(names, arena)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers) + "\n\n")
-    path = write_results(arguments, names, results, peaks, streams, growths, consumers, busy, distribution)
+    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed) + "\n\n")
+    path = write_results(arguments, names, results, peaks, streams, growths, consumers, typed, busy, distribution)
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
 
 
@@ -141,7 +149,8 @@ def make_rivals(
 ) -> Rivals:
     """The environments of those who take part, made before anything is measured."""
     sides = sides_of(arguments)
-    jvm_source = speed.SPARK_JVM in names or (JVM in sides and {CATCH_UP, MICRO_BATCH, IDLE, PLANNING} & set(names))
+    beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED}
+    jvm_source = speed.SPARK_JVM in names or (JVM in sides and beside_jvm & set(names))
     group = {side for side in sides if set(readers.FIGURES) & set(names)}
     confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) or (
         {readers.CONFLUENT, readers.CONFLUENT_TUNED} & group
@@ -154,11 +163,12 @@ def make_rivals(
         environments.flink(progress) if flink else None,
         environments.kafka_python(progress) if readers.KAFKA_PYTHON in group else None,
         environments.aiokafka(progress) if readers.AIOKAFKA in group else None,
+        environments.avro_source(progress) if JVM in sides and formats.FROM_AVRO in names else None,
     )
 
 
 def sides_of(arguments: argparse.Namespace) -> list[str]:
-    return arguments.side or list(dict.fromkeys((*SIDES, *readers.READERS)))
+    return arguments.side or list(ALL_SIDES)
 
 
 def measure_speed(
@@ -243,11 +253,12 @@ def write_results(
     streams: list[Measurement],
     growths: list[Growth],
     consumers: list[Measurement],
+    typed: list[Measurement],
     busy: float,
     distribution: Distribution,
 ) -> Path:
-    """`latest.json` is a whole run, `streams.json` and `consumer.json` one of all figures of that part; anything
-    shorter goes to `partial.json`, which git ignores."""
+    """`latest.json` is a whole run, `streams.json`, `consumer.json` and `formats.json` one of all figures of that part;
+    anything shorter goes to `partial.json`, which git ignores."""
     full = not arguments.quick and not arguments.side
     name = "partial"
     if full and not arguments.only and set(CODECS) <= set(arguments.codecs):
@@ -273,12 +284,13 @@ def write_results(
             "broker_heap_mb": BROKER_HEAP_MB,
             "contestants": names,
         },
-        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers)],
+        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers, typed)],
         "speed": [result.as_json() for result in results],
         "memory": [peak.as_json() for peak in peaks],
         "streams": [one.as_json() for one in streams],
         "stream_memory": [growth.as_json() for growth in growths],
         "consumers": [one.as_json() for one in consumers],
+        "formats": [one.as_json() for one in typed],
     }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")

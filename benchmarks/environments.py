@@ -1,6 +1,7 @@
 """The environments that Penstock's rivals run in: made once, kept, never mixed with the project's own.
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's own Kafka source; the tests use it too
+    benchmarks/.envs/avro-source-*/     the same of PySpark 4.1.1, with spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
     benchmarks/.envs/kafka-python-*/    kafka-python, with the C libraries it uses where they are there
     benchmarks/.envs/aiokafka-*/        aiokafka, the same
@@ -32,6 +33,9 @@ from penstock.errors import EmbeddedBrokerError
 Say = Callable[[str], None]
 
 JVM_SOURCE_VERSION = "4.2.0"
+AVRO_SOURCE_VERSION = "4.1.1"
+"""The newest that spark-avro resolves for."""
+
 CONFLUENT_VERSION = "2.16.1"
 KAFKA_PYTHON_VERSION = "3.0.12"
 AIOKAFKA_VERSION = "0.14.0"
@@ -40,11 +44,16 @@ PYARROW_VERSION = "26.0.1"
 
 # What these depend on is either in PySpark or listed: Spark's POMs would bring Spark itself along. The token provider
 # is the newest that resolves; nothing in it is called without Kerberos delegation tokens.
-_JVM_SOURCE_JARS = (
-    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", JVM_SOURCE_VERSION),
+_BESIDE_THE_SOURCE = (
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.12.0"),
+)
+_JVM_SOURCE_JARS = (("org.apache.spark", "spark-sql-kafka-0-10_2.13", JVM_SOURCE_VERSION), *_BESIDE_THE_SOURCE)
+_AVRO_SOURCE_JARS = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", AVRO_SOURCE_VERSION),
+    ("org.apache.spark", "spark-avro_2.13", AVRO_SOURCE_VERSION),
+    *_BESIDE_THE_SOURCE,
 )
 # With all that these depend on: kafka-clients comes with the connector.
 _FLINK_JARS = (
@@ -73,14 +82,13 @@ class Rival:
 def jvm_source(say: Say) -> Rival:
     """Spark's own Kafka source, ready to run."""
     folder = cache_folder() / f"jvm-source-{JVM_SOURCE_VERSION}"
-    made_of = [f"pyspark=={JVM_SOURCE_VERSION}", *(":".join(jar) for jar in _JVM_SOURCE_JARS)]
+    return _spark("Spark's Kafka source", folder, JVM_SOURCE_VERSION, _JVM_SOURCE_JARS, say)
 
-    def fill() -> None:
-        _fetch_jars("Spark's Kafka source", _JVM_SOURCE_JARS, folder, say, with_dependencies=False)
-        _install(_make_venv(folder), [f"pyspark=={JVM_SOURCE_VERSION}"], say)
 
-    _make(folder, made_of, fill, _python(folder), say)
-    return Rival(_python(folder), _jars(folder))
+def avro_source(say: Say) -> Rival:
+    """The same with `from_avro`."""
+    folder = Path(__file__).parent / ".envs" / f"avro-source-{AVRO_SOURCE_VERSION}"
+    return _spark("Spark's Kafka source and Avro", folder, AVRO_SOURCE_VERSION, _AVRO_SOURCE_JARS, say)
 
 
 def confluent(say: Say) -> Rival:
@@ -111,6 +119,17 @@ def flink(say: Say) -> tuple[Path, ...]:
 
     _make(folder, made_of, fill, folder / "jars", say)
     return _jars(folder)
+
+
+def _spark(what: str, folder: Path, version: str, jars: Sequence[tuple[str, str, str]], say: Say) -> Rival:
+    made_of = [f"pyspark=={version}", *(":".join(jar) for jar in jars)]
+
+    def fill() -> None:
+        _fetch_jars(what, jars, folder, say, with_dependencies=False)
+        _install(_make_venv(folder), [f"pyspark=={version}"], say)
+
+    _make(folder, made_of, fill, _python(folder), say)
+    return Rival(_python(folder), _jars(folder))
 
 
 def _python_client(name: str, wanted: Sequence[str], say: Say) -> Rival:

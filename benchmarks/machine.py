@@ -14,6 +14,7 @@ import pyarrow
 
 from benchmarks.environments import (
     AIOKAFKA_VERSION,
+    AVRO_SOURCE_VERSION,
     CONFLUENT_VERSION,
     FLINK_VERSION,
     JVM_SOURCE_VERSION,
@@ -40,6 +41,8 @@ def versions(distribution: Distribution) -> dict[str, str]:
         "pyarrow": pyarrow.__version__,
         "pyspark": version("pyspark"),
         "pyspark of the JVM source": JVM_SOURCE_VERSION,
+        "pyspark of from_avro": AVRO_SOURCE_VERSION,
+        "protobuf": version("protobuf"),
         "kafka": KAFKA_VERSION,
         "confluent-kafka": CONFLUENT_VERSION,
         "kafka-python": KAFKA_PYTHON_VERSION,

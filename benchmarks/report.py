@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks import speed
 from benchmarks.consumer import targets as consumer_targets
 from benchmarks.figure import Figure
+from benchmarks.formats import targets as format_targets
 from benchmarks.measurement import Measurement
 from benchmarks.memory import Peak
 from benchmarks.speed import Result
@@ -44,6 +45,7 @@ def figures(
     streams: Sequence[Measurement] = (),
     growths: Sequence[Growth] = (),
     consumers: Sequence[Measurement] = (),
+    formats: Sequence[Measurement] = (),
 ) -> list[Figure]:
     """Everything that has a target and was measured."""
     by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
@@ -56,7 +58,7 @@ def figures(
                 ratio = mine / theirs
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
     found += _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
-    return found + consumer_targets.figures(consumers)
+    return found + consumer_targets.figures(consumers) + format_targets.figures(formats)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -89,8 +91,9 @@ def text(
     streams: Sequence[Measurement] = (),
     growths: Sequence[Growth] = (),
     consumers: Sequence[Measurement] = (),
+    formats: Sequence[Measurement] = (),
 ) -> str:
-    """The tables for a reader: speeds, memory, streams, consumers, targets."""
+    """The tables for a reader: speeds, memory, streams, consumers, formats, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
@@ -124,7 +127,9 @@ def text(
         parts.append(_table(("stream memory, MB", "first triggers", "last triggers"), rows))
     if consumers:
         parts.append(_measurements("consumer figure", consumers))
-    found = figures(results, peaks, streams, growths, consumers)
+    if formats:
+        parts.append(_measurements("format figure", formats))
+    found = figures(results, peaks, streams, growths, consumers, formats)
     if found:
         rows = [
             (

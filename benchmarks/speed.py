@@ -83,6 +83,7 @@ class Rivals:
     """Its jars."""
     kafka_python: Rival | None = None
     aiokafka: Rival | None = None
+    avro_source: Rival | None = None
 
 
 def measure(

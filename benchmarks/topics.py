@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +37,13 @@ def load(
     partitions: int,
     batch_size: int,
     say: Callable[[str], None],
+    values: Sequence[str | Path] = (),
 ) -> Topic:
+    """Load.java's own events, or what it is told of files of `values`."""
     # The events' times lie in the past, and compressed topics must not be recompressed by the broker.
     kafka.create_topic(name, partitions, configs={"retention.ms": -1, "compression.type": "producer"})
     command: list[str | Path] = [distribution.java, "-Xmx1g", "-cp", distribution.classpath(), LOADER]
-    command += [kafka.bootstrap_servers, name, str(partitions), str(rows), codec, str(batch_size)]
+    command += [kafka.bootstrap_servers, name, str(partitions), str(rows), codec, str(batch_size), *values]
     size = None
     with Process(f"loading {name}", command) as loader:
         while (line := loader.hear()) is not None:

@@ -3,11 +3,14 @@
 Python blocks of a page run in order in one namespace, with the documented address replaced by the broker's and the
 documented folder by a new one. A comment before a block says where it runs otherwise: `<!-- run: pytest -->` as a test
 file, `<!-- run: SSL -->` (or SASL_SSL) against a broker with that listener, `<!-- run: SIGTERM -->` as a program that
-prints something, is sent that signal, and ends well. Of bash blocks, every line that begins with `penstock` is run.
+prints something, is sent that signal, and ends well; `<!-- run: registry -->` with a schema registry; and
+`<!-- run: module -->` is not run but put into the documented folder, by the name in its first line. Of bash blocks,
+every line that begins with `penstock` is run.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +26,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fix_produce import Rec, rdkafka, send
+from fix_serializers import avro_messages
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
@@ -31,6 +35,7 @@ CONSUMER_PAGE = ROOT / "docs" / "consumer.md"
 
 ADDRESS = "localhost:9092"
 FOLDER = "/tmp/clicks"
+REGISTRY = "http://localhost:8081"
 NOON = 1_738_324_800_000  # 2025-01-31T12:00Z
 
 
@@ -47,6 +52,11 @@ class Block:
 
     def filled_in(self, address: str, folder: Path) -> str:
         return self.text.replace(ADDRESS, address).replace(FOLDER, str(folder))
+
+    def write(self, folder: Path) -> None:
+        """A module that others import."""
+        name = self.text.partition("\n")[0].removeprefix("# ")
+        (folder / name).write_text(self.text)
 
     def execute(self, code: str, namespace: dict[str, Any]) -> None:
         # Blank lines in front, so that a traceback shows the page's own line.
@@ -85,9 +95,18 @@ def filled(cluster: Any, name: str) -> None:
         )
         for i in range(200)
     ]
+    written(cluster, name, records)
+
+
+def written(cluster: Any, name: str, records: list[Rec]) -> None:
     producer = Producer(rdkafka({"bootstrap.servers": cluster.bootstrap_servers}))
     send(producer, name, records)
     assert producer.flush(60) == 0
+
+
+VISITS = [b'{"user": "u%d", "page": "/p%d", "seconds": %d}' % (i % 7, i % 3, i) for i in range(97)]
+BAD_VISITS = [b'{"user": "u1", "pa', b'{"user": "u2", "page": "/p1", "seconds": "many"}', b"hello"]
+TOPICS = ("clicks", "orders", "visits", "bad-visits")
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +114,35 @@ def documented(kafka: Any) -> Iterator[Any]:
     """The broker with the topics and the group that the docs speak of."""
     for name in ("clicks", "orders"):
         filled(kafka, name)
+    kafka.create_topic("visits", 1)
+    written(kafka, "visits", [Rec(value, partition=0) for value in VISITS[:40] + BAD_VISITS + VISITS[40:]])
+    kafka.create_topic("bad-visits", 1)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing"})
     consumer.commit(offsets=[TopicPartition("clicks", p, 30) for p in range(4)], asynchronous=False)
     consumer.close()
     yield kafka
-    for name in ("clicks", "orders"):
+    for name in TOPICS:
         kafka.delete_topic(name)
+
+
+PAYMENT: dict[str, Any] = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [{"name": "id", "type": "long"}, {"name": "amount", "type": "double"}],
+}
+
+
+@pytest.fixture(scope="module")
+def documented_registry(documented: Any, registry: Any) -> Iterator[Any]:
+    """A schema registry, and a topic of payments that were written with two versions of their schema."""
+    newer = PAYMENT | {"fields": [*PAYMENT["fields"], {"name": "currency", "type": "string", "default": "EUR"}]}
+    messages = avro_messages(registry, "payments", json.dumps(PAYMENT), [{"id": n, "amount": n / 4} for n in range(50)])
+    paid = [{"id": n, "amount": n / 4, "currency": "USD"} for n in range(50, 80)]
+    messages += avro_messages(registry, "payments", json.dumps(newer), paid)
+    documented.create_topic("payments", 1)
+    written(documented, "payments", [Rec(message, partition=0) for message in messages])
+    yield registry
+    documented.delete_topic("payments")
 
 
 def penstock(line: str, kafka: Any, folder: Path | None = None, **how: Any) -> subprocess.Popen[str]:

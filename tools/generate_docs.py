@@ -13,6 +13,8 @@ from typing import Any
 
 from penstock.consumer.config import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
 from penstock.consumer.metrics import CONSUMER_METRICS
+from penstock.formats.options import FORMAT_OPTIONS
+from penstock.formats.registry_options import REGISTRY_OPTIONS
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
 from penstock.metrics import METRICS, Metric
 from penstock.option_values import Option
@@ -23,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 STREAM_RESULTS = ROOT / "benchmarks" / "results" / "streams.json"
 CONSUMER_RESULTS = ROOT / "benchmarks" / "results" / "consumer.json"
+FORMAT_RESULTS = ROOT / "benchmarks" / "results" / "formats.json"
 
 READERS = {
     "spark-penstock": 'PySpark, `format("penstock")`',
@@ -63,6 +66,25 @@ CONSUMER_SIDES = {
     "aiokafka": "aiokafka",
 }
 
+FORMATS = {
+    ("formats-json", ""): "JSON, 5 fields, to a struct (`from_json`)",
+    ("formats-json", "flat"): "the same to columns of their own",
+    ("formats-json-malformed", ""): "JSON, 1% malformed (`from_json`)",
+    ("formats-poison", "none malformed"): "JSON, none malformed",
+    ("formats-poison", "one in a million malformed"): "JSON, one in a million malformed",
+    ("formats-avro", ""): "Avro with a schema registry (`from_avro`, its header cut off in SQL)",
+    ("formats-protobuf", ""): "Protobuf (Arrow UDF, Google's protobuf)",
+    ("formats-projection", "all of twenty fields"): "JSON, 20 fields",
+    ("formats-projection", "one of twenty fields"): "the same, one field asked for",
+    ("formats-deserializer", ""): "JSON, Python for each record (UDF)",
+    ("formats-deserializer", "pickled"): "the same (UDF without Arrow)",
+}
+FORMAT_SIDES = {
+    "penstock": "Penstock",
+    "jvm": "Spark's JVM source + function",
+    "udf": "Penstock's raw read + Python UDF",
+}
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(header) + " |", "| " + " | ".join("---" for _ in header) + " |"]
@@ -93,6 +115,12 @@ def old_names() -> str:
 
 def stream_options() -> str:
     return options(STREAM_OPTIONS.values())
+
+
+def format_options() -> str:
+    """Those of keys are those of values, by another name: the page says so."""
+    keys = {name.replace("value", "key", 1) for name in FORMAT_OPTIONS if name.startswith("value")}
+    return options(o for name, o in FORMAT_OPTIONS.items() if name not in keys and name not in REGISTRY_OPTIONS)
 
 
 def metrics(described: Iterable[Metric] = METRICS) -> str:
@@ -139,8 +167,13 @@ def benchmark(path: Path = RESULTS) -> str:
         consumed = json.loads(CONSUMER_RESULTS.read_text("utf-8"))
         figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in consumed["figures"]]
     consumer_rows = side_by_side(consumed.get("consumers", []), CONSUMERS, CONSUMER_SIDES)
+    typed: dict[str, Any] = results
+    if not results.get("formats") and FORMAT_RESULTS.exists():
+        typed = json.loads(FORMAT_RESULTS.read_text("utf-8"))
+        figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in typed["figures"]]
+    format_rows = side_by_side(typed.get("formats", []), FORMATS, FORMAT_SIDES)
     setting, machine = results["setting"], results["machine"]
-    versions = {**consumed["versions"], **results["versions"]}
+    versions = {**consumed["versions"], **typed["versions"], **results["versions"]}
     return "\n\n".join(
         (
             f"Million rows per second, median of {setting['rounds']} runs after {setting['warm_ups']} to warm up; "
@@ -164,6 +197,15 @@ def benchmark(path: Path = RESULTS) -> str:
                 if consumer_rows
                 else ()
             ),
+            *(
+                (
+                    f"Typed columns, Spark batch into the noop sink, million rows per second, lz4, median of at least "
+                    f"{typed['setting']['stream_rounds']} rounds ({typed['date'][:10]}):",
+                    table(("", *FORMAT_SIDES.values()), format_rows),
+                )
+                if format_rows
+                else ()
+            ),
             "What they come to, beside what was aimed for:",
             table(("figure", "codec", "value", "aim"), figures),
             f"{results['date'][:10]}, {machine['cores']} cores ({machine['cpu']}), broker on the same machine. "
@@ -177,6 +219,8 @@ PARTS = {
     "docs/options.md": {
         "options": lambda: options(OPTIONS.values()),
         "stream options": stream_options,
+        "format options": format_options,
+        "registry options": lambda: options(REGISTRY_OPTIONS.values()),
         "kafka options": lambda: options(KAFKA_OPTIONS.values()),
         "refused options": refused,
         "options without effect": no_effect,

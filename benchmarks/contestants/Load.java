@@ -1,11 +1,18 @@
-// Fills a topic with events: JSON of about 100 bytes, 8-byte keys, the same ones for the same seed.
+// Fills a topic with events: JSON of about 100 bytes, 8-byte keys, the same ones for the same seed. Or with the values of
+// a file, over and over, every so many-th record being one of another file instead.
 //
-//   java -cp <Kafka's jars> Load.java BOOTSTRAP TOPIC PARTITIONS RECORDS CODEC BATCH_SIZE
+//   java -cp <Kafka's jars> Load.java BOOTSTRAP TOPIC PARTITIONS RECORDS CODEC BATCH_SIZE [VALUES [EVERY OTHERS]]
 //
 // A producer of its own, because Kafka's ProducerPerformance sends no keys. Prints the records so far once a second
-// and at the end the bytes of keys and values.
+// and at the end the bytes of keys and values. In a file of values each stands after its length, an int.
 
+import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.atomic.AtomicLong;
@@ -21,6 +28,11 @@ public class Load {
     static final long FIRST_TIME = System.currentTimeMillis() - 3_600_000;
     static final int THREADS = 2;
 
+    interface Values {
+        /** The key and the value of the next record of a partition. */
+        byte[][] next();
+    }
+
     public static void main(String[] args) throws Exception {
         String topic = args[1];
         int partitions = Integer.parseInt(args[2]);
@@ -34,6 +46,10 @@ public class Load {
             "key.serializer", ByteArraySerializer.class,
             "value.serializer", ByteArraySerializer.class);
 
+        List<byte[]> listed = args.length > 6 ? read(args[6]) : null;
+        long every = args.length > 7 ? Long.parseLong(args[7]) : Long.MAX_VALUE;
+        List<byte[]> others = args.length > 8 ? read(args[8]) : null;
+
         AtomicLong sent = new AtomicLong();
         AtomicLong bytes = new AtomicLong();
         AtomicReference<Throwable> failure = new AtomicReference<>();
@@ -43,8 +59,10 @@ public class Load {
                 int first = t;
                 threads[t] = new Thread(() -> {
                     for (int p = first; p < partitions && failure.get() == null; p += threads.length) {
-                        long share = records * (p + 1) / partitions - records * p / partitions;
-                        fill(producer, topic, p, share, sent, bytes, failure);
+                        long from = records * p / partitions;
+                        long share = records * (p + 1) / partitions - from;
+                        Values values = listed == null ? events(p) : listed(listed, every, others, from);
+                        fill(producer, topic, p, share, values, sent, bytes, failure);
                     }
                 });
                 threads[t].start();
@@ -63,11 +81,27 @@ public class Load {
         System.out.println("bytes " + bytes.get());
     }
 
-    static void fill(KafkaProducer<byte[], byte[]> producer, String topic, int partition, long records,
+    static void fill(KafkaProducer<byte[], byte[]> producer, String topic, int partition, long records, Values values,
                      AtomicLong sent, AtomicLong bytes, AtomicReference<Throwable> failure) {
+        for (long i = 0; i < records && failure.get() == null; i++) {
+            byte[][] record = values.next();
+            long time = FIRST_TIME + i / 1000;
+            producer.send(
+                new ProducerRecord<>(topic, partition, time, record[0], record[1]),
+                (metadata, error) -> {
+                    if (error != null) {
+                        failure.compareAndSet(null, error);
+                    }
+                });
+            bytes.addAndGet(record[0].length + record[1].length);
+            sent.incrementAndGet();
+        }
+    }
+
+    static Values events(int partition) {
         SplittableRandom random = new SplittableRandom(7_001 + partition);
         StringBuilder text = new StringBuilder(160);
-        for (long i = 0; i < records && failure.get() == null; i++) {
+        return () -> {
             // Some users come often, most rarely.
             int user = (int) (Math.pow(random.nextDouble(), 3) * 1_000_000);
             String key = "u" + (1_000_000 + user);
@@ -78,17 +112,34 @@ public class Load {
                 .append(",\"country\":\"").append(COUNTRIES[random.nextInt(COUNTRIES.length)])
                 .append("\",\"device\":\"").append(DEVICES[random.nextInt(DEVICES.length)])
                 .append("\",\"ms\":").append(20 + random.nextInt(900)).append('}');
-            byte[] value = text.toString().getBytes(StandardCharsets.US_ASCII);
-            long time = FIRST_TIME + i / 1000;
-            producer.send(
-                new ProducerRecord<>(topic, partition, time, key.getBytes(StandardCharsets.US_ASCII), value),
-                (metadata, error) -> {
-                    if (error != null) {
-                        failure.compareAndSet(null, error);
-                    }
-                });
-            bytes.addAndGet(key.length() + value.length);
-            sent.incrementAndGet();
+            return new byte[][] {ascii(key), ascii(text.toString())};
+        };
+    }
+
+    /** Record n of the topic is value n of the list, which begins again at its end. The partitions follow each other. */
+    static Values listed(List<byte[]> values, long every, List<byte[]> others, long from) {
+        AtomicLong next = new AtomicLong(from);
+        return () -> {
+            long n = next.getAndIncrement();
+            byte[] value = n % every == every - 1
+                ? others.get((int) (n / every % others.size()))
+                : values.get((int) (n % values.size()));
+            return new byte[][] {ascii("u" + (1_000_000 + n * 7_919 % 1_000_000)), value};
+        };
+    }
+
+    static List<byte[]> read(String file) throws IOException {
+        ByteBuffer all = ByteBuffer.wrap(Files.readAllBytes(Path.of(file)));
+        List<byte[]> values = new ArrayList<>();
+        while (all.hasRemaining()) {
+            byte[] value = new byte[all.getInt()];
+            all.get(value);
+            values.add(value);
         }
+        return values;
+    }
+
+    static byte[] ascii(String text) {
+        return text.getBytes(StandardCharsets.US_ASCII);
     }
 }

@@ -49,6 +49,12 @@ pub struct Decoded {
     pub faults: Vec<Fault>,
 }
 
+/// What [`Reader::decode`] comes to.
+pub enum Outcome {
+    Decoded(Decoded),
+    UnknownWriters(Vec<u32>),
+}
+
 /// Turns bytes into a column of one type.
 pub trait Format: Send {
     fn data_type(&self) -> &DataType;
@@ -85,23 +91,6 @@ impl Reader {
         self.format.data_type()
     }
 
-    /// The schema ids in `values` that `decode` would have to know and does not, each once, in order.
-    pub fn unknown_writers(&self, values: &BinaryArray) -> Vec<u32> {
-        let mut unknown = Vec::new();
-        if self.framing == Framing::None || !self.format.needs_writers() {
-            return unknown;
-        }
-        let mut last = None;
-        for value in values.iter().flatten() {
-            let Ok((Some(id), _)) = self.framing.cut(value) else { continue };
-            if last != Some(id) && !self.writers.contains_key(&id) && !unknown.contains(&id) {
-                unknown.push(id);
-            }
-            last = Some(id);
-        }
-        unknown
-    }
-
     pub fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
         self.format.add_writer(id, schema)?;
         self.writers.insert(id, None);
@@ -113,37 +102,56 @@ impl Reader {
         self.writers.insert(id, Some(reason));
     }
 
-    pub fn decode(&mut self, values: &BinaryArray) -> Result<Decoded, ArrowError> {
-        let mut refused = Vec::new();
-        let mut rows = Vec::with_capacity(values.len());
+    /// Decodes a column; or, if rows were written with schemas that are not known, says which, each once.
+    pub fn decode(&mut self, values: &BinaryArray) -> Result<Outcome, ArrowError> {
         let needs_writers = self.framing != Framing::None && self.format.needs_writers();
+        let mut refused = Vec::new();
+        let mut unknown = Vec::new();
+        let mut rows = Vec::with_capacity(values.len());
+        let mut known = None; // the last id, which is mostly the next one too
         for (row, value) in values.iter().enumerate() {
-            rows.push(match value.map(|value| self.framing.cut(value)) {
-                None => Row::Null,
-                Some(Ok((schema, bytes))) => {
-                    match schema.filter(|_| needs_writers).map(|id| (id, self.writers.get(&id))) {
-                        None | Some((_, Some(None))) => Row::Bytes { schema, bytes },
-                        Some((_, Some(Some(reason)))) => {
-                            refused.push(Fault { row, reason: reason.clone() });
-                            Row::Bad
-                        }
-                        Some((id, None)) => {
-                            refused.push(Fault { row, reason: format!("schema {id} is not known") });
-                            Row::Bad
-                        }
+            let framed = match value.map(|value| self.framing.cut(value)) {
+                None => {
+                    rows.push(Row::Null);
+                    continue;
+                }
+                Some(framed) => framed,
+            };
+            let reason = match framed {
+                Err(reason) => reason.to_owned(),
+                Ok((schema, bytes)) if !needs_writers || (schema == known && known.is_some()) => {
+                    rows.push(Row::Bytes { schema, bytes });
+                    continue;
+                }
+                Ok((schema, bytes)) => match schema.map(|id| (id, self.writers.get(&id))) {
+                    None | Some((_, Some(None))) => {
+                        known = schema;
+                        rows.push(Row::Bytes { schema, bytes });
+                        continue;
                     }
-                }
-                Some(Err(reason)) => {
-                    refused.push(Fault { row, reason: reason.to_owned() });
-                    Row::Bad
-                }
-            });
+                    Some((_, Some(Some(reason)))) => reason.clone(),
+                    Some((id, None)) => {
+                        if !unknown.contains(&id) {
+                            unknown.push(id);
+                        }
+                        continue;
+                    }
+                },
+            };
+            refused.push(Fault { row, reason });
+            rows.push(Row::Bad);
+        }
+        if !unknown.is_empty() {
+            return Ok(Outcome::UnknownWriters(unknown));
         }
         let mut decoded = self.format.decode(&rows)?;
         if !refused.is_empty() {
             decoded.faults.append(&mut refused);
             decoded.faults.sort_by_key(|fault| fault.row);
         }
-        Ok(decoded)
+        Ok(Outcome::Decoded(decoded))
     }
 }
+
+#[cfg(test)]
+mod tests;

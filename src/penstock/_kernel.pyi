@@ -25,6 +25,10 @@ class Decoded:
     def faults(self) -> list[tuple[int, str]]:
         """Rows that do not say what their bytes said, and why."""
 
+    @property
+    def unknown_schemas(self) -> list[int]:
+        """Ids of writers' schemas that were missing: then nothing was decoded. Add or refuse them, and try again."""
+
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 @final
@@ -42,9 +46,6 @@ class Format:
     def protobuf(descriptors: bytes, message: str, wanted: _ArrowSchema, *, framed: bool = False) -> Format: ...
     @property
     def type(self) -> Type: ...
-    def unknown_schemas(self, values: _ArrowArray) -> list[int]:
-        """Ids of schemas that `decode` would have to know for these values, and does not."""
-
     def add_schema(self, schema_id: int, schema: bytes) -> None:
         """What values of this id were written with: Avro's JSON, or Protobuf's descriptor set. Raises ValueError if it
         does not fit the reader's."""

@@ -14,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from penstock.columns import arrow_schema, checked_columns
-from penstock.fetch.reader import RangeReader
+from penstock.formats.plan import TypedPlan
 from penstock.options import SourceOptions, parse_options
 from penstock.plan import plan_batch
 from penstock.ranges import OffsetRange
+from penstock.task import read_range
+from penstock.typed_source import typed_source
 
 
 def read_batches(
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
     *,
     columns: Sequence[str] | None = None,
     **more: str | int | bool,
@@ -32,26 +34,27 @@ def read_batches(
 
     `options` and `more` are those of the Spark source (docs/options.md): names with a dot go into the mapping, the
     others may be keywords. `columns` names what to build, in that order; fewer columns are read faster. Without it:
-    key, value, topic, partition, offset, timestamp, timestampType, and headers if `includeHeaders` is true.
+    key, value, topic, partition, offset, timestamp, timestampType, and headers if `includeHeaders` is true. With
+    `valueFormat` or `keyFormat` columns are typed (docs/formats.md).
 
     What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
     reader is advanced. Drop it to stop early.
     """
-    given = dict(options or {})
-    given |= {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in more.items()}
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in {**(options or {}), **more}.items()
+    }
     parsed = parse_options(given)
+    if parsed.formats.typed:
+        plan = typed_source(parsed).picked(columns)
+        ranges = plan_batch(parsed, whole_partitions=plan.may_end)
+        return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(ranges, plan, parsed))
     wanted = checked_columns(columns, parsed.include_headers)
-    batches = _read(plan_batch(parsed), wanted, parsed)
-    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), batches)
+    return pa.RecordBatchReader.from_batches(arrow_schema(wanted), _read(plan_batch(parsed), wanted, parsed))
 
 
-def _read(ranges: list[OffsetRange], columns: list[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _read(
+    ranges: list[OffsetRange], columns: list[str] | TypedPlan, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
     for range_ in ranges:
-        reader = RangeReader(
-            range_,
-            columns,
-            options.client,
-            fail_on_data_loss=options.fail_on_data_loss,
-            poll_timeout=options.poll_timeout,
-        )
-        yield from reader.ahead()
+        yield from read_range(range_, columns, options)

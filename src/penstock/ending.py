@@ -1,4 +1,4 @@
-"""UNTIL WHERE a stream goes: the end that endingOffsets or endingTimestamp set."""
+"""UNTIL WHERE a stream goes: the end that endingOffsets or endingTimestamp set, or that a deserializer finds (F4)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,17 @@ class StreamEnd:
     The partitions of a bounded stream are those of its first look; one that appears later joins only if the end names
     its topic or is a time. An end by time is found when the first record of that time is there, or when the time has
     passed without one; until then everything lies before it.
+
+    A partition also ends at a record by which a user's deserializer says so. That is known only when the batch is read,
+    and planned to go further: the stream then goes back to that record, which is where it stands. So the offset log
+    says what has been read, and a query that is started again meets the same record first, and ends there again.
     """
 
-    def __init__(self, mode: EndMode | None) -> None:
+    def __init__(self, mode: EndMode | None, deserializer_may_end: bool = False) -> None:
         self._mode = mode
+        self._deserializer_may_end = deserializer_may_end
+        self._ended: dict[TopicPartition, int] = {}
+        """The records by which a deserializer has ended partitions."""
         self._until: dict[TopicPartition, int] = {}
         self._pending: set[TopicPartition] = set()
         """Partitions that end where they end when they first answer."""
@@ -51,18 +58,38 @@ class StreamEnd:
                 self._name(mode, ends, sorted(partitions))
                 return {tp: min(end, self._until[tp]) for tp, end in ends.items() if tp in self._until}
 
+    def note_ended(self, ended: Mapping[TopicPartition, int]) -> None:
+        """A deserializer has ended these partitions, at these records."""
+        for tp, offset in ended.items():
+            log.info("%s has come to its end: so says the record at offset %d", tp, offset)
+        self._ended |= ended
+
+    def forget_ended(self, partitions: Collection[TopicPartition]) -> None:
+        """The records by which these have ended, if they have, are not in their logs any more."""
+        for tp in partitions:
+            self._ended.pop(tp, None)
+
+    def without_ended(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Offsets, none beyond the record by which a deserializer has ended its partition."""
+        if not self._ended:
+            return dict(offsets)
+        return {tp: min(offset, self._ended.get(tp, offset)) for tp, offset in offsets.items()}
+
     def reached(self, offsets: Mapping[TopicPartition, int]) -> bool | None:
         """Whether a stream that has come to `offsets` is at its end; None if it has none."""
         if self._mode is None:
-            return None
-        if not self._begun or self._pending:
+            return bool(offsets) and offsets.keys() <= self._ended.keys() if self._deserializer_may_end else None
+        if not self._begun or self._pending - self._ended.keys():
             return False
         if not offsets and isinstance(self._mode, AtTimestamp):
             return self._time_is_over
-        return all(tp in self._until and offset >= self._until[tp] for tp, offset in offsets.items())
+        return all(
+            tp in self._ended or (tp in self._until and offset >= self._until[tp]) for tp, offset in offsets.items()
+        )
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """These are of another topic now: where they end by time or at first sight is to be found anew."""
+        """These are of another topic now: where they end by a record, by time or at first sight is to be found anew."""
+        self.forget_ended(partitions)
         for tp in partitions:
             self._looked_at.pop(tp, None)
             named = self._mode.offsets.get(tp) if isinstance(self._mode, AtOffsets) else None

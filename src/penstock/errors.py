@@ -15,6 +15,13 @@
     ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
     ├── SinkError                 a streamer's sink failed, for good or too often
     │   └── RowsRefused           it will never take some of the rows it was given
+    ├── MalformedRecord           a key or value does not parse, and mode is FAILFAST
+    ├── RegistryError             a schema registry failed, or its answer makes no sense
+    │   ├── RegistryUnavailable   no answer after all retries; carries the history of tries
+    │   ├── RegistryRefused       the registry, or a proxy before it, does not let us in, or TLS failed
+    │   ├── SchemaNotFound        an id, subject or version that the registry does not have
+    │   └── IncompatibleSchema    records were written with a schema that the one to read with cannot take
+    ├── DeserializerFailed        a user's own deserializer failed on a record, or broke its contract
     ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
     ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
     ├── NoGroupOffset             the group has committed nothing and no reset rule is set
@@ -178,6 +185,111 @@ class RowsRefused(SinkError):
 
     The Streamer looks for the messages that they came from, and goes on without them.
     """
+
+
+FIRST_BYTES = 64
+
+
+class MalformedRecord(PenstockError):
+    """A key or value that does not parse, and `mode` is FAILFAST."""
+
+    def __init__(self, topic: str, partition: int, offset: int, column: str, reason: str, data: bytes | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.column = column
+        self.reason = reason
+        self.data = None if data is None else bytes(data[:FIRST_BYTES])
+        begins = "" if self.data is None else f" It begins with {self.data!r}."
+        super().__init__(
+            f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To go on without "
+            "such records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
+        )
+
+
+class RegistryError(PenstockError):
+    """A schema registry failed, or answered what makes no sense."""
+
+
+class RegistryUnavailable(RegistryError):
+    """A schema registry gave no answer after all retries. `history` lists the tries, oldest first."""
+
+    def __init__(self, what: str, history: Sequence[str] = ()) -> None:
+        self.what = what
+        self.history = tuple(history)
+        tries = "".join(f"\n  - {line}" for line in self.history)
+        super().__init__(
+            f"the schema registry did not answer: {what}. Check schemaRegistry.url and schemaRegistry.proxy, that this "
+            "machine reaches them, and schemaRegistry.timeout.ms and schemaRegistry.retries"
+            + (f"\ntried:{tries}" if tries else "")
+        )
+
+
+class RegistryRefused(RegistryError):
+    """A schema registry, or a proxy before it, does not let us in; or TLS with it failed."""
+
+    def __init__(self, url: str, reason: str, way_out: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"the schema registry at {url} refused us: {reason}. {way_out}")
+
+
+class SchemaNotFound(RegistryError):
+    """An id, subject or version that the schema registry does not have."""
+
+    def __init__(self, url: str, what: str) -> None:
+        self.url = url
+        self.what = what
+        super().__init__(
+            f"the schema registry at {url} has no {what}. It may have been deleted, or registered elsewhere: check "
+            "schemaRegistry.url, and subjectNameStrategy where a subject was looked for"
+        )
+
+
+class IncompatibleSchema(RegistryError):
+    """Records were written with a schema that the one they are to be read with cannot take.
+
+    `where` is a subject or a column.
+    """
+
+    def __init__(self, where: str, writer_id: int, reader_id: int | None, reason: str) -> None:
+        self.where = where
+        self.writer_id = writer_id
+        self.reader_id = reader_id
+        self.reason = reason
+        reader = "the schema given" if reader_id is None else f"schema {reader_id}"
+        super().__init__(
+            f"{where}: records written with schema {writer_id} cannot be read with {reader}: {reason}. Start the query "
+            "anew to read with the latest schema, or name one that takes both; a compatibility rule in the registry "
+            "keeps such schemas out"
+        )
+
+
+class DeserializerFailed(PenstockError):
+    """A user's own deserializer failed on a record, or returned what it must not.
+
+    `details` is the traceback of what it raised, if it did: the cause itself stays in the process where it happened.
+    """
+
+    def __init__(
+        self,
+        topic: str | None,
+        partition: int | None,
+        offset: int | None,
+        deserializer: str,
+        reason: str,
+        details: str = "",
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.deserializer = deserializer
+        self.reason = reason
+        self.details = details
+        place = ", ".join(
+            ([] if topic is None else [f"{topic}-{partition}"]) + ([] if offset is None else [f"offset {offset}"])
+        )
+        super().__init__((f"{place}: " if place else "") + f"deserializer {deserializer} failed: {reason}")
 
 
 class ConsumerTimeout(PenstockError):

@@ -48,6 +48,10 @@ COMMITS_FAILED = Metric("commitsFailed", "counter", "Commits to the consumer gro
 LOST_RANGES = Metric(
     "lostRanges", "counter", "Offset ranges that were gone before they were read (failOnDataLoss false)"
 )
+MALFORMED_RECORDS = Metric("malformedRecords", "counter", "Records that did not parse, since the query was started")
+DROPPED_RECORDS = Metric("droppedRecords", "counter", "Of those, left out (modes DROPMALFORMED, DEADLETTER)")
+DEAD_LETTERS = Metric("deadLetters", "counter", "Of those, written to deadLetterTopic (mode DEADLETTER)")
+SKIPPED_RECORDS = Metric("skippedRecords", "counter", "Records that a deserializer of your own left out")
 RECORDS_PER_SECOND = Metric("numRecordsInPerSecond", "gauge", "Records per second in the last batch; 0 while idle")
 BYTES_PER_SECOND = Metric(
     "numBytesInPerSecond", "gauge", "Bytes per second, as stored by Kafka, in the last batch (estimated); 0 while idle"
@@ -62,6 +66,10 @@ METRICS = (
     COMMITS_SUCCEEDED,
     COMMITS_FAILED,
     LOST_RANGES,
+    MALFORMED_RECORDS,
+    DROPPED_RECORDS,
+    DEAD_LETTERS,
+    SKIPPED_RECORDS,
     RECORDS_PER_SECOND,
     BYTES_PER_SECOND,
 )
@@ -99,8 +107,13 @@ class SourceMetrics:
     commits_succeeded: int | None = None
     commits_failed: int | None = None
     lost_ranges: int | None = None
+    malformed_records: int | None = None
+    dropped_records: int | None = None
+    dead_letters: int | None = None
+    skipped_records: int | None = None
     finished: bool | None = None
-    """Whether the stream has come to the end its options set; None if it has none or does not say."""
+    """Whether the stream has come to the end that its options set or its deserializer finds; None if it has none, or
+    does not say."""
     reported: bool = False
     """Whether a Penstock source told its own figures (option reportMetrics)."""
 
@@ -122,6 +135,10 @@ class SourceMetrics:
             (COMMITS_SUCCEEDED, self.commits_succeeded),
             (COMMITS_FAILED, self.commits_failed),
             (LOST_RANGES, self.lost_ranges),
+            (MALFORMED_RECORDS, self.malformed_records),
+            (DROPPED_RECORDS, self.dropped_records),
+            (DEAD_LETTERS, self.dead_letters),
+            (SKIPPED_RECORDS, self.skipped_records),
             (RECORDS_PER_SECOND, self.records_per_second),
             (BYTES_PER_SECOND, self.bytes_per_second),
         ):
@@ -168,6 +185,10 @@ class SourceMetrics:
             commits_succeeded=_count(figures.get("commitsSucceeded")),
             commits_failed=_count(figures.get("commitsFailed")),
             lost_ranges=_count(figures.get("lostRanges")),
+            malformed_records=_count(figures.get("malformedRecords")),
+            dropped_records=_count(figures.get("droppedRecords")),
+            dead_letters=_count(figures.get("deadLetters")),
+            skipped_records=_count(figures.get("skippedRecords")),
             finished=finished if isinstance(finished := figures.get("finished"), bool) else None,
             reported=isinstance(report, dict),
         )

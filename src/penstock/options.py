@@ -1,8 +1,8 @@
 """Every option, declared once: its name, how its text is read, its default and what it is for.
 
-Parsing, errors, defaults, `--help` and the tables in the docs all come from three: OPTIONS here (the source's own,
-named as in Spark's Kafka source), STREAM_OPTIONS (what only a stream looks at) and KAFKA_OPTIONS (Kafka's own, behind
-`kafka.`).
+Parsing, errors, defaults, `--help` and the tables in the docs all come from four: OPTIONS here (the source's own,
+named as in Spark's Kafka source), STREAM_OPTIONS (what only a stream looks at), FORMAT_OPTIONS (what makes typed
+columns) and KAFKA_OPTIONS (Kafka's own, behind `kafka.`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import OptionError
+from penstock.formats.options import FORMAT_OPTIONS, FormatOptions, format_options
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.option_values import (
     ASSIGN_EXAMPLE,
@@ -70,6 +71,7 @@ class SourceOptions:
     offset_retry_interval: float = 1.0
     push_filters: bool | None = None
     stream: StreamOptions = field(default_factory=StreamOptions)
+    formats: FormatOptions = field(default_factory=FormatOptions)
 
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -175,7 +177,7 @@ NO_EFFECT = {
 }
 """Options of Spark's source that change nothing here: taken, with a warning."""
 
-DESERIALIZER_ADVICE = "Keys and values leave Kafka as bytes: use DataFrame operations to decode them"
+DESERIALIZER_ADVICE = "Keys and values leave Kafka as bytes: say what they are by keyFormat and valueFormat"
 
 REFUSED = {
     "kafka.key.deserializer": DESERIALIZER_ADVICE,
@@ -191,7 +193,9 @@ RESET_ADVICE = (
 )
 
 
-SECRET = re.compile(r"password|jaas|secret|keystore\.key|token", re.IGNORECASE)
+SECRET = re.compile(
+    r"password|jaas|secret|keystore\.key|token|user\.info|schemaregistry\.(url|proxy|headers)", re.IGNORECASE
+)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -239,11 +243,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         offset_retry_interval=values.get("fetchOffset.retryIntervalMs", 1.0),
         push_filters=None if pushdown == "auto" else pushdown == "true",
         stream=stream_options(values, group),
+        formats=format_options(values),
     )
 
 
 def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
-    known = {name.lower(): option for name, option in (OPTIONS | STREAM_OPTIONS | KAFKA_OPTIONS).items()}
+    everything = OPTIONS | STREAM_OPTIONS | FORMAT_OPTIONS | KAFKA_OPTIONS
+    known = {name.lower(): option for name, option in everything.items()}
     idle = {name.lower(): reason for name, reason in NO_EFFECT.items()}
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -256,9 +262,9 @@ def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
         elif name in KAFKA_NO_EFFECT:
             log.info("option %s has no effect here", key)
         elif name not in known:
-            everything = [*OPTIONS, *STREAM_OPTIONS, *KAFKA_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
+            names = [*everything, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
             # Without its value: a misspelt name may stand before a password.
-            raise OptionError(key, None, "is unknown", did_you_mean(key, everything) or _prefix_hint(key))
+            raise OptionError(key, None, "is unknown", did_you_mean(key, names) or _prefix_hint(key))
         else:
             try:
                 values[known[name].name] = known[name].parse(known[name].name, value)

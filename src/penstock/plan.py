@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
@@ -18,9 +19,15 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
-def plan_batch(options: SourceOptions, narrowing: Narrowing = EVERYTHING) -> list[OffsetRange]:
-    """The ranges of one batch read, in the order tasks should take them."""
+def plan_batch(
+    options: SourceOptions, narrowing: Narrowing = EVERYTHING, *, whole_partitions: bool = False
+) -> list[OffsetRange]:
+    """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each,
+    because a record may end its partition (F4)."""
     check_batch(options)
+    if whole_partitions and (options.min_partitions or options.max_records_per_partition):
+        log.warning("partitions are not split: a record that ends one would be unknown to the tasks behind it")
+        options = replace(options, min_partitions=None, max_records_per_partition=None)
     return with_retries(options, lambda: _plan(options, Cluster(options.client), narrowing))
 
 

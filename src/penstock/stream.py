@@ -21,6 +21,7 @@ from penstock.offsets.state import split_restored
 from penstock.options import SourceOptions
 from penstock.plan import partitions_of, range_of
 from penstock.ranges import OffsetRange, split, spread
+from penstock.report_listener import ReportLedger
 from penstock.startup import (
     AtOffsets,
     Earliest,
@@ -74,20 +75,27 @@ class StreamPlanner:
         options: SourceOptions,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        reports: ReportLedger | None = None,
+        deserializer_may_end: bool = False,
     ) -> None:
+        """`reports`: what tasks tell, if they are asked to. `deserializer_may_end`: whether one of them may tell that
+        its partition has ended (F4)."""
         self.options = options
+        self.reports = reports
         self.cluster = Cluster(options.client)
         self.truncation = Truncation(self.cluster)
         self.newest: Offsets = {}
         """What the brokers had at the last trigger."""
-        self.finished: bool | None = None if options.ending is None else False
+        self.finished: bool | None = False if options.ending is not None or deserializer_may_end else None
         """Whether the stream has come to its end; None if it has none."""
         self.lost_ranges = 0
         self.bytes_per_record: dict[TopicPartition, float] = {}
         self._clock, self._wall_clock = clock, wall_clock
         self._discovery = Discovery(options.subscription, self.cluster, options.stream.discovery_interval, clock)
         self._start, self._rules = starting_of(options)
-        self._end = StreamEnd(options.ending)
+        self._end = StreamEnd(options.ending, deserializer_may_end)
+        # A task that reads the second half of a partition cannot know that it has ended in the first.
+        self._splits = not deserializer_may_end
         self._budget = TriggerBudget(options.stream)
         self._initial: Offsets | None = None
         self._recalled = False
@@ -107,6 +115,11 @@ class StreamPlanner:
         or of a partition that joins, the place where a log was cut. So a replay sees the same."""
         self._sampled_at = float("-inf")
         self._sampled: set[TopicPartition] = set()
+        if not self._splits and (options.min_partitions or options.max_records_per_partition):
+            log.warning(
+                "minPartitions and maxRecordsPerPartition are without effect: the deserializer may end the stream, and "
+                "only a task that reads all of a partition knows where"
+            )
 
     # --- where a query starts -------------------------------------------------------------------------------------
 
@@ -152,11 +165,13 @@ class StreamPlanner:
     def latest(self, start: Offsets, everything: bool = False) -> Offsets:
         """The offsets up to which the next batch reads. `everything` leaves the limits aside (and the pinned start:
         Trigger.Once has only one batch)."""
+        if self.reports is not None:
+            self._end.note_ended(self.reports.take_ends())
         state = self.restored(start)
         self.recall(state)
         if self.pins_start and not everything and not self.is_durable(start):
             return start
-        ends = self._fixed_ends(state) if self._available_now else self._ends(state)
+        ends = self._end.without_ended(self._fixed_ends(state) if self._available_now else self._ends(state))
         self._begin_those_made_anew(state, ends)
         position = self._positions(state, ends, everything)
         backlog = {tp: size for tp, end in ends.items() if (size := end - position[tp]) > 0 and tp not in self._resets}
@@ -166,7 +181,9 @@ class StreamPlanner:
             waits = not self._available_now
             allowed = self._budget.allow(backlog, self.bytes_per_record, self._clock(), wait=waits)
         if allowed is None:
-            return start
+            if not any(start.get(tp, offset) > offset for tp, offset in state.items()):
+                return start
+            allowed = {}  # a partition has ended: that has to come into the log, and does not wait for more records
         answer = {tp: position[tp] + allowed.get(tp, 0) for tp in {*state, *ends}} | self._resets
         self.finished = self._end.reached(answer)
         self._answered = answer
@@ -177,7 +194,8 @@ class StreamPlanner:
         return self._available_now and start == answer
 
     def restored(self, start: Offsets) -> Offsets:
-        """The state without what the user (F12) or the cluster took away: what is read on, and told to a group."""
+        """The state without what the user (F12), the cluster or a deserializer (F4) took away: what is read on, and
+        told to a group."""
         state = dict(start)
         if self.options.stream.filter_restored:
             state, strangers = split_restored(start, self.options.subscription)
@@ -191,7 +209,7 @@ class StreamPlanner:
         # What the log has taken over is done.
         self._gone = {tp: left for tp, left in self._gone.items() if tp in state}
         self._resets = {tp: to for tp, to in self._resets.items() if state.get(tp) != to}
-        return {tp: offset for tp, offset in state.items() if tp not in self._gone}
+        return self._end.without_ended({tp: offset for tp, offset in state.items() if tp not in self._gone})
 
     def _fixed_ends(self, state: Offsets) -> Offsets:
         if self._fixed is None:
@@ -314,6 +332,7 @@ class StreamPlanner:
         cut = self.truncation.cut({tp: offset for tp, offset in state.items() if tp not in moving}, found)
         self._lose([(tp, f"from offset {state[tp]}", f"offsets up to {to} of what was read") for tp, to in cut.items()])
         self._resets |= cut
+        self._end.forget_ended(cut)
 
     # --- the work of one batch ------------------------------------------------------------------------------------
 
@@ -328,6 +347,8 @@ class StreamPlanner:
                     if not tries_left:
                         raise
         assert self._planned is not None
+        if self.reports is not None:
+            self.reports.expect(self._planned[2])
         return self._planned[2]
 
     def _plan(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -361,6 +382,8 @@ class StreamPlanner:
         known = self.cluster.known
         assert known is not None, "the cluster has told where logs begin"
         whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
+        if not self._splits:
+            return spread(whole)
         return spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))
 
     def _stops(self, end: Offsets, planned_now: bool) -> Offsets:

@@ -198,3 +198,46 @@ def unused_port():
     from penstock.embedded.node import free_ports
 
     return free_ports(1)[0]
+
+
+# --- typed values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prices(topic, produce):
+    name = topic()
+    produce(name, [Rec(b'{"item": "tea", "price": 2.5}', b"k", timestamp=BASE), Rec(b"tea?", b"k", timestamp=BASE)])
+    return name
+
+
+def test_read_shows_typed_values_and_what_is_wrong_with_them(penstock, prices):
+    arguments = ["read", prices, "--format", "json", "--schema", "item STRING, price DECIMAL(6,2)"]
+    code, out, err = penstock(*arguments)
+    assert code == 0, err
+    first, second = map(json.loads, out.splitlines())
+    assert first["value"] == {"item": "tea", "price": "2.50"}
+    assert "_error" not in first
+    assert second["value"] == {"item": None, "price": None}
+    assert second["_error"].startswith("value: ")
+    code, out, _ = penstock(*arguments, "--mode", "DROPMALFORMED")
+    assert (code, len(out.splitlines())) == (0, 1)
+    code, _, err = penstock(*arguments, "--mode", "FAILFAST")
+    assert code == 1
+    assert f"{prices}-0, offset 1" in err
+
+
+def test_read_shows_fields_as_columns_on_a_terminal(kafka, prices):
+    arguments = ["read", prices, "--format", "json", "--schema", "item STRING, price DOUBLE"]
+    _, out = on_a_terminal(kafka, *arguments)
+    header, first, second = [line.split() for line in out.replace("\r", "").strip().splitlines()]
+    assert header == ["PARTITION", "OFFSET", "TIMESTAMP", "KEY", "item", "price", "ERROR"]
+    assert first[-2:] == ["tea", "2.5"]
+    assert second[4:7] == ["∅", "∅", "value:"]
+
+
+def test_read_explains_a_format_that_lacks_its_schema(penstock, prices):
+    code, _, err = penstock("read", prices, "--format", "avro")
+    assert code == 2
+    assert "schemaRegistry.url" in err
+    code, out, _ = penstock("read", prices, "--format", "json", "--limit", "1")
+    assert json.loads(out)["value"] == {"item": "tea", "price": 2.5}, "json needs none to be shown"

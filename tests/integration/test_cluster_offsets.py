@@ -13,6 +13,7 @@ from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
 from penstock.wire.connection import Connection
+from penstock.wire.groups import GROUP
 
 COUNT = 20_000
 
@@ -114,7 +115,7 @@ def test_F27_a_broker_that_is_killed_is_replaced_within_the_deadline(kafka_clust
     cluster = cluster_of(kafka_cluster)
     group = f"g-{uuid.uuid4().hex[:12]}"
     cluster.commit(group, dict.fromkeys(expected, 0))
-    killed = cluster._coordinators[group].node_id
+    killed = cluster._coordinators[GROUP, group].node_id
     tp = next(tp for tp, node in leaders(cluster, expected).items() if node == killed)
     before = cluster.known.leader(tp).epoch
     assert cluster.epoch_ends({tp: before}) == {tp: (before, expected[tp])}
@@ -124,7 +125,7 @@ def test_F27_a_broker_that_is_killed_is_replaced_within_the_deadline(kafka_clust
         assert killed not in leaders(cluster, expected).values()
         cluster.commit(group, expected)
         assert cluster.committed(group, expected) == expected
-        assert cluster._coordinators[group].node_id != killed
+        assert cluster._coordinators[GROUP, group].node_id != killed
         produce(tp.topic, [Rec(b"v", partition=tp.partition)] * 5, cluster=kafka_cluster)
         now = cluster.known.leader(tp).epoch
         assert now > before

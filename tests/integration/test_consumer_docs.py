@@ -23,6 +23,7 @@ def test_python_snippets_run(documented, tmp_path):
     # Not only that they run: what they say of their results is so.
     assert sum(messages for _, messages in namespace["seen"]) == 400
     assert namespace["clicks"].num_rows == 200
+    assert namespace["visits"].num_rows == 97
     assert sum(batch.num_rows for batch in namespace["stored"]) == 200
     assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
 

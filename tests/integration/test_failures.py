@@ -5,16 +5,23 @@ import logging
 import threading
 import time
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 
 from fix_produce import Rec, rdkafka, send
+from penstock.columns import TYPES
+from penstock.dead_letters import RangeLetters, names_of
 from penstock.embedded import EmbeddedKafka, get_distribution
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.fetch.reader import RangeReader
 from penstock.options import parse_options
 from penstock.plan import plan_batch
+from penstock.ranges import OffsetRange
+from penstock.wire.cluster import Cluster
+from penstock.wire.connection import Connection
+from penstock.wire.transactions import TransactionalProducer
 
 COUNT = 20_000
 RECORDS = [Rec(b"%d " % i + bytes(80)) for i in range(COUNT)]
@@ -210,6 +217,52 @@ def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
     finally:
         kafka_cluster.restart_node(leader)
     assert first + rest == list(range(COUNT))
+
+
+def coordinator(client, scope, dead, source):
+    """The port of the broker that coordinates the transactions of letters about a partition."""
+    producer = TransactionalProducer(client, names_of(scope, dead, source)[1])
+    producer.find()
+    ((_, broker),) = producer._coordinators.items()
+    return broker.port
+
+
+def test_a_broker_that_dies_under_dead_letters_costs_none_and_doubles_none(kafka_cluster, monkeypatch):
+    """It leads their topic and coordinates the transaction."""
+    source, dead = (f"{name}-{time.time_ns()}" for name in ("source", "dead"))
+    for name in (source, dead):
+        kafka_cluster.create_topic(name, 1, 3)
+    client = parse_options(kafka_cluster.client_options() | {"subscribe": source}).client
+    ports = [int(server.split(":")[1]) for server in kafka_cluster.bootstrap_servers.split(",")]
+    nodes = dict(zip(ports, kafka_cluster.node_ids, strict=True))
+    range_ = OffsetRange(source, 0, 0, 50)
+    leader = Cluster(client).metadata((dead,)).topics[dead].partitions[0].broker.port
+    scope = next(
+        scope for scope in map(str, range(100)) if leader == coordinator(client, scope, dead, range_.topic_partition)
+    )
+    honest = Connection.send
+    killed = []
+
+    def send(self, request, timeout):
+        if request.name == "ProduceRequest" and not killed:
+            killed.append(nodes[self.port])
+            kafka_cluster.kill_node(killed[0])
+        return honest(self, request, timeout)
+
+    monkeypatch.setattr(Connection, "send", send)
+    rows = [{"offset": offset, "value": b"{", "headers": []} for offset in range(50)]
+    batch = pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(TYPES.items())))
+    try:
+        for written in (50, 0):
+            with RangeLetters(client, dead, range_, scope) as letters:
+                letters.add(batch, [(row, "value", "bad") for row in range(50)])
+                assert letters.finish() == written
+    finally:
+        for node in killed:
+            kafka_cluster.restart_node(node)
+    assert killed
+    options, (r,) = planned(kafka_cluster, dead, **{"kafka.isolation.level": "read_committed"})
+    assert len(offsets(RangeReader(r, ["offset"], options.client))) == 50
 
 
 def test_a_replica_in_the_same_rack_is_read_when_the_brokers_say_so(caplog):

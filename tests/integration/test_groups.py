@@ -15,6 +15,7 @@ from penstock.embedded.distribution import get_distribution
 from penstock.errors import AuthorizationFailed, BrokerError, BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
+from penstock.wire.groups import GROUP
 
 JOIN_SECONDS = 60
 
@@ -125,10 +126,12 @@ def test_a_coordinator_that_is_not_one_is_looked_up_again(kafka_cluster, group):
     tp = TopicPartition(name, 0)
     cluster = cluster_of(kafka_cluster)
     cluster.commit(group, {tp: 1})
-    right = cluster._coordinators[group]
-    cluster._coordinators[group] = next(b for b in cluster.metadata((name,)).brokers.values() if b.port != right.port)
+    right = cluster._coordinators[GROUP, group]
+    cluster._coordinators[GROUP, group] = next(
+        b for b in cluster.metadata((name,)).brokers.values() if b.port != right.port
+    )
     cluster.commit(group, {tp: 2})
-    assert cluster._coordinators[group].port == right.port
+    assert cluster._coordinators[GROUP, group].port == right.port
     assert cluster.committed(group, [tp]) == {tp: 2}
 
 

@@ -34,16 +34,21 @@ class Polled:
         self.name = name
         self.has: set[TopicPartition] = set()
         self._poll, self._close = poll, close
+        self._error: Exception | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"test-{name}", daemon=True)
         self._thread.start()
 
     def __repr__(self) -> str:
-        return f"<{self.name} {sorted(self.has)}>"
+        return f"<{self.name} {sorted(self.has)} {self._error or ''}>"
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self.has = self._poll()
+            try:
+                self.has = self._poll()
+            except Exception as error:
+                self._error = error
+                raise
         self._close()
 
     def close(self) -> None:
@@ -66,6 +71,8 @@ def kafka_python(kafka, group, topic, assignor):
         partition_assignment_strategy=[KAFKA_PYTHON[assignor]],
         heartbeat_interval_ms=200,
         session_timeout_ms=10_000,
+        # A topic just made may be missing in its first metadata: then it shares out nothing until the next.
+        metadata_max_age_ms=2_000,
         enable_auto_commit=False,
     )
 

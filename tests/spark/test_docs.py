@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fix_snippets import CONSUMER_PAGE, PAGES, ROOT, blocks, commands, example, penstock, run_as_test
+from fix_snippets import CONSUMER_PAGE, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, run_as_test
 from penstock import EmbeddedKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -24,12 +24,17 @@ COMMANDS = [line for page in OURS for line in commands(page)]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.name)
-def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path):
+def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path, request):
     namespace = {"__name__": "__docs__"}
     for block in blocks(page, "python"):
         code = block.filled_in(documented.bootstrap_servers, tmp_path)
         if block.directive == "pytest":
             run_as_test(code, tmp_path)
+        elif block.directive == "module":
+            block.write(tmp_path)
+        elif block.directive == "registry":
+            registry = request.getfixturevalue("documented_registry")
+            block.execute(code.replace(REGISTRY, registry.url), namespace)
         elif block.directive:
             with secured(block.directive, monkeypatch) as fill_in:
                 block.execute(fill_in(code), namespace)
@@ -60,7 +65,9 @@ class secured:  # noqa: N801 (a context manager, read like a function)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_documented_commands_run(line, documented):
+def test_documented_commands_run(line, documented, request):
+    if REGISTRY in line:
+        line = line.replace(REGISTRY, request.getfixturevalue("documented_registry").url)
     lasting = "Ctrl-C" if "--keep" in line or line.startswith("penstock broker") else None
     with penstock(line, documented) as process:
         if lasting:
@@ -90,6 +97,7 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
         ("windows.py", [], "12:40:00"),
         ("to_parquet.py", ["clicks.parquet"], "200 records"),
         ("stream_to_parquet.py", ["clicks", "--group", "examples"], "200 records"),
+        ("own_deserializer.py", [], "|{page -> /p0}|      1|"),
     ],
     ids=lambda value: value if str(value).endswith(".py") else "",
 )

@@ -29,6 +29,7 @@ PLANNING = {
     "ending",
     "limits",
     "truncation",
+    "report_listener",
 }
 VALUES = {"errors", "ranges", "topics", "options"}
 """What planning and fetching may both know: the frozen values that pass between them."""
@@ -99,7 +100,7 @@ def test_planning_does_not_import_fetching(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("ranges", "topics", "startup", "limits", "ending"),
+        *("ranges", "topics", "startup", "limits", "ending", "spans"),
         *("consumer/assignors", "consumer/subscription", "consumer/membership_notes"),
     ],
 )

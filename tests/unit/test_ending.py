@@ -160,3 +160,47 @@ def test_a_topic_made_anew_ends_where_it_ends_then():
     assert end.reached({A: 0}) is False
     assert end.cut({A: 2}, [A], Log({}), NOW) == {A: 2}
     assert end.reached({A: 2})
+
+
+# --- F4: a deserializer ends a partition ------------------------------------------------------------------------------
+
+
+def test_F4_a_stream_whose_deserializer_may_end_it_ends_when_every_partition_has():
+    end = StreamEnd(None, deserializer_may_end=True)
+    assert end.reached({A: 5, B: 6}) is False
+    end.note_ended({A: 3})
+    assert end.without_ended({A: 5, B: 6}) == {A: 3, B: 6}
+    assert end.without_ended({A: 2}) == {A: 2}
+    assert end.reached({A: 3, B: 6}) is False
+    end.note_ended({B: 6})
+    assert end.reached({A: 3, B: 6}) is True
+    assert end.reached({A: 3, B: 6, NEW: 0}) is False, "one that appears is read, and has an end of its own"
+
+
+def test_F4_a_stream_that_reads_nothing_yet_has_not_ended():
+    assert StreamEnd(None, deserializer_may_end=True).reached({}) is False
+
+
+@pytest.mark.parametrize("mode", [Latest(), AtTimestamp(1000, "endingTimestamp"), offsets(a=10, b=20)], ids=repr)
+def test_F4_an_end_by_option_and_one_by_record_go_together(mode):
+    end, log = StreamEnd(mode, deserializer_may_end=True), Log({}, {A: 10, B: 20})
+    end.cut({A: 10, B: 20}, [A, B], log, NOW)
+    end.note_ended({A: 3})
+    assert end.reached({A: 3, B: 19}) is False
+    assert end.reached({A: 3, B: 20}) is True
+
+
+def test_F4_a_partition_that_has_ended_is_not_waited_for():
+    end = StreamEnd(Latest(), deserializer_may_end=True)
+    end.cut({A: 5}, [A, B], Log({}), NOW)  # B has no leader
+    end.note_ended({B: 3})
+    assert end.reached({A: 5, B: 3}) is True
+
+
+def test_F4_a_topic_made_anew_or_cut_before_its_end_has_not_ended():
+    for forget in ("forget", "forget_ended"):
+        end = StreamEnd(None, deserializer_may_end=True)
+        end.note_ended({A: 3, B: 3})
+        getattr(end, forget)([A])
+        assert end.without_ended({A: 5, B: 5}) == {A: 5, B: 3}
+        assert end.reached({A: 5, B: 3}) is False

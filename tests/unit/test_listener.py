@@ -156,6 +156,18 @@ def test_F26_the_log_line(caplog):
         ([SourceMetrics()], "query q: 0 records behind in 0 partitions"),
         ([SourceMetrics(lost_ranges=3)], "query q: 0 records behind in 0 partitions, 3 ranges lost"),
         (
+            [SourceMetrics(malformed_records=0, dropped_records=0, dead_letters=0, skipped_records=0)],
+            "query q: 0 records behind in 0 partitions",
+        ),
+        (
+            [SourceMetrics(malformed_records=1500, skipped_records=2), SourceMetrics(malformed_records=1)],
+            "query q: 0 records behind in 0 partitions, 1,501 malformed, 2 skipped",
+        ),
+        (
+            [SourceMetrics(malformed_records=5, dropped_records=2), SourceMetrics(malformed_records=3, dead_letters=3)],
+            "query q: 0 records behind in 0 partitions, 8 malformed (2 dropped, 3 dead letters)",
+        ),
+        (
             [SourceMetrics(records_per_second=0.0, bytes_per_second=0.0, commits_succeeded=0, commits_failed=0)],
             "query q: 0 records behind in 0 partitions, 0 records/s, 0 B/s",
         ),

@@ -24,6 +24,10 @@ REPORT = {
     "committedOffsets": {"orders": {"0": 100}},
     "bytesPerRecord": {"orders": {"0": 50.0, "1": 100.0}},
     "lostRanges": 2,
+    "malformedRecords": 9,
+    "droppedRecords": 4,
+    "deadLetters": 5,
+    "skippedRecords": 6,
     "finished": False,
 }
 
@@ -57,6 +61,8 @@ def test_F26_totals():
     assert found.records_per_second == 80
     assert found.bytes_per_second == (10 * 50 + 30 * 100) / 0.5
     assert (found.commits_succeeded, found.commits_failed, found.lost_ranges) == (3, 1, 2)
+    assert (found.malformed_records, found.dropped_records, found.dead_letters) == (9, 4, 5)
+    assert found.skipped_records == 6
     assert found.finished is False
     assert found.reported
 
@@ -154,6 +160,7 @@ def test_F26_offsets_of_other_sources_are_passed_over(offset):
         [],
         "x",
         {"commitsSucceeded": "3", "commitsFailed": -1, "lostRanges": True, "finished": "yes"},
+        {"malformedRecords": "3", "droppedRecords": -1, "deadLetters": True, "skippedRecords": 0.5},
         {"committedOffsets": [], "bytesPerRecord": 5},
         {"committedOffsets": {"orders": 5}, "bytesPerRecord": {"orders": {"0": "a", "x": 1, "1": -4}}},
         {"bytesPerRecord": {"orders": {"0": 1e400, "1": 10**400}}},
@@ -163,7 +170,8 @@ def test_F26_a_report_that_makes_no_sense_is_no_report(report):
     found = of(latest=json.dumps(LATEST | {"#penstock": report}))
     assert found.lag == 40
     assert (found.commits_succeeded, found.commits_failed, found.lost_ranges) == (None, None, None)
-    assert (found.bytes_per_second, found.finished) == (None, None)
+    assert (found.malformed_records, found.dropped_records, found.dead_letters) == (None, None, None)
+    assert (found.bytes_per_second, found.finished, found.skipped_records) == (None, None, None)
     assert found.partitions[0].committed_offset is None
 
 

@@ -54,7 +54,7 @@ def test_F1_an_empty_subscription_is_refused(value):
 
 @pytest.mark.parametrize("name", ["kafka.key.deserializer", "kafka.value.deserializer"])
 def test_F2_a_deserializer_is_refused_with_a_hint(name):
-    assert "use DataFrame operations" in str(refuse(ONE_TOPIC | {name: "some.Class"}))
+    assert "by keyFormat and valueFormat" in str(refuse(ONE_TOPIC | {name: "some.Class"}))
 
 
 def test_F5_kafka_properties_reach_the_client():

@@ -9,7 +9,7 @@ from kafka.record._crc32c import crc
 from kafka.record.default_records import DefaultRecordBatch
 
 from penstock._kernel import Decoder
-from penstock.wire.producer import Record, crc32c, encode_batch
+from penstock.wire.producer import Record, Sender, crc32c, encode_batch
 
 RECORDS = st.lists(
     st.builds(
@@ -43,3 +43,13 @@ def test_a_batch_reads_back_as_it_was_written(records):
         headers = [[(h["key"], h["value"]) for h in one or ()] for one in rows.column("headers").to_pylist()]
         found += zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), times, headers, strict=True)
     assert found == [(r.key, r.value, r.timestamp * 1000, list(r.headers)) for r in records]
+
+
+@given(RECORDS, st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1))
+def test_a_batch_of_a_transaction_says_whose_it_is(records, producer_id, epoch, sequence):
+    batch = DefaultRecordBatch(encode_batch(records, Sender("id", producer_id, epoch), sequence))
+    assert batch.validate_crc()
+    assert batch.is_transactional
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (producer_id, epoch, sequence)
+    assert [record.value for record in batch] == [record.value for record in records]
+    assert not DefaultRecordBatch(encode_batch(records)).is_transactional

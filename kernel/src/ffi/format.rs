@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
-use arrow_array::{Array, ArrayRef, BinaryArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, new_empty_array};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
@@ -17,7 +17,7 @@ use crate::formats::framing::Framing;
 use crate::formats::json::Json;
 use crate::formats::protobuf::{self, Protobuf};
 use crate::formats::text::Text;
-use crate::formats::{Fault, Reader};
+use crate::formats::{Fault, Outcome, Reader};
 
 /// A column below this many bytes is decoded with the GIL held: see `SMALL_CHUNK`.
 const SMALL_COLUMN: usize = 8 << 10;
@@ -79,10 +79,6 @@ impl Format {
         Type { data_type: self.reader().data_type().clone() }
     }
 
-    fn unknown_schemas(&self, values: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
-        Ok(self.reader().unknown_writers(&import(values)?))
-    }
-
     fn add_schema(&self, schema_id: u32, schema: &[u8]) -> PyResult<()> {
         self.reader().add_writer(schema_id, schema).map_err(PyValueError::new_err)
     }
@@ -98,9 +94,16 @@ impl Format {
         } else {
             py.detach(|| self.reader().decode(&values))
         };
-        let crate::formats::Decoded { array, faults } = decoded.map_err(arrow_error)?;
-        let faults = faults.into_iter().map(|Fault { row, reason }| (row, reason)).collect();
-        Ok(Decoded { array, faults })
+        Ok(match decoded.map_err(arrow_error)? {
+            Outcome::Decoded(crate::formats::Decoded { array, faults }) => {
+                let faults = faults.into_iter().map(|Fault { row, reason }| (row, reason)).collect();
+                Decoded { array, faults, unknown_schemas: Vec::new() }
+            }
+            Outcome::UnknownWriters(ids) => {
+                let array = new_empty_array(self.reader().data_type());
+                Decoded { array, faults: Vec::new(), unknown_schemas: ids }
+            }
+        })
     }
 }
 
@@ -110,6 +113,8 @@ pub struct Decoded {
     array: ArrayRef,
     #[pyo3(get)]
     faults: Vec<(usize, String)>,
+    #[pyo3(get)]
+    unknown_schemas: Vec<u32>,
 }
 
 #[pymethods]

@@ -1,40 +1,87 @@
 //! Protobuf messages, by a descriptor.
+//!
+//! ```text
+//! descriptors   .proto texts -> descriptor set -> message
+//! types         message -> Arrow type, as Spark's from_protobuf has it by default
+//! plan          message and what is asked for -> Record, a tree of columns
+//! record        the walk through a message's bytes: each field into its column
+//!   column      values | list | map | moment | record: all can be cut back to a row
+//! writer        schema registry: message indexes, and whether a writer's fields can be read
+//! ```
 #![forbid(unsafe_code)]
+
+mod bad;
+mod column;
+mod descriptors;
+mod list;
+mod map;
+mod moment;
+mod names;
+mod plan;
+mod record;
+#[cfg(test)]
+mod tests;
+mod types;
+mod values;
+mod wire;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType};
 
-use super::{Decoded, Format, Row};
+use self::bad::{BATCH, Bad, Budget};
+use self::record::Record;
+use self::wire::{Cursor, MAX_DEPTH};
+use self::writer::Writer;
+use super::{Decoded, Fault, Format, Row};
 
 /// Compiles `.proto` texts, by the names they import each other by, into a descriptor set with everything that `main`
 /// needs. Google's well-known types need not be given.
 pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
-    let _ = (main, files);
-    Err("Protobuf is not built yet".to_owned())
+    descriptors::compile(main, files)
 }
 
 /// The full name of the message to read: `message` itself, by its full or its last name; or, if it is empty, the first
 /// message of the set's last file.
 pub fn message_name(descriptors: &[u8], message: &str) -> Result<String, String> {
-    let _ = (descriptors, message);
-    Err("Protobuf is not built yet".to_owned())
+    Ok(descriptors::find(&descriptors::load(descriptors)?, message)?.full_name().to_owned())
 }
 
 /// The type of the column that a message makes.
 pub fn data_type(descriptors: &[u8], message: &str) -> Result<DataType, String> {
-    let _ = (descriptors, message);
-    Err("Protobuf is not built yet".to_owned())
+    types::message_type(&descriptors::find(&descriptors::load(descriptors)?, message)?)
 }
 
 pub struct Protobuf {
     data_type: DataType,
+    record: Record,
+    writers: HashMap<u32, Writer>,
 }
 
 impl Protobuf {
     /// `descriptors`: a serialized FileDescriptorSet; `message`: a full name; `wanted`: [`data_type`] of it, or a part of
     /// that. Rows with a schema id begin with Confluent's message indexes.
     pub fn new(descriptors: &[u8], message: &str, wanted: DataType) -> Result<Self, String> {
-        let _ = (descriptors, message, &wanted);
-        Err("Protobuf is not built yet".to_owned())
+        let message = descriptors::find(&descriptors::load(descriptors)?, message)?;
+        let DataType::Struct(fields) = &wanted else {
+            return Err(format!("message {} makes a struct, and {wanted} is asked for", message.full_name()));
+        };
+        let record = plan::plan(&message, fields)?;
+        Ok(Protobuf { record, data_type: wanted, writers: HashMap::new() })
+    }
+
+    fn row(&mut self, schema: Option<u32>, bytes: &[u8], budget: &mut Budget) -> Result<(), Bad> {
+        let bytes = match schema {
+            None => bytes,
+            Some(id) => match self.writers.get(&id) {
+                Some(writer) => writer.cut(bytes, self.record.message()).map_err(Bad::new)?,
+                None => return Err(Bad::new(format!("schema {id} is not known"))),
+            },
+        };
+        self.record.read(&mut Cursor::new(bytes), 0, MAX_DEPTH, budget)?;
+        self.record.close()
     }
 }
 
@@ -43,11 +90,46 @@ impl Format for Protobuf {
         &self.data_type
     }
 
-    fn decode(&mut self, _rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
-        Err(ArrowError::NotYetImplemented("Protobuf".to_owned()))
+    fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
+        let size = |row: &Row<'_>| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 };
+        // Repaired strings grow threefold at most, and only they, names and defaults are longer than their bytes: so no
+        // column outgrows its offsets.
+        if rows.iter().map(size).sum::<usize>() > (i32::MAX as usize - BATCH) / 3 {
+            return Err(ArrowError::InvalidArgumentError(
+                "more than 500 MB of messages in a batch".to_owned(),
+            ));
+        }
+        let mut faults = Vec::new();
+        let mut budget = Budget::new();
+        self.record.truncate(0);
+        self.record.reserve(rows.len());
+        for (row, value) in rows.iter().enumerate() {
+            match value {
+                Row::Null => self.record.push_null(),
+                Row::Bad => self.record.push_empty(),
+                Row::Bytes { schema, bytes } => {
+                    budget.begin_record();
+                    match self.row(*schema, bytes, &mut budget) {
+                        Ok(()) => budget.end_record(),
+                        Err(bad) => {
+                            self.record.truncate(row);
+                            self.record.push_empty();
+                            faults.push(Fault { row, reason: bad.reason() });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Decoded { array: Arc::new(self.record.finish()?), faults })
     }
 
     fn needs_writers(&self) -> bool {
         true
+    }
+
+    fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
+        let writer = Writer::new(descriptors::load(schema)?, &self.record)?;
+        self.writers.insert(id, writer);
+        Ok(())
     }
 }

@@ -13,13 +13,15 @@ from penstock.cli import table
 from penstock.cli.connecting import add_connection_arguments, connection_options
 from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
 from penstock.cli.records import FORMATS, Look
+from penstock.cli.typed_records import TypedLook, typed_look
 from penstock.embedded.progress import Progress
 from penstock.errors import OptionError, UnknownTopic
-from penstock.fetch.reader import RangeReader
 from penstock.options import SourceOptions, parse_options
 from penstock.ranges import OffsetRange
 from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
+from penstock.task import read_range
 from penstock.topics import TopicPartition
+from penstock.typed_source import typed_source
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\
@@ -40,6 +42,9 @@ examples:
   penstock read clicks -b localhost:9092 --from -5 --follow
   penstock read clicks -b localhost:9092 --from 2025-01-31T12:00Z --until 2025-01-31T13:00Z --json > clicks.jsonl
   penstock read clicks -b localhost:9092 --value-format json | jq .value.user
+  penstock read orders -b localhost:9092 --format avro --registry http://localhost:8081
+  penstock read orders -b localhost:9092 --format json --schema 'id BIGINT, price DOUBLE' --mode DROPMALFORMED
+  penstock read orders -b localhost:9092 --format protobuf --schema orders.proto --message Order
 
 exit codes: 0 done, 1 it failed (no broker, unknown topic, data gone), 2 wrong usage, 130 Ctrl-C
 """
@@ -72,8 +77,34 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--headers", action="store_true", help="show headers")
     parser.add_argument("--key-format", choices=FORMATS, default="text", help="(default text)")
     parser.add_argument("--value-format", choices=FORMATS, default="text", help="(default text)")
+    _add_format_arguments(parser)
     add_connection_arguments(parser)
     parser.set_defaults(run=run)
+
+
+def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("typed values", "any option of docs/formats.md may be given by -o too")
+    group.add_argument(
+        "--format",
+        metavar="FORMAT",
+        help="decode values: string, json, avro, protobuf, or a class of yours as package.module:Name",
+    )
+    group.add_argument("--schema", metavar="TEXT|FILE", help="DDL for json, JSON or .avsc for avro, .proto or .desc")
+    group.add_argument("--message", metavar="NAME", help="which message of a Protobuf schema (default: the first)")
+    group.add_argument("--registry", metavar="URL", help="the schema registry; a log-in: -o schemaRegistry....=...")
+    group.add_argument("--framing", choices=("none", "confluent"), help="what stands before a value (see the docs)")
+    group.add_argument("--mode", metavar="MODE", help="PERMISSIVE (default), DROPMALFORMED or FAILFAST")
+
+
+FORMAT_ARGUMENTS = {
+    "format": "valueFormat",
+    "schema": "valueSchema",
+    "message": "valueMessage",
+    "registry": "schemaRegistry.url",
+    "framing": "valueFraming",
+    "mode": "mode",
+}
+"""Shorter names for options that are typed often."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -83,10 +114,17 @@ def run(arguments: argparse.Namespace) -> int:
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to begin, not where to stop")
-    options = parse_options(connection_options(arguments) | {"subscribe": arguments.topic})
+    options = parse_options(connection_options(arguments) | {"subscribe": arguments.topic} | _formats(arguments))
+    if options.formats.flatten or options.formats.mode == "DEADLETTER":
+        raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
         raise OptionError("--from", "group", "needs the group's name", "Add -o kafka.group.id=NAME")
-    look = Look(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
+    look: Look | TypedLook
+    if options.formats.typed:
+        source = typed_source(options)
+        look = typed_look(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
+    else:
+        look = Look(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
     reading = Reading(options, arguments.topic, arguments.partition, look)
     records = reading.records(start, until, arguments.follow, arguments.limit)
     if arguments.json or not sys.stdout.isatty():
@@ -101,10 +139,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _formats(arguments: argparse.Namespace) -> dict[str, str]:
+    given = {option: getattr(arguments, name) for name, option in FORMAT_ARGUMENTS.items()}
+    found = {option: value for option, value in given.items() if value is not None}
+    has_schema = found.keys() & {"valueSchema", "schemaRegistry.url"}
+    if found.get("valueFormat") == "json" and not has_schema and "schemaInference" not in dict(arguments.option):
+        # JSON says itself what it is: show it as --value-format json does.
+        del found["valueFormat"]
+        arguments.value_format = "json"
+    return found
+
+
 class Reading:
     """One topic being read: from one frozen end to the next."""
 
-    def __init__(self, options: SourceOptions, topic: str, partitions: list[int] | None, look: Look) -> None:
+    def __init__(
+        self, options: SourceOptions, topic: str, partitions: list[int] | None, look: Look | TypedLook
+    ) -> None:
         self._options = options
         self._look = look
         self._cluster = Cluster(options.client)
@@ -139,14 +190,8 @@ class Reading:
     def _read(self, tp: TopicPartition, start: int, stop: int) -> Iterator[dict[str, Any]]:
         if start >= stop:
             return
-        reader = RangeReader(
-            OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id),
-            self._look.columns,
-            self._options.client,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-            poll_timeout=self._options.poll_timeout,
-        )
-        for batch in reader.ahead():
+        range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id)
+        for batch in read_range(range_, self._look.columns, self._options):
             yield from self._look.records(batch)
 
     def _offsets(self, position: Position, ending: bool = False) -> dict[TopicPartition, int]:

@@ -74,7 +74,7 @@ class Look:
         readers: dict[str, Callable[[Any], Any]] = {
             "key": lambda data: shown(data, self.key_format),
             "value": lambda data: shown(data, self.value_format),
-            "headers": _headers,
+            "headers": headers_of,
         }
         if name == "timestamp":
             return [moment(at) for at in column.cast(pa.int64()).to_pylist()]
@@ -94,16 +94,16 @@ class Look:
         return [name for name in self.columns if name != "value"] + ["value"]
 
     def row(self, record: dict[str, Any]) -> list[str]:
-        return [_cell(record[name]) for name in self.row_names]
+        return [cell(record[name]) for name in self.row_names]
 
 
-def _headers(headers: list[dict[str, Any]] | None) -> list[list[Any]] | None:
+def headers_of(headers: list[dict[str, Any]] | None) -> list[list[Any]] | None:
     if headers is None:
         return None
     return [[header["key"], shown(header["value"], "text")] for header in headers]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     if value is None:
         return "∅"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

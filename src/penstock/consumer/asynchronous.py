@@ -37,6 +37,15 @@ class AsyncStream:
 
     async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[pa.RecordBatch]:
         """Arrow batches, as `Stream.batches`."""
+        typed = self._stream.typed_batches(columns)
+        if typed is not None:
+            while typed.ended_at is None:
+                made = await self._next(lambda: self._stream.next_typed(typed, 0.0))
+                if made is None:
+                    return
+                if made.num_rows:
+                    yield made
+            return
         wanted = tuple(checked_columns(columns, include_headers=True))
         while (batch := await self._next(lambda: self._stream.next_batch(wanted, 0.0))) is not None:
             yield pa.record_batch(batch)

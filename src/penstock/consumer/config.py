@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import OptionError
+from penstock.formats.options import FORMAT_OPTIONS, FormatOptions, format_options
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.option_values import Option, did_you_mean, flag, milliseconds, number, one_of, text
 from penstock.options import SECRET
@@ -59,6 +60,8 @@ class ConsumerConfig:
     refresh_leader_backoff: float
     metadata_max_age: float
     exclude_internal: bool
+    formats: FormatOptions = field(default_factory=FormatOptions)
+    """What `Stream.batches` are made into. Options of the Spark source, by the same names."""
 
     @property
     def cooperative(self) -> bool:
@@ -309,6 +312,7 @@ _FIELDS: dict[str, str] = {
 def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
     """Read a user's settings; raises OptionError for the first wrong one, by the name the user gave it."""
     given, written = _parse_each(config)
+    formats = format_options({name: given.pop(name) for name in FORMAT_OPTIONS if name in given})
     if "bootstrap.servers" not in given:
         raise OptionError("bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
     if "group.id" not in given:
@@ -328,7 +332,8 @@ def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
         client = replace(client_config(shared | limit), option_prefix="")
     except OptionError as error:
         raise _renamed(error) from None
-    return ConsumerConfig(client, **{field: values.get(name) for name, field in _FIELDS.items()})  # type: ignore[arg-type]
+    fields: dict[str, Any] = {name_here: values.get(name) for name, name_here in _FIELDS.items()}
+    return ConsumerConfig(client, formats=formats, **fields)
 
 
 def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -343,6 +348,9 @@ def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str,
         if key in CONSUMER_NO_EFFECT:
             _check_old_storage(key, raw)
             log.info("setting %s has no effect here", key)
+            continue
+        if name in FORMAT_OPTIONS:
+            values[name], written[name] = _parse(FORMAT_OPTIONS[name].parse, key, raw, shown), key
             continue
         if name not in CONSUMER_OPTIONS:
             # Without its value: a misspelt name may stand before a password.
@@ -396,7 +404,7 @@ def _check_old_storage(key: str, raw: object) -> None:
 
 
 def _nearest(key: str) -> str:
-    known = [*CONSUMER_OPTIONS, *OLD_NAMES, *sorted(CONSUMER_NO_EFFECT)]
+    known = [*CONSUMER_OPTIONS, *FORMAT_OPTIONS, *OLD_NAMES, *sorted(CONSUMER_NO_EFFECT)]
     if key.startswith(PREFIX) and key.removeprefix(PREFIX) in known:
         return f"Did you mean {key.removeprefix(PREFIX)}? Only the Spark source puts {PREFIX} before Kafka's names"
     return did_you_mean(key.replace("_", "."), known)

@@ -35,8 +35,10 @@ from penstock.consumer.start import Start, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
 from penstock.errors import CommitRefused, OptionError, PenstockError
+from penstock.formats.plan import TypedSource
+from penstock.options import SourceOptions
 from penstock.startup import GroupOffsets, StartRules, resolve_start
-from penstock.topics import TopicPartition
+from penstock.topics import Subscription, TopicNames, TopicPartition, TopicPattern
 from penstock.wire.cluster import Cluster
 from penstock.wire.groups import Committed
 
@@ -126,8 +128,9 @@ class Connector:
         if not hasattr(topics, "items"):
             raise OptionError("topics", topics, "is no mapping", 'Give the streams per topic, as {"words": 4}')
         subscription = NamedTopics(dict(topics))
+        typed = self._typed_source(TopicNames(tuple(subscription.streams)))
         streams = {
-            topic: [self._stream(number, key_decoder, value_decoder) for number in range(count)]
+            topic: [self._stream(number, key_decoder, value_decoder, typed) for number in range(count)]
             for topic, count in subscription.streams.items()
         }
         queues = [(topic, stream) for topic, each in streams.items() for stream in each]
@@ -146,16 +149,31 @@ class Connector:
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
         subscription = FilteredTopics(chosen, n)
-        streams = [self._stream(number, key_decoder, value_decoder) for number in range(n)]
+        pattern = f"^(?:{chosen.pattern})$" if isinstance(chosen, AllowTopics) else ".*"
+        typed = self._typed_source(TopicPattern(pattern))
+        streams = [self._stream(number, key_decoder, value_decoder, typed) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])
         return streams
 
-    def _stream(self, number: int, key_decoder: Decode | None, value_decoder: Decode | None) -> Stream:
+    def _typed_source(self, subscription: Subscription) -> TypedSource | None:
+        """The formats of the config, settled: asks a schema registry if it must, or looks at records."""
+        if not self.config.formats.typed:
+            return None
+        from penstock.typed_source import typed_source
+
+        options = SourceOptions(self.config.client, subscription, include_headers=True, formats=self.config.formats)
+        return typed_source(options)
+
+    def _stream(
+        self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None
+    ) -> Stream:
         return Stream(
             f"{self.consumer_id}-{number}",
             self.config.client,
             queued_chunks=self.config.queued_chunks,
             timeout=self.config.consumer_timeout,
+            typed=typed,
+            group=self.config.group,
             key_decoder=key_decoder,
             value_decoder=value_decoder,
             on_room=self._finder.wake,

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -27,9 +27,14 @@ from penstock.fetch.reader import CORRUPT_TRIES
 from penstock.wire.config import ClientConfig
 from penstock.wire.fetch import FetchedPartition
 
+if TYPE_CHECKING:
+    from penstock.consumer.typed import TypedBatches
+    from penstock.formats.plan import TypedSource
+
 log = logging.getLogger(__name__)
 Decode: TypeAlias = Callable[[bytes], Any]
 Handed = TypeVar("Handed")
+AnyBatch = TypeVar("AnyBatch", Batch, pa.RecordBatch)
 
 SMALL_CHUNK = 64 << 10
 """Chunks of a trickle, a message or two each, count together until they come to this size. Counted one by one, two of
@@ -58,6 +63,8 @@ class Stream:
         *,
         queued_chunks: int = 2,
         timeout: float | None = None,
+        typed: TypedSource | None = None,
+        group: str = "",
         key_decoder: Decode | None = None,
         value_decoder: Decode | None = None,
         on_room: Callable[[], None] = lambda: None,
@@ -68,6 +75,8 @@ class Stream:
         self._client = client
         self._bound = queued_chunks
         self.timeout = timeout
+        self._typed = typed
+        self._group = group
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
         self._on_room = on_room
@@ -109,11 +118,26 @@ class Stream:
         raise StopIteration
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Arrow batches as they come, with the columns asked for; without a wish, all of them. A batch holds records of
-        one partition. The iteration ends, or times out, as that over messages does."""
+        """Arrow batches as they come, with the columns asked for; without a wish, all of them; typed, if the connector
+        was given formats. A batch holds records of one partition. The iteration ends, or times out, as that over
+        messages does."""
+        typed = self.typed_batches(columns)
+        if typed is not None:
+            while typed.ended_at is None and (made := self.next_typed(typed, self.timeout)) is not None:
+                if made.num_rows:
+                    yield made
+            return
         wanted = tuple(checked_columns(columns, include_headers=True))
         while (batch := self.next_batch(wanted, self.timeout)) is not None:
             yield pa.record_batch(batch)
+
+    def typed_batches(self, columns: Sequence[str] | None) -> TypedBatches | None:
+        """What makes this stream's batches typed, if formats were set."""
+        if self._typed is None:
+            return None
+        from penstock.consumer.typed import TypedBatches
+
+        return TypedBatches(self._typed.picked(columns), self._client, self._group)
 
     def next_messages(self, timeout: float | None) -> Messages | None:
         """What is left of the batch that is handed out, or the next one; None after a shutdown. Raises ConsumerTimeout
@@ -127,8 +151,24 @@ class Stream:
         """The same as one Arrow batch."""
         return self._next(columns, self._hand_out_batch, timeout)
 
+    def next_typed(self, typed: TypedBatches, timeout: float | None) -> pa.RecordBatch | None:
+        """The same with typed columns; maybe without rows. What does not parse and may not be passed over is raised,
+        and is met again by the next call."""
+
+        def hand_out(chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
+            if typed.ended_at is None:
+                return self._hand_out_batch(chunk, batch, end)
+            chunk.rewind()  # whoever reads on after the end reads what follows it
+            return self._hand_out_batch(chunk, batch, typed.ended_at + 1)
+
+        return self._next(typed.columns, hand_out, timeout, typed.make)
+
     def _next(
-        self, columns: tuple[str, ...], hand_out: Callable[[Chunk, Batch, int], Handed], timeout: float | None
+        self,
+        columns: tuple[str, ...],
+        hand_out: Callable[[Chunk, Any, int], Handed],
+        timeout: float | None,
+        make: Callable[[Cursor, Batch], Any] | None = None,
     ) -> Handed | None:
         """Decode on until there is something to hand out; None after a shutdown."""
         with self.lock:
@@ -144,7 +184,9 @@ class Stream:
                     return None
                 before = chunk.cursor.consumed
                 try:
-                    batch = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
+                    batch: Any = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
+                    if make is not None and batch is not None:
+                        batch = make(chunk.cursor, batch)
                     with self.lock:
                         if not self._still_wanted(chunk):
                             continue
@@ -239,7 +281,7 @@ class Stream:
         self._messages = Messages(batch, tp.topic, tp.partition, end, self._key_decoder, self._value_decoder)
         return self._messages
 
-    def _hand_out_batch(self, chunk: Chunk, batch: Batch, end: int) -> Batch:
+    def _hand_out_batch(self, chunk: Chunk, batch: AnyBatch, end: int) -> AnyBatch:
         chunk.cursor.consumed = end
         self._count(chunk, batch.num_rows)
         return batch

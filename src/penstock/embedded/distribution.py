@@ -100,7 +100,8 @@ def get_distribution() -> Distribution:
     folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
     if damage(folder) is None:
         return Distribution(folder, java)
-    with Progress() as progress, _lock(folder.with_name(folder.name + ".lock"), progress):
+    lock_file = folder.with_name(folder.name + ".lock")
+    with Progress() as progress, fetch_lock(lock_file, f"Apache Kafka {KAFKA_VERSION}", progress):
         if damage(folder) is not None:  # else another process was quicker
             _fetch(folder, java, progress)
     return Distribution(folder, java)
@@ -196,8 +197,8 @@ def _make_checkpoint(fetched: Distribution, partial: Path) -> None:
 
 
 @contextlib.contextmanager
-def _lock(path: Path, progress: Progress) -> Iterator[None]:
-    """One fetching process per cache. The system drops the lock of a holder that dies: it is never stale."""
+def fetch_lock(path: Path, what: str, progress: Progress) -> Iterator[None]:
+    """One fetching process per thing in a cache. The system drops the lock of a holder that dies: it is never stale."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")
@@ -212,7 +213,7 @@ def _lock(path: Path, progress: Progress) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                progress.show(f"waiting for another process to fetch Apache Kafka {KAFKA_VERSION}")
+                progress.show(f"waiting for another process to fetch {what}")
                 if time.monotonic() > end:
                     raise EmbeddedBrokerError(
                         f"another process has held {path} for {ivy.FETCH_SECONDS:g} s. End it and try again"

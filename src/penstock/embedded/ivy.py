@@ -31,7 +31,7 @@ _SETTINGS = """\
   <timeout-constraints>
     <timeout-constraint name="patience" connectionTimeout="10000" readTimeout="60000"/>
   </timeout-constraints>
-  <resolvers><ibiblio name="repository" m2compatible="true" timeoutConstraint="patience"{root}/></resolvers>
+  <resolvers><ibiblio name="repository" m2compatible="true" timeoutConstraint="patience"{options}/></resolvers>
 </ivysettings>
 """
 
@@ -44,16 +44,27 @@ _REASONS = (
 )
 
 
-def retrieve(what: str, modules: str, into: Path, work_dir: Path, java: Path, tick: Callable[[int], None]) -> None:
-    """Copy the jars of an ivy.xml (`modules`) and all they depend on `into` a folder.
+def retrieve(
+    what: str,
+    modules: str,
+    into: Path,
+    work_dir: Path,
+    java: Path,
+    tick: Callable[[int], None],
+    *,
+    read_poms: bool = True,
+) -> None:
+    """Copy the jars of an ivy.xml (`modules`) and all they depend on `into` a folder; without `read_poms`, only what
+    it names.
 
     `tick` is called several times a second with the number of jars so far. `work_dir` keeps Ivy's own cache:
     with the same one, a fetch that was cut short goes on where it ended.
     """
     mirror = os.environ.get("PENSTOCK_MAVEN_REPOSITORY", "")
     settings = work_dir / "ivysettings.xml"
-    root = f" root={quoteattr(mirror)}" if mirror else ""
-    settings.write_text(_SETTINGS.format(root=root), "utf-8")
+    options = f" root={quoteattr(mirror)}" if mirror else ""
+    options += "" if read_poms else ' usepoms="false"'
+    settings.write_text(_SETTINGS.format(options=options), "utf-8")
     settings_chosen = os.environ.get("PENSTOCK_IVY_SETTINGS")
     module_file = work_dir / "ivy.xml"
     module_file.write_text(modules, "utf-8")

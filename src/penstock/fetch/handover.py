@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,9 @@ class Handover(Generic[Item]):
             self._condition.notify_all()
 
 
-def run_ahead(produce: Callable[[], Iterable[Item]], wake: Callable[[], None], name: str) -> Iterator[Item]:
+def run_ahead(
+    produce: Callable[[], Iterable[Item]], wake: Callable[[], None], name: str
+) -> Generator[Item, None, None]:
     """Iterate `produce()` in a thread of its own, one item ahead. `wake` must unblock `produce` from outside.
 
     When the caller stops early (a LIMIT, an error downstream) the thread is woken and joined before this returns.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
@@ -124,7 +124,7 @@ class RangeReader:
         except Interrupted:
             return
 
-    def ahead(self) -> Iterator[pa.RecordBatch]:
+    def ahead(self) -> Generator[pa.RecordBatch, None, None]:
         """Emit the range with a thread fetching and decoding one batch ahead."""
         name = f"penstock-fetch-{self.range.topic_partition}"
         return run_ahead(self.__iter__, self.close, name)

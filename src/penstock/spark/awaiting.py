@@ -1,4 +1,4 @@
-"""`await_end`: stops a streaming query that has come to the end its options set.
+"""`await_end`: stops a streaming query that has come to the end its options set, or its deserializer finds.
 
 A source can go no further than its end, but Spark gives it no way to end the query, which would poll on for ever. So
 the source says in its progress that it has finished, and whoever waits for the query stops it.
@@ -19,7 +19,8 @@ POLL_SECONDS = 0.1
 
 
 def await_end(query: Any, timeout: float | None = None) -> bool:
-    """Wait until a query with `endingOffsets` or `endingTimestamp` has read all of it, and stop it.
+    """Wait until a query with `endingOffsets`, `endingTimestamp` or a deserializer that has `is_end_of_stream` has read
+    all of it, and stop it.
 
         stream = spark.readStream.format("penstock").option("endingTimestamp", 1738324800000)...
         query = stream.load().writeStream...start()
@@ -81,7 +82,7 @@ def _at_end(progress: StreamingQueryProgress | None) -> bool:
             f"source {number} of {len(progress.sources)} ({source.description}) has no end to wait for"
             if known is None
             else f"source {number} of {len(progress.sources)} has no end to wait for: set option endingOffsets or "
-            "endingTimestamp, and do not switch reportMetrics off"
+            "endingTimestamp, or give a deserializer that has is_end_of_stream, and do not switch reportMetrics off"
         )
     return all(each.finished for each in metrics.values())
 

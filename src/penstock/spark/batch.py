@@ -3,57 +3,60 @@
 from __future__ import annotations
 
 import gc
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
-from pyspark.sql.types import StructType
 
+from penstock.formats.plan import TypedPlan
 from penstock.options import SourceOptions
 from penstock.ranges import EVERYTHING, OffsetRange
+from penstock.reports import ReportAddress
 from penstock.spark.filters import narrowing_of
-from penstock.spark.schema import columns_of
 
 
 class RangePartition(InputPartition):
-    """A task's share: one range of offsets."""
+    """A task's share: one range of offsets, and in a stream where to tell what was met in it."""
 
-    def __init__(self, value: OffsetRange) -> None:
+    def __init__(self, value: OffsetRange, reports: ReportAddress | None = None) -> None:
         super().__init__(value)
+        self.reports = reports
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         self._options = options
-        self._columns = columns_of(schema)
+        self._columns = columns
         self._narrowing = EVERYTHING
+        self._scope = f"batch-{uuid.uuid4().hex}"
+        """Of dead letters: the attempts at a task share it, and another read of the same records writes its own."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Called once, on the driver."""
         from penstock.plan import plan_batch
 
-        return [RangePartition(r) for r in plan_batch(self._options, self._narrowing)]
+        may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
+        ranges = plan_batch(self._options, self._narrowing, whole_partitions=may_end)
+        return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Called on an executor, once per partition."""
-        return read_range(partition, self._columns, self._options)
+        return read_partition(partition, self._columns, self._options, self._scope)
 
 
-def read_range(partition: InputPartition, columns: Sequence[str], options: SourceOptions) -> Iterator[Any]:
+def read_partition(
+    partition: InputPartition, columns: list[str] | TypedPlan, options: SourceOptions, scope: str
+) -> Iterator[Any]:
     """Read a task's range as Arrow batches."""
     if partition.value is None:  # Spark's stand-in for an empty plan
         return iter(())
-    from penstock.fetch.reader import RangeReader
+    from penstock.task import read_range
 
-    reader = RangeReader(
-        partition.value,
-        columns,
-        options.client,
-        fail_on_data_loss=options.fail_on_data_loss,
-        poll_timeout=options.poll_timeout,
-    )
+    assert isinstance(partition, RangePartition)
+    batches = read_range(partition.value, columns, options, scope=scope, reports=partition.reports)
     _freeze_heap()
-    return reader.ahead()
+    return batches
 
 
 class FilteringBatchReader(BatchReader):
@@ -61,7 +64,8 @@ class FilteringBatchReader(BatchReader):
     while spark.sql.python.filterPushdown.enabled is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._narrowing = narrowing_of(filters)
+        prefix = self._options.formats.prefix if self._options.formats.flatten else ""
+        self._narrowing = narrowing_of(filters, prefix)
         return filters  # Spark checks every row again: a range holds whole offsets, not conditions
 
 

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from penstock.formats.plan import TypedSource
 from penstock.options import check_batch, parse_options
 from penstock.spark.batch import BatchReader, FilteringBatchReader
-from penstock.spark.schema import full_schema
+from penstock.spark.schema import full_schema, typed_schema, wanted_columns
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The worker in which Spark makes a reader when filter pushdown is on: its presence is how `auto` knows."""
@@ -18,6 +19,8 @@ PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 class PenstockDataSource(DataSource):
     """Kafka as a DataFrame, with the options and columns of Spark's own Kafka source."""
+
+    _source: TypedSource | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -27,7 +30,14 @@ class PenstockDataSource(DataSource):
         """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
         With a user's schema Spark asks nothing before the first action. Whether a batch or a stream will follow is
         not known yet."""
-        return full_schema(parse_options(self.options).include_headers)
+        options = parse_options(self.options)
+        if not options.formats.typed:
+            return full_schema(options.include_headers)
+        from penstock.typed_source import typed_source
+
+        # Spark pickles this object after the call: schemas of a registry, or of records looked at, are settled once.
+        self._source = typed_source(options)
+        return typed_schema(self._source)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
@@ -35,12 +45,14 @@ class PenstockDataSource(DataSource):
         push = options.push_filters
         if push is None:
             push = PUSHDOWN_WORKER in sys.modules
-        return (FilteringBatchReader if push else BatchReader)(options, schema)
+        columns = wanted_columns(options, schema, self._source)
+        return (FilteringBatchReader if push else BatchReader)(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from penstock.spark.stream import StreamReader
 
-        return StreamReader(parse_options(self.options), schema)
+        options = parse_options(self.options)
+        return StreamReader(options, wanted_columns(options, schema, self._source))
 
 
 def register(spark: SparkSession) -> None:

@@ -7,7 +7,7 @@ never a wrong row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,11 +24,25 @@ from pyspark.sql.datasource import (
 from penstock.ranges import EVERYTHING, Narrowing
 
 
-def narrowing_of(filters: Iterable[Filter]) -> Narrowing:
+def narrowing_of(filters: Iterable[Filter], prefix: str = "") -> Narrowing:
+    """`prefix` is what stands before the names of Kafka's columns."""
     narrowing = EVERYTHING
     for each in filters:
-        narrowing = _narrow_by(narrowing, each)
+        plain = _without_prefix(each, prefix)
+        if plain is not None:
+            narrowing = _narrow_by(narrowing, plain)
     return narrowing
+
+
+def _without_prefix(condition: Filter, prefix: str) -> Filter | None:
+    """The same condition on Kafka's own name of the column; None if it is on none of Kafka's columns."""
+    if not prefix:
+        return condition
+    attribute: tuple[str, ...] = getattr(condition, "attribute", ())
+    if len(attribute) != 1 or not attribute[0].startswith(prefix):
+        return None
+    values = {each.name: getattr(condition, each.name) for each in fields(condition)}
+    return type(condition)(**values | {"attribute": (attribute[0].removeprefix(prefix),)})
 
 
 def _narrow_by(narrowing: Narrowing, condition: Filter) -> Narrowing:

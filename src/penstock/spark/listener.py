@@ -223,6 +223,15 @@ def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
     lost = _total(source.lost_ranges for source in sources)
     if lost:
         parts.append(f"{lost:,} ranges lost")
+    malformed = _total(source.malformed_records for source in sources)
+    if malformed:
+        dropped = _total(source.dropped_records for source in sources) or 0
+        letters = _total(source.dead_letters for source in sources) or 0
+        went = [f"{count:,} {where}" for count, where in ((dropped, "dropped"), (letters, "dead letters")) if count]
+        parts.append(f"{malformed:,} malformed" + (f" ({', '.join(went)})" if went else ""))
+    skipped = _total(source.skipped_records for source in sources)
+    if skipped:
+        parts.append(f"{skipped:,} skipped")
     return f"query {name}: " + ", ".join(parts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -15,6 +16,8 @@ from pyspark.sql.types import (
 )
 
 from penstock.errors import OptionError
+from penstock.formats.plan import TypedPlan, TypedSource
+from penstock.options import SourceOptions
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -51,3 +54,35 @@ def columns_of(schema: StructType) -> list[str]:
         if not field.nullable or field.dataType != wanted:
             raise OptionError("schema", f"{field.name} NOT NULL", "Kafka's columns may be null", "Leave NOT NULL out")
     return list(schema.fieldNames())
+
+
+def typed_schema(source: TypedSource) -> StructType:
+    """The columns of a typed read without a wish."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(source.layout.schema)
+
+
+def wanted_columns(options: SourceOptions, schema: StructType, source: TypedSource | None) -> list[str] | TypedPlan:
+    """What to read for a schema, a user's or our own. `source` is what was settled when the DataFrame was made; with a
+    user's schema that is now."""
+    if not options.formats.typed:
+        return columns_of(schema)
+    wanted = arrow_of(schema)
+    if source is None:
+        from penstock.typed_source import typed_source  # with everything that decodes: raw reads load none of it
+
+        source = typed_source(options, wanted)
+    return source.plan(wanted)
+
+
+def arrow_of(schema: StructType) -> pa.Schema:
+    for field in schema.fields:
+        if not field.nullable:
+            raise OptionError("schema", f"{field.name} NOT NULL", "a record may lack anything", "Leave NOT NULL out")
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except Exception as error:  # PySpark's own, for types that have no place in Arrow
+        raise OptionError("schema", schema.simpleString(), f"cannot be read: {error}") from error

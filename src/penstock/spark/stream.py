@@ -6,6 +6,7 @@ runs, plans, and commits. The other is pickled to the executors and does nothing
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -21,15 +22,16 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
 
+from penstock.formats.plan import TypedPlan
 from penstock.metrics import REPORT_KEY
 from penstock.offsets.committer import Committer
 from penstock.offsets.state import OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
 from penstock.plan import with_retries
-from penstock.spark.batch import RangePartition, read_range
-from penstock.spark.schema import columns_of
+from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.reports import ReportAddress
+from penstock.spark.batch import RangePartition, read_partition
 from penstock.stream import StreamPlanner
 from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
@@ -48,9 +50,9 @@ FAREWELL_SECONDS = 3.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         self._options = options
-        self._columns = columns_of(schema)
+        self._columns = columns
         self._planning: _Planning | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -59,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> _Planning:
         if self._planning is None:
-            self._planning = _Planning(self._options)
+            self._planning = _Planning(self._options, *_what_tasks_tell(self._columns))
         return self._planning
 
     # --- called on the driver, one call at a time -------------------------------------------------------------------
@@ -88,6 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 driver.commit(state)
         if driver.planner.at_the_end(state, answer):
             driver.flush(LAST_COMMIT_SECONDS)
+            driver.say_counts()
         # Spark compares texts: what is the same state must look the same.
         return start if answer == state else driver.texts.write(answer)
 
@@ -101,7 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = with_retries(self._options, lambda: self._driver.planner.ranges(from_json(start), from_json(end)))
-        return [RangePartition(each) for each in ranges]
+        reports = self._driver.report_address() if ranges else None
+        return [RangePartition(each, reports) for each in ranges]
 
     def stop(self) -> None:
         if self._planning is not None:
@@ -110,15 +114,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the executors ------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_range(partition, self._columns, self._options)
+        return read_partition(partition, self._columns, self._options, _scope_of(self._options, self._columns))
+
+
+def _what_tasks_tell(columns: list[str] | TypedPlan) -> tuple[bool, bool]:
+    """Whether tasks are to tell what they met, which only those that parse do; and whether that may be the end of a
+    partition (F4)."""
+    if not isinstance(columns, TypedPlan):
+        return False, False
+    return bool(columns.specs), columns.may_end
+
+
+def _scope_of(options: SourceOptions, columns: list[str] | TypedPlan) -> str:
+    """Who reads, to its dead letters: the same after a restart, so that a batch that is replayed writes none twice; and
+    another one for a query that reads the same records as something else."""
+    if not isinstance(columns, TypedPlan):
+        return ""
+    reads = repr((options.rules.group, options.subscription, columns.key, columns.value))
+    return hashlib.sha256(reads.encode()).hexdigest()[:16]
 
 
 class _Planning:
-    """What lives only on the driver: the planner, and the committer if there is a group to commit to."""
+    """What lives only on the driver: the planner, the committer if there is a group to commit to, and the listener if
+    tasks have something to report."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, tasks_report: bool, deserializer_may_end: bool) -> None:
         _log_with_time_and_name()
-        self.planner = StreamPlanner(options)
+        self._options = options
+        self._ledger = ReportLedger() if tasks_report else None
+        self._listener: ReportListener | None = None
+        self.planner = StreamPlanner(options, reports=self._ledger, deserializer_may_end=deserializer_may_end)
         self.reports = options.stream.report_metrics
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
         self._state: Offsets = {}
@@ -141,15 +166,43 @@ class _Planning:
         if self._committer is not None and not self._committer.flush(timeout):
             log.warning("the last offsets were not committed within %g s; the next run commits them", timeout)
 
+    def report_address(self) -> ReportAddress | None:
+        """Where tasks report, if they are to: from the first call on, somebody listens there."""
+        if self._ledger is None:
+            return None
+        if self._listener is None:
+            self._listener = ReportListener(self._ledger.take, reachable_hosts(self._options.client.bootstrap))
+        return self._listener.address
+
+    def say_counts(self) -> None:
+        """Spark makes no progress of a trigger without data: after the last batch of a run only the log can tell."""
+        if self._ledger is not None and (counts := self._ledger.counts()) != ReportCounts():
+            log.warning(
+                "records of this run that did not parse: %d (dropped: %d, sent to deadLetterTopic: %d); skipped by its "
+                "deserializer: %d",
+                *(counts.malformed, counts.dropped, counts.dead_letters, counts.skipped),
+            )
+
     def report(self) -> dict[str, Any]:
         committer, planner = self._committer, self.planner
-        return {
+        return self._counts() | {
             "commitsSucceeded": 0 if committer is None else committer.succeeded,
             "commitsFailed": 0 if committer is None else committer.failed,
             "committedOffsets": {} if committer is None else self._committed_texts.write(dict(committer.committed)),
             "bytesPerRecord": _weights(planner),
             "lostRanges": planner.lost_ranges,
             "finished": planner.finished,
+        }
+
+    def _counts(self) -> dict[str, Any]:
+        if self._ledger is None:
+            return {}
+        counts = self._ledger.counts()
+        return {
+            "malformedRecords": counts.malformed,
+            "droppedRecords": counts.dropped,
+            "deadLetters": counts.dead_letters,
+            "skippedRecords": counts.skipped,
         }
 
     def _make_committer(self, options: SourceOptions) -> Committer | None:
@@ -197,6 +250,8 @@ class _Planning:
             # A signal may have torn the main thread out of anything, with locks held: whatever hangs now, ends.
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, timeout + 2)
+        if self._listener is not None:
+            self._listener.close(timeout=1.0)
         if self._committer is not None:
             self._committer.close(timeout)
         if self._handles_signal:

@@ -22,10 +22,11 @@ from penstock.errors import (
     RowsRefused,
     SinkError,
 )
+from penstock.letters import Cause, letters_of
 from penstock.startup import listed
 from penstock.streamer.backlog import Backlog, Piece
 from penstock.streamer.counters import Counters
-from penstock.streamer.dead_letters import LetterWriter, letters_of
+from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.extraction import Extraction
 from penstock.streamer.run import Job, Run
 from penstock.streamer.sink import Rows, Writer
@@ -175,7 +176,8 @@ class Delivery:
             log.error("%s-%d, offset %d, is %s. %s: %s: %s", *tp, offset, fate, stage, type(error).__name__, error)
             log.debug("in full:", exc_info=error)
         if self._letters is not None:
-            self.backlog.letters += letters_of(tp, record, stage, error)
+            cause = Cause(stage, type(error).__name__, str(error))
+            self.backlog.letters += letters_of(tp, record, [cause] * record.num_rows)
 
     def count_failures(self, stage: str, count: int, last: Exception | None) -> None:
         """So many messages failed one after the other; 0: one did not. Where nothing works any more, it is not the

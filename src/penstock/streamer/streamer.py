@@ -106,6 +106,8 @@ class Streamer:
         self._sink = checked_sink(sink)
         self._settings = checked_config(config) | {"enable.auto.commit": "false", "consumer.timeout.ms": str(LOOK_MS)}
         self._config: ConsumerConfig = parse_config(self._settings)
+        if self._config.formats.typed:
+            raise OptionError("valueFormat", None, "is for streams", "A Streamer's extractor makes rows of messages")
         self._extraction = checked_extraction(
             extractor, extracts, schema, columns, key_decoder, value_decoder, needs_arrow(self._sink)
         )

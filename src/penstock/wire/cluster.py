@@ -19,7 +19,7 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
-from penstock.wire.groups import Committed, ask_commit, ask_committed, find_coordinator
+from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed, find_coordinator
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
 from penstock.wire.sample import ask_sizes
@@ -48,7 +48,8 @@ class Cluster:
     def __init__(self, config: ClientConfig, wait: Callable[[float], object] = time.sleep) -> None:
         self.config = config
         self._brokers = Brokers(config, wait)
-        self._coordinators: dict[str, Broker] = {}
+        self._coordinators: dict[tuple[int, str], Broker] = {}
+        """By what they coordinate, a group or a transactional id, and its name."""
         self._known: Metadata | None = None
         self._known_since = float("-inf")
         self._doubted = False
@@ -316,21 +317,23 @@ class Cluster:
 
         self._ask_coordinator(group, attempts, ask)
 
-    def _ask_coordinator(self, group: str, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
-        """Ask a group's coordinator, which is looked up once and again when it proves wrong."""
+    def _ask_coordinator(
+        self, name: str, attempts: Attempts, ask: Callable[[Connection], Answer], kind: int = GROUP
+    ) -> Answer:
+        """Ask a group's coordinator (or of another kind), which is looked up once and again when it proves wrong."""
 
         def tried() -> Answer:
-            coordinator = self._coordinators.get(group)
+            coordinator = self._coordinators.get((kind, name))
             if coordinator is None:
                 with self._brokers.any(attempts) as connection:
                     timeout = attempts.remaining(self.config.request_timeout)
-                    coordinator = find_coordinator(connection, group, timeout)
-                self._coordinators[group] = coordinator
+                    coordinator = find_coordinator(connection, name, timeout, kind)
+                self._coordinators[kind, name] = coordinator
             try:
                 with self._brokers.one(coordinator.host, coordinator.port, attempts) as connection:
                     return ask(connection)
             except HEALING:
-                del self._coordinators[group]
+                del self._coordinators[kind, name]
                 raise
 
         return self._brokers.retry(attempts, tried)

@@ -22,7 +22,7 @@ from penstock.wire.cluster import Cluster
 from penstock.wire.codes import NotYet, check
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.frame import EncodedRequest, FrameReader, encode_count, encode_text
-from penstock.wire.groups import Committed, ask_committed
+from penstock.wire.groups import GROUP, Committed, ask_committed
 from penstock.wire.metadata import Broker
 
 Answer = TypeVar("Answer")
@@ -104,7 +104,7 @@ class GroupAdmin(Cluster):
 
     def coordinator(self, group: str) -> Broker:
         """The broker that answered for a group."""
-        return self._coordinators[group]
+        return self._coordinators[GROUP, group]
 
     def _coordinated(self, group: str, what: str, ask: Callable[[Connection, float], Answer]) -> Answer:
         attempts = self._brokers.attempts(what)

@@ -26,6 +26,9 @@ NAMES_ONLY = 9
 
 NO_GENERATION = -1
 
+GROUP, TRANSACTION = 0, 1
+"""What has a coordinator: a group, or a transactional id."""
+
 REBALANCING: int = kafka_errors.RebalanceInProgressError.errno
 FENCED: int = kafka_errors.FencedInstanceIdError.errno
 UNKNOWN_MEMBER: int = kafka_errors.UnknownMemberIdError.errno
@@ -97,13 +100,13 @@ def check_membership(error_code: int, what: str) -> None:
         )
 
 
-def find_coordinator(connection: Connection, group: str, timeout: float) -> Broker:
+def find_coordinator(connection: Connection, name: str, timeout: float, kind: int = GROUP) -> Broker:
     version = connection.version(FindCoordinatorRequest)
-    names = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
-    request = FindCoordinatorRequest(version=version, key_type=0, **names)
+    names = {"coordinator_keys": [name]} if version >= 4 else {"key": name}
+    request = FindCoordinatorRequest(version=version, key_type=kind, **names)
     response = connection.call(request, timeout)
     answer = _only(response.coordinators, "coordinators") if version >= 4 else response
-    check(answer.error_code, f"coordinator of group {group!r}")
+    check(answer.error_code, f"coordinator of {'group' if kind == GROUP else 'transactional id'} {name!r}")
     return Broker(answer.node_id, answer.host, answer.port)
 
 

@@ -1,4 +1,4 @@
-"""Writes batches of records and waits for each: for the demo, and for dead letters.
+"""Writes batches of records and waits for each: for the demo, and for a Streamer's dead letters.
 
 kafka-python's producer makes 10,000 to 50,000 records a second, most of it spent on checksums in pure Python; this
 makes up to 300,000 on one core, because it encodes whole batches and computes the checksum four bytes at a time
@@ -22,12 +22,18 @@ from penstock.topics import TopicPartition
 from penstock.wire.cluster import Broker, Cluster
 from penstock.wire.codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, NotYet, check
 from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection
+from penstock.wire.connection import Connection, Pending
 from penstock.wire.pool import POOL
 
 ZSTD = 4
+TRANSACTIONAL = 1 << 4
+"""The bit of a batch's attributes that says it is part of a transaction."""
+
 LAST_NAMED = 12
 """Produce requests name topics by id from version 13 on."""
+
+LAST_ADDED = 11
+"""From version 12 on a Produce request adds its partition to the transaction by itself, where the cluster has that."""
 
 LEADER, ALL = 1, -1
 """Whose disks have a batch when it counts as written: the leader's, or those of all replicas in sync."""
@@ -43,6 +49,14 @@ class Record(NamedTuple):
     timestamp: int
     """Milliseconds since 1970."""
     headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Sender(NamedTuple):
+    """Who writes in a transaction: by this the broker knows a batch that it has, and one of a former producer."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
 
 class Producer:
@@ -71,21 +85,10 @@ class Producer:
                 self._config, broker.host, broker.port, self._config.request_timeout
             )
         connection = self._connections[broker]
-        version = connection.version(ProduceRequest, at_most=LAST_NAMED)
-        topic_class = ProduceRequest.TopicProduceData
-        data = topic_class.PartitionProduceData(version=version, index=partition, records=encode_batch(records))
-        request = ProduceRequest(
-            version=version,
-            transactional_id=None,
-            acks=self._acks,
-            timeout_ms=int(self._config.request_timeout * 1000),
-            topic_data=[topic_class(version=version, name=self._topic, partition_data=[data])],
-        )
-        answer = connection.call(request, self._config.request_timeout).responses[0].partition_responses[0]
-        if answer.error_code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
-            raise BatchTooLarge
+        tp = TopicPartition(self._topic, partition)
+        error_code = ask_append(connection, tp, encode_batch(records), self._acks)(self._config.request_timeout)
         try:
-            check(answer.error_code, f"writing to {self._topic}-{partition}")
+            check(error_code, f"writing to {tp}")
         except NotYet as error:
             raise BrokerError(str(error)) from error
 
@@ -99,8 +102,34 @@ class Producer:
             POOL.release(self._connections.popitem()[1])
 
 
-def encode_batch(records: Sequence[Record]) -> bytes:
-    """One record batch of magic 2, zstd."""
+def ask_append(
+    connection: Connection, tp: TopicPartition, batch: bytes, acks: int, sender: Sender | None = None
+) -> Pending[int]:
+    """Send one batch. What is returned waits for the broker's error code; BatchTooLarge is raised there."""
+    timeout = connection.config.request_timeout
+    version = connection.version(ProduceRequest, at_most=LAST_NAMED if sender is None else LAST_ADDED)
+    topic_class = ProduceRequest.TopicProduceData
+    data = topic_class.PartitionProduceData(version=version, index=tp.partition, records=batch)
+    request = ProduceRequest(
+        version=version,
+        transactional_id=None if sender is None else sender.transactional_id,
+        acks=acks,
+        timeout_ms=int(timeout * 1000),
+        topic_data=[topic_class(version=version, name=tp.topic, partition_data=[data])],
+    )
+    pending = connection.ask(request, timeout)
+
+    def answer(timeout: float) -> int:
+        error_code = int(pending(timeout).responses[0].partition_responses[0].error_code)
+        if error_code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
+            raise BatchTooLarge
+        return error_code
+
+    return answer
+
+
+def encode_batch(records: Sequence[Record], sender: Sender | None = None, sequence: int = -1) -> bytes:
+    """One record batch of magic 2, zstd. With a sender, part of a transaction: `sequence` counts its records before."""
     first = records[0].timestamp
     body = bytearray()
     for at, (key, value, timestamp, headers) in enumerate(records):
@@ -118,7 +147,13 @@ def encode_batch(records: Sequence[Record]) -> bytes:
         body += record
     last = max(record.timestamp for record in records)
     packed: bytes = pa.compress(bytes(body), codec="zstd", asbytes=True)
-    covered = struct.pack(">hiqqqhii", ZSTD, len(records) - 1, first, last, -1, -1, -1, len(records)) + packed
+    attributes, producer_id, epoch = ZSTD, -1, -1
+    if sender is not None:
+        attributes, producer_id, epoch = ZSTD | TRANSACTIONAL, sender.producer_id, sender.epoch
+    covered = (
+        struct.pack(">hiqqqhii", attributes, len(records) - 1, first, last, producer_id, epoch, sequence, len(records))
+        + packed
+    )
     return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered)) + covered
 
 

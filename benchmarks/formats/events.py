@@ -1,0 +1,121 @@
+"""What the records of the format figures hold, and the sums by which a reader shows that it has read all of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+DISTINCT = 50_021
+"""Events that a topic repeats. A prime, so that partitions and batches do not fall into step with it; and 5 MB of
+values, which no cache keeps from one time to the next."""
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    kind: Literal["BIGINT", "STRING", "DOUBLE"]
+
+    def sum_of(self, column: str) -> str:
+        """In SQL: whole numbers, as doubles add up to something else in another order."""
+        match self.kind:
+            case "BIGINT":
+                return f"sum({column})"
+            case "STRING":
+                return f"sum(length({column}))"
+            case "DOUBLE":
+                return f"sum(cast(round({column} * 100) as bigint))"
+
+    def amount(self, event: Event) -> int:
+        """What an event adds to the sum."""
+        value = event.get(self.name)
+        if value is None:
+            return 0
+        match self.kind:
+            case "BIGINT":
+                return int(value)
+            case "STRING":
+                return len(value)
+            case "DOUBLE":
+                return round(value * 100)
+
+
+FIELDS = (
+    Field("id", "BIGINT"),
+    Field("user", "STRING"),
+    Field("page", "STRING"),
+    Field("price", "DOUBLE"),
+    Field("time", "BIGINT"),
+)
+WIDE_FIELDS = tuple(
+    Field(f"{name}_{number}", kind)
+    for number in range(1, 6)
+    for name, kind in (("count", "BIGINT"), ("label", "STRING"), ("ratio", "DOUBLE"), ("place", "STRING"))
+)  # type: ignore[arg-type]
+ONE_OF_THEM = WIDE_FIELDS[9]
+"""A text in the middle: neither the first that a parser meets nor the cheapest to keep."""
+
+_FIRST_TIME = 1_767_323_045_123
+_PAGES = ("shoes", "shirts", "garden", "kitchen", "toys", "books")
+_PLACES = ("Augsburg", "Ulm", "Kempten", "Lindau", "Memmingen", "Sonthofen")
+
+
+def ddl(fields: Sequence[Field]) -> str:
+    return ", ".join(f"{field.name} {field.kind}" for field in fields)
+
+
+def events(filler: int = 0) -> list[Event]:
+    """Always the same ones. `filler` makes the page longer, for encodings that do not carry the names of fields."""
+    chance = random.Random(7_001)
+    return [
+        {
+            "id": 10_000_000 + chance.randrange(80_000_000),
+            "user": f"u{chance.randrange(1_000_000, 2_000_000)}",
+            "page": f"/catalogue/{chance.choice(_PAGES)}/{_digits(chance, 5 + filler)}",
+            "price": chance.randrange(10_000, 99_999) / 100,
+            "time": _FIRST_TIME + 37 * number,
+        }
+        for number in range(DISTINCT)
+    ]
+
+
+def wide_events() -> list[Event]:
+    chance = random.Random(7_002)
+    return [{field.name: _wide_value(field, chance) for field in WIDE_FIELDS} for _ in range(DISTINCT)]
+
+
+def _wide_value(field: Field, chance: random.Random) -> Any:
+    match field.kind:
+        case "BIGINT":
+            return chance.randrange(100_000)
+        case "DOUBLE":
+            return chance.randrange(100, 9_999) / 100
+        case "STRING":
+            return chance.choice(_PLACES) if field.name.startswith("place") else f"l{chance.randrange(10_000)}"
+
+
+def _digits(chance: random.Random, count: int) -> str:
+    return f"{chance.randrange(10**count):0{count}}"
+
+
+def sums(
+    fields: Sequence[Field], good: Sequence[Event], rows: int, every: int | None = None, bad: Sequence[Event] = ()
+) -> dict[str, int]:
+    """Of the first `rows` records that Load.java makes out of these; of a bad one counts what is left of it."""
+    whole, rest = divmod(rows, len(good))
+    totals = {}
+    for field in fields:
+        amounts = [field.amount(event) for event in good]
+        totals[field.name] = whole * sum(amounts) + sum(amounts[:rest])
+        for number, other in _replaced(rows, every, bad):
+            totals[field.name] += field.amount(other) - amounts[number % len(good)]
+    return totals
+
+
+def _replaced(rows: int, every: int | None, bad: Sequence[Event]) -> Iterator[tuple[int, Event]]:
+    if every is not None:
+        for number in range(every - 1, rows, every):
+            yield number, bad[number // every % len(bad)]

@@ -1,0 +1,116 @@
+"""Who reads what in each format figure. The sides of a figure give the same columns, all of Kafka's among them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.formats.encodings import AVRO_SCHEMA, PROTOBUF_MESSAGE
+from benchmarks.formats.events import FIELDS, ONE_OF_THEM, WIDE_FIELDS, Field, ddl
+from benchmarks.formats.topics import AVRO, JSON, MALFORMED, POISONED, PROTOBUF, WIDE, Topics
+
+FROM_JSON = "formats-json"
+FROM_MALFORMED = "formats-json-malformed"
+POISON = "formats-poison"
+FROM_AVRO = "formats-avro"
+FROM_PROTOBUF = "formats-protobuf"
+PROJECTION = "formats-projection"
+DESERIALIZER = "formats-deserializer"
+FIGURES = (FROM_JSON, FROM_MALFORMED, POISON, FROM_AVRO, FROM_PROTOBUF, PROJECTION, DESERIALIZER)
+
+PENSTOCK = "penstock"
+JVM = "jvm"
+UDF = "udf"
+"""Penstock's raw read with a Python function behind it."""
+SIDES = (PENSTOCK, JVM, UDF)
+
+FLAT = "flat"
+NONE_BAD = "none malformed"
+ONE_BAD = "one in a million malformed"
+ALL_FIELDS = "all of twenty fields"
+ONE_FIELD = "one of twenty fields"
+
+PICKLED = "pickled"
+"""A Python UDF as it was before Spark 4.2, which hands it its values by Arrow unless told otherwise."""
+
+DESERIALIZER_SHARE = 6
+"""A Python function for each record reads one record in so many: the whole topic would take a minute a round."""
+
+POISON_ROUNDS = 4
+"""More than of the others: twentieths are judged, and both sides are quick."""
+
+_TYPE = f"STRUCT<{', '.join(f'{each.name}: {each.kind}' for each in FIELDS)}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    side: str
+    topic: str
+    case: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    """What a user gives to `.schema()`."""
+    decoder: Mapping[str, Any] | None = None
+    """What comes after the source; see spark_typed.py."""
+    fields: tuple[Field, ...] = FIELDS
+    flat: bool = False
+    share: int = 1
+
+
+def entries(figure: str, topics: Topics) -> list[Entry]:
+    json_options = {"valueFormat": "json", "valueSchema": ddl(FIELDS)}
+    # from_json takes texts: the cast is what everybody writes.
+    from_json = {"sql": f"from_json(cast(value as string), '{ddl(FIELDS)}')"}
+    match figure:
+        case "formats-json":
+            return [
+                Entry(PENSTOCK, JSON, options=json_options),
+                Entry(JVM, JSON, decoder=from_json),
+                Entry(PENSTOCK, JSON, FLAT, json_options | {"flatten": "true"}, flat=True),
+            ]
+        case "formats-json-malformed":
+            return [
+                Entry(PENSTOCK, MALFORMED, options=json_options),
+                Entry(JVM, MALFORMED, decoder=from_json),
+            ]
+        case "formats-poison":
+            return [
+                Entry(PENSTOCK, JSON, NONE_BAD, json_options),
+                Entry(PENSTOCK, POISONED, ONE_BAD, json_options),
+            ]
+        case "formats-avro":
+            options = {"valueFormat": "avro", "schemaRegistry.url": topics.registry_url}
+            return [
+                Entry(PENSTOCK, AVRO, options=options),
+                Entry(JVM, AVRO, decoder={"sql": f"from_avro(substring(value, 6), '{AVRO_SCHEMA}')"}),
+            ]
+        case "formats-protobuf":
+            descriptors = topics.descriptors
+            options = {"valueFormat": "protobuf", "valueSchema": str(descriptors), "valueMessage": PROTOBUF_MESSAGE}
+            decoder = {
+                "udf": "protobuf",
+                "type": _TYPE,
+                "descriptors": base64.b64encode(descriptors.read_bytes()).decode(),
+                "message": PROTOBUF_MESSAGE,
+            }
+            return [Entry(PENSTOCK, PROTOBUF, options=options), Entry(UDF, PROTOBUF, decoder=decoder)]
+        case "formats-projection":
+            return [
+                Entry(
+                    PENSTOCK, WIDE, case, {"valueFormat": "json", "flatten": "true"},
+                    schema=ddl(fields), fields=fields, flat=True,
+                )
+                for case, fields in ((ONE_FIELD, (ONE_OF_THEM,)), (ALL_FIELDS, WIDE_FIELDS))
+            ]  # fmt: skip
+        case "formats-deserializer":
+            return [
+                Entry(PENSTOCK, JSON, options={"valueFormat": "user_code:Events"}, share=DESERIALIZER_SHARE),
+                Entry(UDF, JSON, decoder={"udf": "json", "type": _TYPE, "arrow": None}, share=DESERIALIZER_SHARE),
+                Entry(
+                    UDF, JSON, PICKLED, decoder={"udf": "json", "type": _TYPE, "arrow": False}, share=DESERIALIZER_SHARE
+                ),
+            ]
+        case _:
+            raise ValueError(figure)

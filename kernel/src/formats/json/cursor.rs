@@ -1,0 +1,370 @@
+//! A place in the text of some documents, and the steps that parsing takes from there.
+//!
+//! The work is sonic-rs's: strings and numbers go through its SIMD code. Its own ways to walk a document are not used:
+//! they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
+
+use sonic_rs::Read;
+use sonic_rs::parser::{Parser, Reference};
+use sonic_rs::reader::Reader;
+
+use super::escapes;
+
+/// As Jackson, and so Spark, have it: objects and arrays within each other, the outermost counted.
+pub const MAX_DEPTH: usize = 1000;
+
+/// As Jackson, and so Spark, have it: characters of one number.
+const MAX_NUMBER: usize = 1000;
+
+/// How much of a value a reason shows.
+const SHOWN: usize = 40;
+
+/// The document is not JSON; the cursor knows why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+pub enum Number {
+    Unsigned(u64),
+    Negative(i64),
+    Float(f64),
+    /// An integer beyond 64 bits, or a number beyond what a double holds: only its text says which.
+    Other,
+}
+
+/// Memory that outlives a cursor, so that none is allocated per document.
+#[derive(Default)]
+pub struct Scratch {
+    unescaped: Vec<u8>,
+    nesting: Vec<u8>,
+}
+
+pub struct Cursor<'a> {
+    parser: Parser<Read<'a>>,
+    text: &'a [u8],
+    /// Where the document began, and where it ends: there is a zero byte, which JSON allows nowhere.
+    begin: usize,
+    end: usize,
+    depth: usize,
+    scratch: &'a mut Scratch,
+    malformed: Option<(usize, &'static str)>,
+    /// The first value of a wrong type: what it was, and the way to it from the inside out.
+    wrong: Option<Wrong>,
+}
+
+pub struct Wrong {
+    what: String,
+    path: Vec<String>,
+}
+
+impl<'a> Cursor<'a> {
+    /// `text` holds documents, each with a zero byte behind it.
+    pub fn new(text: &'a [u8], scratch: &'a mut Scratch) -> Self {
+        let parser = Parser::new(Read::from(text));
+        Cursor { parser, text, begin: 0, end: 0, depth: 0, scratch, malformed: None, wrong: None }
+    }
+
+    /// Go to the document in these bytes.
+    #[inline]
+    pub fn open(&mut self, begin: usize, end: usize) {
+        if self.malformed.is_some() {
+            // The parser remembers which bytes ahead are no spaces, and must not be set back before those.
+            self.parser = Parser::new(Read::from(self.text));
+            self.malformed = None;
+        }
+        self.wrong = None;
+        self.depth = 0;
+        self.begin = begin;
+        self.end = end;
+        self.parser.read.set_index(begin);
+    }
+
+    /// Whether all of the text is UTF-8. What is not must not be read.
+    pub fn is_text(&self) -> bool {
+        self.parser.read.next_invalid_utf8() == usize::MAX
+    }
+
+    /// Whether nothing of the document was left when the last byte was taken.
+    pub fn at_end(&self) -> bool {
+        self.index() > self.end
+    }
+
+    #[inline(always)]
+    pub fn index(&self) -> usize {
+        self.parser.read.index()
+    }
+
+    /// The next byte that is no space, which is then behind us. A zero byte is the end.
+    #[inline(always)]
+    pub fn token(&mut self) -> u8 {
+        self.parser.skip_space().unwrap_or(0)
+    }
+
+    /// The bytes from `from` on, if that many are left in the text (of any document).
+    #[inline(always)]
+    pub fn bytes<const N: usize>(&self, from: usize) -> Option<&'a [u8; N]> {
+        self.text.get(from..)?.first_chunk()
+    }
+
+    #[inline(always)]
+    pub fn raw(&self, from: usize, to: usize) -> &'a [u8] {
+        &self.text[from..to]
+    }
+
+    #[inline(always)]
+    pub fn eat(&mut self, count: usize) {
+        self.parser.read.eat(count);
+    }
+
+    #[cold]
+    pub fn malformed(&mut self, what: &'static str) -> Malformed {
+        let at = self.index().saturating_sub(1);
+        self.malformed_at(at, what)
+    }
+
+    #[cold]
+    fn malformed_at(&mut self, at: usize, what: &'static str) -> Malformed {
+        self.malformed.get_or_insert((at, what));
+        Malformed
+    }
+
+    /// Begin an object or array, whose first byte is behind us.
+    #[inline(always)]
+    pub fn enter(&mut self) -> Result<(), Malformed> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH { Err(self.malformed("is nested too deep")) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    pub fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// After a value in an object: whether another name follows, whose quote is then behind us.
+    #[inline(always)]
+    pub fn next_name(&mut self) -> Result<bool, Malformed> {
+        if self.bytes(self.index()) == Some(b",\"") {
+            self.eat(2);
+            return Ok(true);
+        }
+        match self.token() {
+            b'}' => Ok(false),
+            b',' if self.token() == b'"' => Ok(true),
+            b',' => Err(self.malformed("no name after a comma")),
+            _ => Err(self.malformed("no comma or brace after a value")),
+        }
+    }
+
+    /// After the brace that begins an object.
+    #[inline(always)]
+    pub fn first_name(&mut self) -> Result<bool, Malformed> {
+        match self.token() {
+            b'"' => Ok(true),
+            b'}' => Ok(false),
+            _ => Err(self.malformed("no name or brace after a brace")),
+        }
+    }
+
+    /// After a value in an array: whether another follows.
+    #[inline(always)]
+    pub fn next_element(&mut self) -> Result<bool, Malformed> {
+        match self.token() {
+            b',' => Ok(true),
+            b']' => Ok(false),
+            _ => Err(self.malformed("no comma or bracket after a value")),
+        }
+    }
+
+    #[inline(always)]
+    pub fn colon(&mut self) -> Result<(), Malformed> {
+        if self.token() == b':' { Ok(()) } else { Err(self.malformed("no colon after a name")) }
+    }
+
+    /// The text of a string whose opening quote is behind us.
+    #[inline(always)]
+    pub fn string(&mut self) -> Result<&[u8], Malformed> {
+        let start = self.index();
+        // Two looks at the outcome, for the borrow checker: a reference that lives in one arm is one to it in all.
+        let length = match self.parser.parse_str(&mut self.scratch.unescaped) {
+            Ok(Reference::Borrowed(text)) => Some(text.len()),
+            Ok(Reference::Copied(_)) => None,
+            Err(_) => {
+                self.string_slowly(start)?;
+                None
+            }
+        };
+        Ok(match length {
+            Some(length) => &self.text[start..start + length],
+            None => &self.scratch.unescaped,
+        })
+    }
+
+    /// For what sonic-rs refuses: half a surrogate pair is a question mark, as in Java; all else is malformed here too.
+    #[cold]
+    fn string_slowly(&mut self, start: usize) -> Result<(), Malformed> {
+        let rest = &self.text[start..self.end.max(start)];
+        match escapes::unescape(rest, &mut self.scratch.unescaped) {
+            Ok(length) => {
+                self.parser.read.set_index(start + length);
+                Ok(())
+            }
+            Err((at, what)) => Err(self.malformed_at(start + at, what)),
+        }
+    }
+
+    #[inline(always)]
+    pub fn literal(&mut self, rest: &'static str) -> Result<(), Malformed> {
+        self.parser.parse_literal(rest).map_err(|_| self.malformed("no JSON value"))
+    }
+
+    /// The number that begins with `first`, which is behind us.
+    #[inline(always)]
+    pub fn number(&mut self, first: u8) -> Result<Number, Malformed> {
+        let start = self.index() - 1;
+        match self.parser.parse_number(first) {
+            Ok(_) if self.index() - start > MAX_NUMBER => Err(self.malformed("a number is too long")),
+            Ok(sonic_number::ParserNumber::Unsigned(number)) => Ok(Number::Unsigned(number)),
+            Ok(sonic_number::ParserNumber::Signed(number)) => Ok(Number::Negative(number)),
+            Ok(sonic_number::ParserNumber::Float(number)) => Ok(Number::Float(number)),
+            Err(_) => {
+                self.parser.read.set_index(start + 1);
+                self.number_text(first)?;
+                Ok(Number::Other)
+            }
+        }
+    }
+
+    /// The same, as it is written.
+    #[inline(always)]
+    pub fn number_text(&mut self, first: u8) -> Result<&'a str, Malformed> {
+        match self.parser.skip_number(first) {
+            Ok(text) if text.len() <= MAX_NUMBER => Ok(text),
+            Ok(_) => Err(self.malformed("a number is too long")),
+            Err(_) => Err(self.malformed("no number")),
+        }
+    }
+
+    /// Go past the value that begins with `first`, which is behind us; it must be well-formed all the same.
+    #[inline(always)]
+    pub fn skip(&mut self, first: u8) -> Result<(), Malformed> {
+        match first {
+            b'"' => self.string().map(|_| ()),
+            b'-' | b'0'..=b'9' => self.number_text(first).map(|_| ()),
+            b't' => self.literal("rue"),
+            b'f' => self.literal("alse"),
+            b'n' => self.literal("ull"),
+            b'{' | b'[' => self.skip_nested(first),
+            0 => Err(self.malformed("the end came too soon")),
+            _ => Err(self.malformed("no JSON value")),
+        }
+    }
+
+    /// Without recursion: a million brackets must not exhaust the stack.
+    fn skip_nested(&mut self, first: u8) -> Result<(), Malformed> {
+        let floor = self.scratch.nesting.len();
+        let done = self.skip_from(first, floor);
+        self.scratch.nesting.truncate(floor);
+        done
+    }
+
+    fn skip_from(&mut self, mut open: u8, floor: usize) -> Result<(), Malformed> {
+        loop {
+            // `open` has just begun an object or array.
+            self.scratch.nesting.push(open);
+            if self.depth + self.scratch.nesting.len() - floor > MAX_DEPTH {
+                return Err(self.malformed("is nested too deep"));
+            }
+            let mut more = if open == b'{' {
+                self.first_name()?
+            } else {
+                match self.token() {
+                    b']' => false,
+                    _ => {
+                        self.parser.read.backward(1);
+                        true
+                    }
+                }
+            };
+            open = loop {
+                if more {
+                    if self.scratch.nesting.last() == Some(&b'{') {
+                        self.string()?;
+                        self.colon()?;
+                    }
+                    match self.token() {
+                        first @ (b'{' | b'[') => break first,
+                        first => self.skip(first)?,
+                    }
+                } else {
+                    self.scratch.nesting.pop();
+                    if self.scratch.nesting.len() == floor {
+                        return Ok(());
+                    }
+                }
+                more = if self.scratch.nesting.last() == Some(&b'{') {
+                    self.next_name()?
+                } else {
+                    self.next_element()?
+                };
+            };
+        }
+    }
+
+    /// A value that is no `wanted`: it is skipped and noted.
+    #[cold]
+    pub fn mismatch(&mut self, first: u8, wanted: &str) -> Result<bool, Malformed> {
+        let start = self.index() - 1;
+        self.skip(first)?;
+        self.unfit(start, wanted);
+        Ok(false)
+    }
+
+    /// Note that the value from `start` up to here is no `wanted`.
+    #[cold]
+    pub fn unfit(&mut self, start: usize, wanted: &str) {
+        if self.wrong.is_none() {
+            let value = shorten(&self.text[start..self.index()]);
+            self.wrong = Some(Wrong { what: format!("{value} is no {wanted}"), path: Vec::new() });
+        }
+    }
+
+    /// Note that `wanted` was not found: `text` was.
+    #[inline(always)]
+    pub fn is_wrong(&self) -> bool {
+        self.wrong.is_some()
+    }
+
+    /// What is wrong lies within this field or element.
+    #[cold]
+    pub fn wrong_within(&mut self, step: String) {
+        if let Some(wrong) = &mut self.wrong {
+            wrong.path.push(step);
+        }
+    }
+
+    /// Why this document is malformed, or which of its values is wrong.
+    #[cold]
+    pub fn reason(&mut self) -> Option<String> {
+        if let Some((at, what)) = self.malformed {
+            return Some(match at.min(self.end) {
+                at if at < self.end => {
+                    format!("is not JSON: {what}, at byte {}", at.saturating_sub(self.begin))
+                }
+                _ => "is not JSON: it ends too soon".to_owned(),
+            });
+        }
+        self.wrong.take().map(|Wrong { what, path }| {
+            let path: Vec<_> = path.iter().rev().map(String::as_str).collect();
+            match path.concat().trim_start_matches('.') {
+                "" => what,
+                path => format!("field {path}: {what}"),
+            }
+        })
+    }
+}
+
+pub fn shorten(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * SHOWN)]);
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.into_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Strings byte by byte: reading what needs patience, and writing.
+
+/// Puts the string at the beginning of `text`, without its opening quote, into `out`. Returns how many bytes it took with
+/// its closing quote, or where it is wrong and how.
+pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<usize, (usize, &'static str)> {
+    out.clear();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => return Ok(at + 1),
+            b'\\' => at = escape(text, at, out)?,
+            0..0x20 => return Err((at, "a control character in a string")),
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Err((text.len(), "a string without end"))
+}
+
+/// One escape, whose backslash is at `at`. Returns where it ends.
+fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, (usize, &'static str)> {
+    let Some(&kind) = text.get(at + 1) else { return Err((text.len(), "a string without end")) };
+    out.push(match kind {
+        b'"' | b'\\' | b'/' => kind,
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'u' => {
+            let high = unit(text, at)?;
+            let mut end = at + 6;
+            let mut character = char::from_u32(high);
+            if (0xd800..0xdc00).contains(&high) {
+                // Damage in what follows is found when it is its turn.
+                let low = unit(text, end).unwrap_or(0);
+                if text.get(end..end + 2) == Some(b"\\u") && (0xdc00..0xe000).contains(&low) {
+                    character = char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
+                    end += 6;
+                }
+            }
+            let character = character.unwrap_or('?');
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            return Ok(end);
+        }
+        _ => return Err((at + 1, "an unknown escape")),
+    });
+    Ok(at + 2)
+}
+
+/// The number in the `\uXXXX` at `at`.
+fn unit(text: &[u8], at: usize) -> Result<u32, (usize, &'static str)> {
+    let digits = text.get(at + 2..at + 6).ok_or((text.len(), "a string without end"))?;
+    digits.iter().enumerate().try_fold(0, |unit, (digit, &byte)| {
+        let value = char::from(byte).to_digit(16).ok_or((at + 2 + digit, "no hexadecimal digit"))?;
+        Ok(unit << 4 | value)
+    })
+}
+
+/// Appends `text` as a JSON string.
+pub fn quote(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 => out.extend_from_slice(format!("\\u{byte:04X}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}

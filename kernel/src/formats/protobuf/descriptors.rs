@@ -1,0 +1,92 @@
+//! Descriptor sets: made of `.proto` texts, loaded, and searched for a message.
+#![forbid(unsafe_code)]
+
+use prost_reflect::prost::Message;
+use prost_reflect::prost_types::FileDescriptorSet;
+use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+
+/// Names shown when the one asked for is not there.
+const SHOWN: usize = 10;
+
+struct Texts(Vec<(String, String)>);
+
+impl FileResolver for Texts {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        match self.0.iter().find(|(known, _)| known == name) {
+            Some((_, text)) => File::from_source(name, text),
+            None => Err(protox::Error::file_not_found(name)),
+        }
+    }
+}
+
+/// See [`super::compile`].
+pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
+    let mut resolver = ChainFileResolver::new();
+    resolver.add(Texts(files.to_vec()));
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = protox::Compiler::with_file_resolver(resolver);
+    compiler.include_imports(true);
+    // The debug form has the file, the line and the column.
+    compiler.open_file(main).map_err(|error| format!("{error:?}"))?;
+    Ok(compiler.encode_file_descriptor_set())
+}
+
+/// The files of a set, and the last one of them, which is what the others are there for.
+pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
+    let mut set = FileDescriptorSet::decode(descriptors).map_err(|_| {
+        "is no descriptor set, as `protoc --include_imports --descriptor_set_out` writes it".to_owned()
+    })?;
+    let main = set.file.last().ok_or("the descriptor set holds no file")?.name().to_owned();
+    if let Some(file) = set.file.iter().find(|file| file.syntax() == "editions") {
+        return Err(format!(
+            "{}: is written in a Protobuf edition; proto2 and proto3 can be read",
+            file.name()
+        ));
+    }
+    add_well_known(&mut set);
+    let mut pool = DescriptorPool::new();
+    pool.add_file_descriptor_set(set)
+        .map_err(|error| format!("{error}; is the descriptor set whole? (protoc --include_imports)"))?;
+    pool.get_file_by_name(&main).ok_or_else(|| format!("the descriptor set does not hold {main}"))
+}
+
+/// Google's well-known types are the same everywhere: a set without them is as good.
+fn add_well_known(set: &mut FileDescriptorSet) {
+    let known = DescriptorPool::global();
+    let mut next = 0;
+    while next < set.file.len() {
+        for import in set.file[next].dependency.clone() {
+            if set.file.iter().all(|file| file.name() != import)
+                && let Some(file) = known.get_file_by_name(&import)
+            {
+                set.file.push(file.file_descriptor_proto().clone());
+            }
+        }
+        next += 1;
+    }
+}
+
+/// A message by its full name or by the end of it, or the first one of the file.
+pub fn find(main: &FileDescriptor, name: &str) -> Result<MessageDescriptor, String> {
+    if name.is_empty() {
+        return main.messages().next().ok_or_else(|| format!("{} has no message", main.name()));
+    }
+    let pool = main.parent_pool();
+    if let Some(message) = pool.get_message_by_name(name.strip_prefix('.').unwrap_or(name)) {
+        return Ok(message);
+    }
+    let end = format!(".{name}");
+    let all = || pool.all_messages().filter(|message| !message.is_map_entry());
+    let found = all().filter(|message| message.full_name().ends_with(&end)).collect::<Vec<_>>();
+    match found.as_slice() {
+        [message] => Ok(message.clone()),
+        [] => Err(format!("no message {name}; there are {}", listed(&all().collect::<Vec<_>>()))),
+        several => Err(format!("{name} can be {}: give the full name", listed(several))),
+    }
+}
+
+fn listed(messages: &[MessageDescriptor]) -> String {
+    let shown = messages.iter().take(SHOWN).map(MessageDescriptor::full_name).collect::<Vec<_>>().join(", ");
+    if messages.len() > SHOWN { format!("{shown} and {} more", messages.len() - SHOWN) } else { shown }
+}

@@ -1,0 +1,135 @@
+//! Map fields: repeated entries on the wire, of which the last one of a key counts.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::mem::take;
+
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, BooleanArray, MapArray};
+use arrow_buffer::BooleanBuffer;
+use arrow_schema::{ArrowError, FieldRef};
+use arrow_select::filter::filter;
+
+use super::bad::{Bad, Budget};
+use super::column::Column;
+use super::record::Record;
+use super::values::{nulls, offsets};
+use super::wire::{Broken, Cursor};
+
+/// Maps up to this size are searched for doubles key by key: quicker than hashing.
+const FEW: usize = 8;
+
+pub struct Map {
+    field: FieldRef,
+    entries: Box<Record>,
+    /// Bytes that an entry takes which is empty on the wire.
+    weight: usize,
+    /// Entries that a later one of the same row replaces, in order. They are left out in the end: rare, and not worth
+    /// moving columns for.
+    replaced: Vec<usize>,
+    ends: Vec<i32>,
+    valid: Vec<bool>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Number(i64),
+    Text(&'a [u8]),
+}
+
+impl Map {
+    /// `field` is Arrow's field of the entries, which have the columns key and value.
+    pub fn new(field: FieldRef, entries: Box<Record>) -> Self {
+        let weight = entries.weight();
+        Map { field, entries, weight, replaced: Vec::new(), ends: Vec::new(), valid: Vec::new() }
+    }
+
+    pub fn entries(&self) -> &Record {
+        &self.entries
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn read(&mut self, cursor: &mut Cursor<'_>, depth: u32, budget: &mut Budget) -> Result<(), Bad> {
+        budget.spend(self.weight)?;
+        let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
+        let row = self.entries.len();
+        let mut inner = Cursor::new(cursor.bytes()?);
+        if self.entries.read(&mut inner, 0, depth, budget)? {
+            self.entries.close()?;
+        } else {
+            self.entries.truncate(row); // an unknown number of a closed enum makes the entry unknown
+        }
+        Ok(())
+    }
+
+    pub fn fill(&mut self) {
+        let (start, end) = (self.start(), self.entries.len());
+        if end - start > 1 {
+            let before = self.replaced.len();
+            replaced(self.entries.columns(), start, end, &mut self.replaced);
+            self.replaced[before..].sort_unstable();
+        }
+        self.ends.push(end as i32);
+        self.valid.push(true);
+    }
+
+    /// Where the row that is being read begins.
+    fn start(&self) -> usize {
+        self.ends.last().map_or(0, |&end| end as usize)
+    }
+
+    pub fn push_null(&mut self) {
+        self.ends.push(self.entries.len() as i32);
+        self.valid.push(false);
+    }
+
+    pub fn truncate(&mut self, rows: usize) {
+        self.ends.truncate(rows);
+        self.valid.truncate(rows);
+        let end = self.start();
+        self.entries.truncate(end);
+        self.replaced.truncate(self.replaced.partition_point(|&entry| entry < end));
+    }
+
+    pub fn reserve(&mut self, rows: usize) {
+        self.ends.reserve(rows);
+        self.valid.reserve(rows);
+    }
+
+    pub fn finish(&mut self) -> Result<MapArray, ArrowError> {
+        let mut entries = self.entries.finish()?;
+        let mut ends = take(&mut self.ends);
+        let replaced = take(&mut self.replaced);
+        if !replaced.is_empty() {
+            let mut kept = vec![true; entries.len()];
+            replaced.iter().for_each(|&entry| kept[entry] = false);
+            let kept = BooleanArray::new(BooleanBuffer::from(kept), None);
+            entries = filter(&entries, &kept)?.as_struct().clone();
+            for end in &mut ends {
+                *end -= replaced.partition_point(|&entry| entry < *end as usize) as i32;
+            }
+        }
+        MapArray::try_new(self.field.clone(), offsets(ends), entries, nulls(take(&mut self.valid)), false)
+    }
+}
+
+fn replaced(columns: &[Column], start: usize, end: usize, found: &mut Vec<usize>) {
+    let key = |row| match &columns[0] {
+        Column::Int32(keys) | Column::SInt32(keys) | Column::Fixed32(keys) => {
+            Key::Number(keys.get(row).into())
+        }
+        Column::Int64(keys) | Column::SInt64(keys) | Column::Fixed64(keys) => Key::Number(keys.get(row)),
+        Column::Bool(keys) => Key::Number(keys.get(row).into()),
+        Column::String(keys, _) => Key::Text(keys.get(row)),
+        _ => Key::Number(row as i64), // no other type can be a key
+    };
+    if end - start <= FEW {
+        found.extend((start..end).filter(|&row| (row + 1..end).any(|later| key(later) == key(row))));
+        return;
+    }
+    let mut last = HashMap::with_capacity(end - start);
+    found.extend((start..end).filter_map(|row| last.insert(key(row), row)));
+}

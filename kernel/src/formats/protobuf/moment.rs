@@ -1,0 +1,106 @@
+//! Google's Timestamp and Duration, as microseconds.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::types::{DurationMicrosecondType, TimestampMicrosecondType};
+
+use super::bad::Bad;
+use super::values::{Absence, Values};
+use super::wire::{Broken, Cursor, VARINT};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    Timestamp,
+    Duration,
+}
+
+pub struct Moment {
+    sort: Sort,
+    seconds_tag: u32,
+    nanos_tag: u32,
+    values: Values<i64>,
+    /// Seconds and nanoseconds of the row that is being read. Kept apart, as a second occurrence of the field may set
+    /// only one of them.
+    open: Option<(i64, i32)>,
+    /// Whether absent stands for zero, as in a map's entry.
+    always: bool,
+}
+
+impl Moment {
+    pub fn new(sort: Sort, seconds: u32, nanos: u32, always: bool) -> Self {
+        Moment {
+            sort,
+            seconds_tag: seconds << 3 | VARINT,
+            nanos_tag: nanos << 3 | VARINT,
+            values: Values::new(Absence::never()),
+            open: None,
+            always,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    pub fn read(&mut self, cursor: &mut Cursor<'_>, depth: u32) -> Result<(), Broken> {
+        let mut inner = Cursor::new(cursor.bytes()?);
+        let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
+        let (mut seconds, mut nanos) = self.open.unwrap_or_default();
+        while !inner.is_empty() {
+            let tag = inner.tag()?;
+            if tag == self.seconds_tag {
+                seconds = inner.varint()? as i64;
+            } else if tag == self.nanos_tag {
+                nanos = inner.varint()? as i32;
+            } else {
+                inner.skip(tag, depth)?;
+            }
+        }
+        self.open = Some((seconds, nanos));
+        Ok(())
+    }
+
+    pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
+        if self.values.len() > row {
+            return Ok(());
+        }
+        let Some((seconds, nanos)) = self.open.take().or(self.always.then_some((0, 0))) else {
+            self.values.push_null();
+            return Ok(());
+        };
+        // Parts of a microsecond are cut off, as Spark does.
+        let micros =
+            seconds.checked_mul(1_000_000).and_then(|whole| whole.checked_add(i64::from(nanos / 1000)));
+        let micros = micros.ok_or_else(|| Bad::new(format!("{seconds} s are too many for microseconds")))?;
+        self.values.set(row, micros, false);
+        Ok(())
+    }
+
+    pub fn push_null(&mut self) {
+        self.values.push_null();
+    }
+
+    pub fn truncate(&mut self, rows: usize) {
+        self.values.truncate(rows);
+        self.open = None;
+    }
+
+    pub fn reserve(&mut self, rows: usize) {
+        self.values.reserve(rows);
+    }
+
+    pub fn finish(&mut self) -> ArrayRef {
+        match self.sort {
+            Sort::Timestamp => {
+                Arc::new(self.values.primitive::<TimestampMicrosecondType>().with_timezone("UTC"))
+            }
+            Sort::Duration => Arc::new(self.values.primitive::<DurationMicrosecondType>()),
+        }
+    }
+}

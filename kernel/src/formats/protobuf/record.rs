@@ -1,0 +1,251 @@
+//! A message's columns, and the walk through its bytes: every field straight into its column.
+#![forbid(unsafe_code)]
+
+use std::mem::take;
+
+use arrow_array::StructArray;
+use arrow_schema::{ArrowError, Fields};
+use prost_reflect::MessageDescriptor;
+
+use super::bad::{Bad, Budget};
+use super::column::Column;
+use super::values::nulls;
+use super::wire::{Broken, Cursor, END_GROUP, START_GROUP};
+
+/// No member of a oneof.
+const NONE: u32 = u32::MAX;
+
+/// A field that is asked for.
+pub struct Field {
+    pub name: Box<str>,
+    pub number: u32,
+    /// As it is declared.
+    pub tag: u32,
+    /// The other form of a repeated field, packed or not; else the same.
+    pub other_tag: u32,
+    pub column: usize,
+    /// Which oneof of the message it belongs to.
+    pub oneof: Option<usize>,
+    pub repeated: bool,
+    pub required: bool,
+}
+
+pub struct Record {
+    message: MessageDescriptor,
+    /// By number.
+    fields: Vec<Field>,
+    /// Field by number, plus one, as far as numbers are small.
+    dense: Vec<u32>,
+    /// Of the columns that are in the result, which come first.
+    types: Fields,
+    columns: Vec<Column>,
+    /// Indexes of fields.
+    required: Vec<usize>,
+    /// For each oneof the index of the field that is set.
+    chosen: Vec<u32>,
+    /// A map's value is there even if it is not on the wire.
+    always: bool,
+    weight: usize,
+    open: bool,
+    valid: Vec<bool>,
+}
+
+impl Record {
+    pub fn new(
+        message: MessageDescriptor,
+        mut fields: Vec<Field>,
+        types: Fields,
+        columns: Vec<Column>,
+        always: bool,
+    ) -> Self {
+        fields.sort_by_key(|field| field.number);
+        let most = fields.len() * 8 + 64;
+        let mut dense = Vec::new();
+        for (index, field) in fields.iter().enumerate() {
+            let number = field.number as usize;
+            if number < most {
+                dense.resize(number + 1, 0);
+                dense[number] = index as u32 + 1;
+            }
+        }
+        let required = (0..fields.len()).filter(|&index| fields[index].required).collect();
+        let oneofs = fields.iter().filter_map(|field| field.oneof).max().map_or(0, |most| most + 1);
+        let weight = 1 + columns.iter().map(Column::weight).sum::<usize>();
+        let chosen = vec![NONE; oneofs];
+        let (open, valid) = (false, Vec::new());
+        Record { message, fields, dense, types, columns, required, chosen, always, weight, open, valid }
+    }
+
+    pub fn message(&self) -> &MessageDescriptor {
+        &self.message
+    }
+
+    pub fn fields(&self) -> impl Iterator<Item = (&Field, &Column)> {
+        self.fields.iter().map(|field| (field, &self.columns[field.column]))
+    }
+
+    pub fn types(&self) -> &Fields {
+        &self.types
+    }
+
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
+    pub fn len(&self) -> usize {
+        self.valid.len()
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// A message in a field: another occurrence in the same row is merged into the first.
+    pub fn read_field(
+        &mut self,
+        tag: u32,
+        cursor: &mut Cursor<'_>,
+        depth: u32,
+        budget: &mut Budget,
+    ) -> Result<bool, Bad> {
+        let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
+        if tag & 7 == START_GROUP {
+            return self.read(cursor, tag >> 3, depth, budget);
+        }
+        let mut inner = Cursor::new(cursor.bytes()?);
+        self.read(&mut inner, 0, depth, budget)
+    }
+
+    /// The fields of a message up to its end, or up to the end of the group of this number. False if a known field
+    /// counted as unknown.
+    pub fn read(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        group: u32,
+        depth: u32,
+        budget: &mut Budget,
+    ) -> Result<bool, Bad> {
+        self.open = true;
+        let row = self.valid.len();
+        let mut whole = true;
+        // Fields mostly come by number.
+        let mut next = 0;
+        while !cursor.is_empty() {
+            let tag = cursor.tag()?;
+            if self.fields.get(next).is_none_or(|field| field.tag != tag) {
+                match self.find(tag) {
+                    Some(index) => next = index,
+                    None if tag & 7 == END_GROUP && tag >> 3 == group => return Ok(whole),
+                    None => {
+                        cursor.skip(tag, depth)?;
+                        continue;
+                    }
+                }
+            }
+            let field = &self.fields[next];
+            let read = self.columns[field.column].read(row, tag, cursor, depth, budget);
+            match read {
+                Ok(true) if field.oneof.is_some() => self.choose(next, row, budget)?,
+                Ok(stored) => whole &= stored,
+                Err(bad) => return Err(bad.within(&field.name)),
+            }
+            next += usize::from(!self.fields[next].repeated);
+        }
+        if group == 0 { Ok(whole) } else { Err(Broken::Group.into()) }
+    }
+
+    #[inline(always)]
+    fn find(&self, tag: u32) -> Option<usize> {
+        let number = tag >> 3;
+        let index = match self.dense.get(number as usize) {
+            Some(&index) => (index as usize).checked_sub(1)?,
+            None => self.fields.binary_search_by_key(&number, |field| field.number).ok()?,
+        };
+        // Of another wire type than declared, a field counts as unknown.
+        let field = &self.fields[index];
+        (field.tag == tag || field.other_tag == tag).then_some(index)
+    }
+
+    /// Of a oneof's members, the last one counts.
+    fn choose(&mut self, index: usize, row: usize, budget: &mut Budget) -> Result<(), Bad> {
+        let oneof = self.fields[index].oneof.unwrap_or_default();
+        let before = std::mem::replace(&mut self.chosen[oneof], index as u32);
+        if before != NONE && before != index as u32 {
+            let column = &mut self.columns[self.fields[before as usize].column];
+            // Bounds the work for messages that take turns, each wider than its bytes.
+            budget.spend(column.weight())?;
+            column.truncate(row);
+        }
+        Ok(())
+    }
+
+    pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
+        if self.valid.len() > row {
+            Ok(())
+        } else if self.open || self.always {
+            self.close()
+        } else {
+            self.push_null();
+            Ok(())
+        }
+    }
+
+    /// The message is complete.
+    pub fn close(&mut self) -> Result<(), Bad> {
+        let row = self.valid.len();
+        for &index in &self.required {
+            let field = &self.fields[index];
+            if !self.columns[field.column].is_set(row) {
+                return Err(Bad::new("is required, and not there".to_owned()).within(&field.name));
+            }
+        }
+        for (index, column) in self.columns.iter_mut().enumerate() {
+            if let Err(bad) = column.fill(row) {
+                return Err(bad.within(self.types[index].name()));
+            }
+        }
+        self.forget();
+        self.valid.push(true);
+        Ok(())
+    }
+
+    /// A message that did not parse: it is there, and nothing is in it.
+    pub fn push_empty(&mut self) {
+        self.columns.iter_mut().for_each(Column::push_null);
+        self.valid.push(true);
+    }
+
+    pub fn push_null(&mut self) {
+        self.columns.iter_mut().for_each(Column::push_null);
+        self.valid.push(false);
+    }
+
+    pub fn truncate(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|column| column.truncate(rows));
+        self.valid.truncate(rows);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.open = false;
+        self.chosen.fill(NONE);
+    }
+
+    pub fn reserve(&mut self, rows: usize) {
+        self.columns.iter_mut().for_each(|column| column.reserve(rows));
+        self.valid.reserve(rows);
+    }
+
+    pub fn finish(&mut self) -> Result<StructArray, ArrowError> {
+        let rows = self.valid.len();
+        let nulls = nulls(take(&mut self.valid));
+        let columns =
+            self.columns[..self.types.len()].iter_mut().map(Column::finish).collect::<Result<_, _>>()?;
+        self.truncate(0);
+        StructArray::try_new_with_length(self.types.clone(), columns, nulls, rows)
+    }
+}

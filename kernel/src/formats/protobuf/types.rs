@@ -1,0 +1,139 @@
+//! Arrow types of messages, as Spark's `from_protobuf` has them with its default options.
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, TimeUnit};
+use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
+
+use super::moment::Sort;
+use super::wire::MAX_DEPTH;
+
+/// Fields at all depths together. A few messages that each hold the next one twice make millions.
+const MAX_FIELDS: usize = 20_000;
+
+/// The type of a whole message. Fields in the order they are declared; those whose messages have no fields at all are left
+/// out, as Spark has no structs without fields.
+pub fn message_type(message: &MessageDescriptor) -> Result<DataType, String> {
+    let mut types = Types { path: Vec::new(), above: vec![message.full_name().to_owned()], fields: 0 };
+    Ok(DataType::Struct(types.fields(message)?))
+}
+
+/// Fields as they are declared; the crate's own order is by number.
+pub fn declared_fields(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
+    message.descriptor_proto().field.iter().filter_map(|field| message.get_field(field.number() as u32))
+}
+
+struct Types {
+    /// Names of the fields on the way down, and full names of the messages.
+    path: Vec<String>,
+    above: Vec<String>,
+    fields: usize,
+}
+
+impl Types {
+    fn fields(&mut self, message: &MessageDescriptor) -> Result<Fields, String> {
+        let mut fields = Vec::new();
+        for field in declared_fields(message) {
+            self.fields += 1;
+            if self.fields > MAX_FIELDS {
+                return Err(format!(
+                    "message {} has more than {MAX_FIELDS} fields, those of the messages in it counted",
+                    self.above[0]
+                ));
+            }
+            self.path.push(field.name().to_owned());
+            if let Some(data_type) = self.field(&field)? {
+                fields.push(Field::new(field.name(), data_type, true));
+            }
+            self.path.pop();
+        }
+        Ok(fields.into())
+    }
+
+    fn field(&mut self, field: &FieldDescriptor) -> Result<Option<DataType>, String> {
+        if field.is_map() {
+            let Kind::Message(entry) = field.kind() else { return Ok(None) };
+            let Some(key) = self.value(&entry.map_entry_key_field())? else { return Ok(None) };
+            let Some(value) = self.value(&entry.map_entry_value_field())? else { return Ok(None) };
+            return Ok(Some(map_type(key, value)));
+        }
+        let value = self.value(field)?;
+        if field.cardinality() == Cardinality::Repeated {
+            return Ok(value.map(list_type));
+        }
+        Ok(value)
+    }
+
+    /// The type of one value of a field, repeated or not.
+    fn value(&mut self, field: &FieldDescriptor) -> Result<Option<DataType>, String> {
+        let kind = field.kind();
+        let Kind::Message(message) = &kind else { return Ok(Some(scalar_type(&kind))) };
+        if let Some((sort, ..)) = moment(message) {
+            return Ok(Some(moment_type(sort)));
+        }
+        if self.above.iter().any(|above| above == message.full_name()) {
+            return Err(format!(
+                "field {}: message {} holds itself, and a column's type has an end; ask for columns without this field",
+                self.path.join("."),
+                message.full_name()
+            ));
+        }
+        if self.above.len() > MAX_DEPTH as usize {
+            return Err(format!("field {}: lies more than {MAX_DEPTH} messages deep", self.path.join(".")));
+        }
+        self.above.push(message.full_name().to_owned());
+        let fields = self.fields(message)?;
+        self.above.pop();
+        Ok((!fields.is_empty()).then_some(DataType::Struct(fields)))
+    }
+}
+
+pub fn scalar_type(kind: &Kind) -> DataType {
+    match kind {
+        Kind::Int32 | Kind::Sint32 | Kind::Uint32 | Kind::Fixed32 | Kind::Sfixed32 => DataType::Int32,
+        Kind::Int64 | Kind::Sint64 | Kind::Uint64 | Kind::Fixed64 | Kind::Sfixed64 => DataType::Int64,
+        Kind::Float => DataType::Float32,
+        Kind::Double => DataType::Float64,
+        Kind::Bool => DataType::Boolean,
+        Kind::String | Kind::Enum(_) => DataType::Utf8,
+        Kind::Bytes => DataType::Binary,
+        Kind::Message(_) => DataType::Null,
+    }
+}
+
+pub fn moment_type(sort: Sort) -> DataType {
+    match sort {
+        Sort::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        Sort::Duration => DataType::Duration(TimeUnit::Microsecond),
+    }
+}
+
+fn list_type(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("element", element, true)))
+}
+
+fn map_type(key: DataType, value: DataType) -> DataType {
+    let entry = vec![Field::new("key", key, false), Field::new("value", value, true)];
+    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entry.into()), false)), false)
+}
+
+/// Whether a message is a Timestamp or a Duration, and the numbers of its seconds and nanoseconds. As in Spark, it need not
+/// be Google's own: the name without the package and the fields decide.
+pub fn moment(message: &MessageDescriptor) -> Option<(Sort, u32, u32)> {
+    let sort = match message.name() {
+        "Timestamp" => Sort::Timestamp,
+        "Duration" => Sort::Duration,
+        _ => return None,
+    };
+    let fields = declared_fields(message).collect::<Vec<_>>();
+    let [seconds, nanos] = fields.as_slice() else { return None };
+    let plain = |field: &FieldDescriptor, name, kind| {
+        field.name() == name
+            && field.kind() == kind
+            && field.cardinality() == Cardinality::Optional
+            && field.field_descriptor_proto().default_value.is_none()
+    };
+    (plain(seconds, "seconds", Kind::Int64) && plain(nanos, "nanos", Kind::Int32))
+        .then(|| (sort, seconds.number(), nanos.number()))
+}

@@ -1,0 +1,65 @@
+"""Typed batches of a stream: what its partitions' batches are made into, in the reader's own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock._kernel import Batch
+from penstock.consumer.cursor import Cursor
+from penstock.formats.plan import TypedPlan
+from penstock.formats.typed import TypedColumns
+from penstock.letters import Cause, TopicWriter, letters_of
+from penstock.topics import TopicPartition
+from penstock.wire.config import ClientConfig
+
+
+class TypedBatches:
+    """One iteration over typed batches. For one thread."""
+
+    def __init__(self, plan: TypedPlan, client: ClientConfig, group: str) -> None:
+        self._plan = plan
+        self._client = client
+        self._group = group
+        self.columns = tuple(plan.fetched)
+        """Kafka's columns to decode for this."""
+        self._partitions: dict[Cursor, TypedColumns] = {}
+        self.ended_at: int | None = None
+        """The offset of the record by which a user's own class has ended the stream (F4)."""
+
+    def make(self, cursor: Cursor, batch: Batch) -> pa.RecordBatch:
+        """The typed rows of a batch; maybe none. Raises MalformedRecord, and what a registry answers."""
+        columns = self._partitions.get(cursor)
+        if columns is None:
+            for gone in [each for each in self._partitions if each.released]:
+                del self._partitions[gone]
+            columns = self._partitions[cursor] = TypedColumns(self._plan, *cursor.tp, self._letters(cursor.tp))
+        made = columns.batch(pa.record_batch(batch))
+        self.ended_at = columns.ended_at
+        return made
+
+    def _letters(self, tp: TopicPartition) -> _Letters | None:
+        topic = self._plan.dead_letter_topic
+        return None if topic is None else _Letters(TopicWriter(self._client, topic, self._group), tp)
+
+
+class _Letters:
+    """Letters that are written before the batch they come from is handed out: at least once."""
+
+    def __init__(self, writer: TopicWriter, tp: TopicPartition) -> None:
+        self._writer = writer
+        self._tp = tp
+
+    def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
+        reasons: dict[int, tuple[str, str]] = {}
+        for row, column, reason in faults:
+            if row in reasons:
+                column, reason = f"{reasons[row][0]},{column}", f"{reasons[row][1]}; {reason}"
+            reasons[row] = (column, reason)
+        bad = records.take(pa.array(sorted(reasons), pa.int64()))
+        causes = [Cause(reasons[row][0], "MalformedRecord", reasons[row][1]) for row in sorted(reasons)]
+        try:
+            self._writer.write(list(letters_of(self._tp, bad, causes)))
+        finally:
+            self._writer.close()  # faults are rare, and nobody tells us when the stream is done with

@@ -1,0 +1,1 @@
+"""Formats: how the bytes of keys and values become typed columns."""

@@ -1,0 +1,135 @@
+"""A user's own deserializer by its import path, `package.module:Name`: found, looked at, and made ready.
+
+    class Orders:
+        def schema(self):                       # DDL, a pyarrow.Schema or struct type, or PySpark's StructType
+            return "id BIGINT, price DECIMAL(10, 2)"
+
+        def deserialize_record(self, record):   # a dict; None leaves the record out
+            return parse(record.value)
+
+or, much faster, whole Arrow batches: `deserialize(batch)` is given the columns that `columns` names (only value, if the
+class has none, or key for keyFormat), and returns a batch with the schema's columns. Either may have
+`is_end_of_stream(...)`, which is given what the other returned.
+
+All that is wrong with a path or a class is a ValueError in words that teach.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.columns import TYPES
+from penstock.formats.deserializers import BatchWise, CustomDecoded, CustomFormat, RecordWise
+from penstock.formats.schema import parse_schema
+from penstock.formats.types import spark_type
+
+__all__ = ["CustomDecoded", "CustomFormat", "load_deserializer"]
+
+SEND = (
+    "Executors and planners need it as well as the driver: install it there, or send it along with "
+    "spark.sparkContext.addPyFile(...), spark.addArtifact(..., pyfile=True) or spark-submit --py-files; without Spark, "
+    "have its directory in PYTHONPATH"
+)
+
+PLACE = ("topic", "partition", "offset")
+"""What a record always has: its errors name it."""
+
+
+def load_deserializer(path: str, column: str) -> CustomFormat:
+    """An instance of its own of the class at `path`, for `column` (key or value)."""
+    own = _instance(path, _found(path))
+    type_ = _type_of(path, own)
+    if callable(getattr(own, "deserialize", None)):
+        return BatchWise(path, own, type_, _columns(path, own) or (column,))
+    if callable(getattr(own, "deserialize_record", None)):
+        named = _columns(path, own)
+        # A record reads its parts when they are asked for, so all of them cost little.
+        columns = [name for name in TYPES if not named or name in named or name in PLACE]
+        return RecordWise(path, own, type_, columns)
+    raise ValueError(f"{path} has neither deserialize(batch) nor deserialize_record(record): it needs one of them")
+
+
+def _found(path: str) -> Any:
+    module_name, colon, name = path.partition(":")
+    if not colon or not name or not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
+        way_out = "a module as Python imports it, without .py or slashes, a colon, and the name of a class in it"
+        raise ValueError(f"{path} is no import path: expected package.module:Name, {way_out}")
+    found: Any = _module(module_name)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            within = found.__name__ if isinstance(found, ModuleType) else f"{module_name}:{found.__name__}"
+            near = difflib.get_close_matches(part, [each for each in dir(found) if not each.startswith("_")], n=1)
+            hint = f": did you mean {near[0]}?" if near else f" ({getattr(found, '__file__', None) or 'no file'})"
+            raise ValueError(f"{within} has no {part}{hint}")
+        found = getattr(found, part)
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    if name == "__main__":
+        raise ValueError(f"__main__ is another program on executors: move the class to a module of its own. {SEND}")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
+            raise ValueError(f"there is no module {error.name} here. {SEND}") from error
+        raise ValueError(f"importing {name} failed: it needs module {error.name}, which is not here. {SEND}") from error
+    except Exception as error:
+        raise ValueError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def _instance(path: str, found: Any) -> Any:
+    if inspect.isfunction(found) or inspect.ismodule(found):
+        raise ValueError(f"{path} is a {type(found).__name__}: it must be a class with schema() and deserialize(batch)")
+    if not isinstance(found, type):
+        return found
+    try:
+        return found()
+    except Exception as error:
+        reason = f"making an instance of {path} failed: {type(error).__name__}: {error}"
+        raise ValueError(f"{reason}. It is made without arguments") from error
+
+
+def _type_of(path: str, own: Any) -> pa.StructType:
+    if not callable(getattr(own, "schema", None)):
+        raise ValueError(f'{path} has no schema(): it must return the columns, as in "id BIGINT, name STRING"')
+    try:
+        schema = own.schema()
+    except Exception as error:
+        raise ValueError(f"schema() of {path} failed: {type(error).__name__}: {error}") from error
+    try:
+        return spark_type(_struct(schema))
+    except ValueError as error:
+        raise ValueError(f"schema() of {path}: {error}") from error
+
+
+def _struct(schema: Any) -> pa.StructType:
+    if isinstance(schema, str):
+        return parse_schema(schema)
+    if isinstance(schema, pa.Schema):
+        return pa.struct(list(schema))
+    if isinstance(schema, pa.StructType):
+        return schema
+    if callable(getattr(schema, "json", None)):
+        return parse_schema(str(schema.json()))
+    wanted = "a DDL string, a pyarrow.Schema, a pyarrow struct type or a StructType of PySpark's"
+    raise ValueError(f"expected {wanted}, found {type(schema).__name__}")
+
+
+def _columns(path: str, own: Any) -> tuple[str, ...]:
+    """The columns it names; () for none."""
+    named = getattr(own, "columns", ())
+    if isinstance(named, str) or not all(isinstance(name, str) for name in named):
+        raise ValueError(f'columns of {path} must be a list of names, as in ("key", "value")')
+    for name in named:
+        if name not in TYPES:
+            near = difflib.get_close_matches(name, TYPES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TYPES)}"
+            raise ValueError(f"columns of {path}: {name} is no column of Kafka's: {hint}")
+    return tuple(named)

@@ -1,0 +1,142 @@
+"""One column of bytes, decoded: by the kernel, or by a user's own class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, assert_never
+
+import pyarrow as pa
+
+from penstock._kernel import Format, compile_protobuf
+from penstock.errors import IncompatibleSchema, SchemaNotFound
+from penstock.formats.registry import RegisteredSchema, SchemaRegistry, file_descriptor
+from penstock.formats.registry_options import RegistryConfig
+from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
+
+if TYPE_CHECKING:
+    from penstock.formats.custom import CustomFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    array: pa.Array
+    faults: list[tuple[int, str]] = field(default_factory=list)
+    """Rows of the input that did not parse, and why; in order."""
+    rows: pa.Array | None = None
+    """The rows of the input that the array's rows belong to; None: to all of them, in order."""
+    end: int | None = None
+    """The row of the input with which the stream has ended (F4). The array has none of it, nor of what follows."""
+    failure: Callable[[int, str, int, int], Exception] | None = None
+    """The error to raise for a row at fault, by its topic, partition and offset, if there is a better one than
+    MalformedRecord."""
+
+
+class ColumnDecoder(Protocol):
+    def decode(self, records: pa.RecordBatch) -> Decoded: ...
+
+
+def open_decoder(column: str, spec: ColumnSpec, registry: RegistryConfig | None) -> ColumnDecoder:
+    match spec:
+        case Custom(path=path):
+            from penstock.formats.custom import load_deserializer
+
+            return _Own(load_deserializer(path, column))
+        case RawBytes():
+            raise ValueError("raw bytes need no decoder")
+        case Text() | Json() | Avro() | Protobuf():
+            return _Native(column, spec, None if registry is None else SchemaRegistry(registry))
+        case _:
+            assert_never(spec)
+
+
+class _Native:
+    """A format of the kernel, with the writers' schemas that it has met."""
+
+    def __init__(self, column: str, spec: Text | Json | Avro | Protobuf, registry: SchemaRegistry | None) -> None:
+        self._column = column
+        self._spec = spec
+        self._registry = registry
+        self._format = kernel_format(spec)
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        values = records.column(self._column)
+        while (decoded := self._format.decode(values)).unknown_schemas:
+            for schema_id in decoded.unknown_schemas:
+                self._learn(schema_id)
+        return Decoded(pa.array(decoded), decoded.faults)
+
+    def _learn(self, schema_id: int) -> None:
+        spec = self._spec
+        assert isinstance(spec, Avro | Protobuf)
+        kind = "AVRO" if isinstance(spec, Avro) else "PROTOBUF"
+        if self._registry is None:  # nobody can say more of the writer than what we were told of the data
+            self._format.add_schema(schema_id, spec.schema.encode() if isinstance(spec, Avro) else spec.descriptors)
+            return
+        try:
+            found = self._registry.schema(schema_id)
+        except SchemaNotFound as error:
+            self._format.refuse_schema(schema_id, str(error))
+            return
+        if found.kind != kind:
+            self._format.refuse_schema(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
+            return
+        try:
+            schema = found.avro_text().encode() if isinstance(spec, Avro) else descriptors_of(found)
+            self._format.add_schema(schema_id, schema)
+        except ValueError as error:
+            raise IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error)) from error
+
+
+class _Own:
+    def __init__(self, own: CustomFormat) -> None:
+        self._own = own
+
+    def decode(self, records: pa.RecordBatch) -> Decoded:
+        found = self._own.decode(records)
+        return Decoded(found.array, found.faults, found.rows, found.end, partial(self._own.failed, found))
+
+
+PROTO_NAME = "penstock.proto"
+"""What a registry's Protobuf schema is called while it is compiled: registries keep no names of files."""
+
+SET_MEMBER = 0x0A
+"""The tag of a file in a FileDescriptorSet. Such sets, one after the other, are one set."""
+
+
+def descriptors_of(found: RegisteredSchema) -> bytes:
+    """A registry's Protobuf schema with all it refers to, as a descriptor set. Raises ValueError."""
+    files = [*found.references, (PROTO_NAME, found.text)]
+    sources = [(name, text) for name, text in files if file_descriptor(text) is None]
+    if len(sources) == len(files):
+        return compile_protobuf(PROTO_NAME, files)
+    made = bytearray()
+    for name, text in files:
+        data = file_descriptor(text)
+        made += compile_protobuf(name, sources) if data is None else _set_member(data)
+    return bytes(made)
+
+
+def _set_member(data: bytes) -> bytes:
+    size, head = len(data), bytearray([SET_MEMBER])
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + data
+
+
+def kernel_format(spec: Text | Json | Avro | Protobuf) -> Format:
+    """Raises ValueError if the kernel cannot make the type."""
+    match spec:
+        case Text(framed=framed):
+            return Format.text(framed=framed)
+        case Json(type=wanted, framed=framed, time_zone=zone):
+            return Format.json(pa.field("", wanted), time_zone=zone, framed=framed)
+        case Avro(schema=schema, type=wanted, framed=framed):
+            return Format.avro(schema, pa.field("", wanted), framed=framed)
+        case Protobuf(descriptors=descriptors, message=message, type=wanted, framed=framed):
+            return Format.protobuf(descriptors, message, pa.field("", wanted), framed=framed)
+        case _:
+            assert_never(spec)

@@ -1,0 +1,222 @@
+"""Settles a source's formats when it is made: files are read, registries asked, records looked at, all of it once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock._kernel import avro_type, compile_protobuf, protobuf_message, protobuf_type
+from penstock.columns import TYPES
+from penstock.errors import OptionError
+from penstock.formats.decoding import descriptors_of, kernel_format
+from penstock.formats.inference import infer_json
+from penstock.formats.json_schema import json_schema_type
+from penstock.formats.layout import ERROR_COLUMNS
+from penstock.formats.options import ColumnOptions, FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.registry import RegisteredSchema, SchemaRegistry
+from penstock.formats.registry_options import subject_name
+from penstock.formats.schema import parse_schema
+from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
+
+Sample = Callable[[str, int], list[bytes | None]]
+"""So many of the topic's newest keys or values."""
+
+
+def resolve_formats(
+    options: FormatOptions,
+    topics: Sequence[str] | None,
+    sample: Sample,
+    *,
+    include_headers: bool = False,
+    given: pa.Schema | None = None,
+) -> TypedSource:
+    """`topics`: those of the subscription, if it names them. `given`: a user's own schema of the whole result, which
+    for json is schema enough."""
+    key, value = (
+        _Resolving(options, column, topics, sample, _given_type(options, column.column, given)).spec()
+        for column in (options.key, options.value)
+    )
+    return TypedSource(key, value, options, include_headers)
+
+
+def _given_type(options: FormatOptions, column: str, given: pa.Schema | None) -> pa.DataType | None:
+    """What a user's schema says of the key or value."""
+    if given is None:
+        return None
+    if options.flatten and column == "value":
+        fields = [field for field in given if not _is_ours(field.name, options.prefix)]
+        return pa.struct(fields) if fields else None
+    name = options.prefix + column if options.flatten else column
+    return given.field(name).type if name in given.names else None
+
+
+def _is_ours(name: str, prefix: str) -> bool:
+    return name in ERROR_COLUMNS or (name.startswith(prefix) and name.removeprefix(prefix) in TYPES)
+
+
+class _Resolving:
+    """One column's way to its spec."""
+
+    def __init__(
+        self,
+        options: FormatOptions,
+        column: ColumnOptions,
+        topics: Sequence[str] | None,
+        sample: Sample,
+        given: pa.DataType | None,
+    ) -> None:
+        self._options = options
+        self._column = column
+        self._topics = topics
+        self._sample = sample
+        self._given = given
+
+    def spec(self) -> ColumnSpec:
+        column = self._column
+        if column.is_custom:
+            from penstock.formats.custom import CustomFormat, load_deserializer
+
+            own: CustomFormat = self._checked(
+                column.option("Format"), lambda: load_deserializer(column.format, column.column), column.format
+            )
+            return Custom(column.format, own.type, own.columns, own.may_end)
+        match column.format:
+            case "raw" if not column.framed:
+                return RawBytes()
+            case "string":
+                return Text(column.framed)
+            case "json":
+                return self._json()
+            case "avro":
+                return self._avro()
+            case "protobuf":
+                return self._protobuf()
+        raise OptionError(column.option("Framing"), "confluent", "has no effect on raw bytes", "Set another format")
+
+    def _json(self) -> Json:
+        column, options = self._column, self._options
+        name = column.option("Schema")
+        if column.schema is not None:
+            try:
+                type_: pa.DataType = parse_schema(column.schema)
+            except ValueError as error:
+                raise OptionError(name, column.schema, str(error)) from None
+        elif self._given is not None:
+            type_, name = self._given, "schema"
+        elif options.registry is not None:
+            found = self._registered("JSON")
+            type_ = self._read(found, lambda: json_schema_type(found.text, found.references))
+        elif options.inference is not None:
+            values = self._sample(column.column, options.inference)
+            if not values:
+                raise OptionError(
+                    "schemaInference", options.inference, "found no record to look at", f"Set {name} to a DDL string"
+                )
+            type_, name = self._checked("schemaInference", lambda: infer_json(values)), "schemaInference"
+        else:
+            way_out = f"Set {name} to a DDL string, schemaInference to a number of records, or give .schema(...)"
+            raise OptionError(column.option("Format"), "json", "needs a schema", way_out)
+        spec = Json(type_, column.framed, options.time_zone)
+        self._checked(name, lambda: kernel_format(spec))
+        return spec
+
+    def _avro(self) -> Avro:
+        column = self._column
+        schema_id = None
+        name = column.option("Schema")
+        if column.schema is not None:
+            text = self._text_or_file(column.schema, (".avsc", ".json"))
+        else:
+            found = self._registered("AVRO")
+            text, schema_id = self._read(found, found.avro_text), found.id
+        try:
+            type_ = pa.field(avro_type(text)).type
+        except ValueError as error:
+            raise OptionError(name, _shortened(text), str(error)) from None
+        return Avro(text, type_, column.framed, schema_id)
+
+    def _protobuf(self) -> Protobuf:
+        column = self._column
+        schema_id = None
+        name = column.option("Schema")
+        if column.schema is not None:
+            descriptors = self._descriptors(column.schema)
+        else:
+            found = self._registered("PROTOBUF")
+            descriptors, schema_id = self._read(found, lambda: descriptors_of(found)), found.id
+        message = self._checked(
+            column.option("Message"), lambda: protobuf_message(descriptors, column.message or ""), column.message
+        )
+        type_ = self._checked(name, lambda: pa.field(protobuf_type(descriptors, message)).type, message)
+        return Protobuf(descriptors, message, type_, column.framed, schema_id)
+
+    def _descriptors(self, given: str) -> bytes:
+        """Out of a file: a descriptor set, or a `.proto` with what it imports from beside itself."""
+        name = self._column.option("Schema")
+        path = Path(given)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            way_out = "Give a descriptor set (protoc --include_imports --descriptor_set_out=...) or a .proto file"
+            raise OptionError(name, given, f"cannot be read: {error.strerror}", way_out) from None
+        if path.suffix != ".proto":
+            return data
+        beside = [(each.name, each.read_text("utf-8")) for each in sorted(path.parent.glob("*.proto"))]
+        compiled: bytes = self._checked(name, lambda: compile_protobuf(path.name, beside), given)
+        return compiled
+
+    def _text_or_file(self, given: str, suffixes: tuple[str, ...]) -> str:
+        if given.lstrip()[:1] in ("{", "[", '"') or not given.endswith(suffixes):
+            return given
+        try:
+            return Path(given).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(self._column.option("Schema"), given, f"cannot be read: {error}") from None
+
+    def _registered(self, kind: str) -> RegisteredSchema:
+        """The schema of this column's subject."""
+        column, config = self._column, self._options.registry
+        assert config is not None
+        subject = column.subject or self._subject()
+        with SchemaRegistry(config) as registry:
+            version = column.version
+            found = registry.latest(subject) if version is None else registry.version(subject, version)
+        if found.kind != kind:
+            raise OptionError(
+                column.option("Format"),
+                column.format,
+                f"subject {subject!r} holds a schema of type {found.kind}",
+                f"Set {column.option('Format')} to {found.kind.lower()}",
+            )
+        return found
+
+    def _subject(self) -> str:
+        column, strategy = self._column, self._options.strategy
+        if strategy != "record" and (self._topics is None or len(self._topics) != 1):
+            what = "has to be named where several topics may be read"
+            raise OptionError(column.option("Subject"), None, what, "They share one schema here")
+        topic = self._topics[0] if self._topics else ""
+        return subject_name(strategy, topic, column.column, column.message)
+
+    def _read(self, found: RegisteredSchema, read: Callable[[], Any]) -> Any:
+        """What a registered schema says, with its id in the error if it says nothing that we can take."""
+        try:
+            return read()
+        except ValueError as error:
+            name = self._column.option("Format")
+            raise OptionError(name, self._column.format, f"schema {found.id} of the registry: {error}") from None
+
+    def _checked(self, name: str, make: Callable[[], Any], given: str | None = None) -> Any:
+        try:
+            return make()
+        except ValueError as error:
+            raise OptionError(name, given or self._column.schema, str(error)) from None
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:77] + "..."

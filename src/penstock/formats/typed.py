@@ -1,0 +1,175 @@
+"""Typed columns out of Kafka's: one partition's batches, one after the other, in the thread that reads them.
+
+A batch's walk: decode key and value -> leave out what a user's class skipped -> do with what did not parse as `mode`
+says -> lay the columns out. A batch without a fault is decoded and laid out, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.errors import MalformedRecord
+from penstock.formats.decoding import open_decoder
+from penstock.formats.layout import CORRUPT, ERROR, ERROR_COLUMNS
+from penstock.formats.plan import TypedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    row: int
+    column: str
+    """`key` or `value`."""
+    reason: str
+
+
+class Letters(Protocol):
+    """Where records go that did not parse, in mode DEADLETTER."""
+
+    def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
+        """Take these rows, each with the column that did not parse and the reason."""
+
+
+class TypedColumns:
+    """Makes the columns that a plan asks for out of those that it fetches. For one thread."""
+
+    def __init__(self, plan: TypedPlan, topic: str, partition: int, letters: Letters | None = None) -> None:
+        self._plan = plan
+        self._schema = plan.layout.schema
+        self._place = (topic, partition)
+        self._letters = letters
+        self._decoders = {
+            column: open_decoder(column, spec, plan.registry) for column, spec in sorted(plan.specs.items())
+        }
+        self.malformed = 0
+        """Records that did not parse."""
+        self.dropped = 0
+        """Of those, left out."""
+        self.skipped = 0
+        """Left out by a user's own class (F3)."""
+        self.ended_at: int | None = None
+        """The offset of the record with which the stream has ended (F4): nothing comes after it."""
+
+    def batches(self, raw: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for records in raw:
+            made = self.batch(records)
+            if made.num_rows:
+                yield made
+            if self.ended_at is not None:
+                return
+
+    def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """The typed rows of a batch; maybe none."""
+        part = _Part(records)
+        for column, decoder in self._decoders.items():
+            decoded = decoder.decode(part.records)
+            if decoded.faults and decoded.failure is not None and self._plan.mode == "FAILFAST":
+                row = decoded.faults[0][0]
+                raise decoded.failure(row, *self._place, part.records.column("offset")[row].as_py())
+            if decoded.end is not None:
+                self.ended_at = part.records.column("offset")[decoded.end].as_py()
+            if decoded.rows is not None:
+                ended = 0 if decoded.end is None else part.records.num_rows - decoded.end
+                self.skipped += part.records.num_rows - len(decoded.rows) - ended
+                part.keep(decoded.rows)
+            part.add(column, decoded.array, decoded.faults, decoded.rows)
+        if part.faults:
+            self._judge(part)
+        return self._laid_out(part)
+
+    def _judge(self, part: _Part) -> None:
+        faults = part.sorted_faults()
+        self.malformed += len({fault.row for fault in faults})
+        match self._plan.mode:
+            case "PERMISSIVE":
+                return
+            case "FAILFAST":
+                raise self._malformed(part.records, faults[0])
+            case "DEADLETTER":
+                assert self._letters is not None
+                self._letters.add(part.records, [(fault.row, fault.column, fault.reason) for fault in faults])
+            case "DROPMALFORMED":
+                pass
+        bad = {fault.row for fault in faults}
+        self.dropped += len(bad)
+        part.keep(pa.array([row for row in range(part.records.num_rows) if row not in bad], pa.int64()))
+
+    def _malformed(self, records: pa.RecordBatch, fault: Fault) -> MalformedRecord:
+        offset = records.column("offset")[fault.row].as_py()
+        data = records.column(fault.column)[fault.row].as_py() if fault.column in records.schema.names else None
+        return MalformedRecord(*self._place, offset, fault.column, fault.reason, data)
+
+    def _laid_out(self, part: _Part) -> pa.RecordBatch:
+        flat: dict[str, list[pa.Array]] = {}
+        arrays = []
+        for column in self._plan.layout.columns:
+            if column.source in ERROR_COLUMNS:
+                arrays.append(part.errors(column.source))
+                continue
+            array = part.typed.get(column.source)
+            if array is None:
+                array = part.records.column(column.source)
+            if column.field is not None:
+                # Not `field`, which does not know of the struct's own nulls.
+                children = flat.get(column.source) or flat.setdefault(column.source, array.flatten())
+                array = children[array.type.get_field_index(column.field)]
+            arrays.append(_part_of(array, column.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Part:
+    """What is left of a batch: its records, and the typed columns that belong to them row by row."""
+
+    def __init__(self, records: pa.RecordBatch) -> None:
+        self.records = records
+        self.typed: dict[str, pa.Array] = {}
+        self.faults: list[Fault] = []
+
+    def add(self, column: str, array: pa.Array, faults: Sequence[tuple[int, str]], rows: pa.Array | None) -> None:
+        """A column for the records as they are now. Its faults name rows of the input, of which `rows` were kept."""
+        self.typed[column] = array
+        if faults:
+            now = None if rows is None else {row: at for at, row in enumerate(rows.to_pylist())}
+            self.faults += [
+                Fault(row if now is None else now[row], column, reason)
+                for row, reason in faults
+                if now is None or row in now
+            ]
+
+    def keep(self, rows: pa.Array) -> None:
+        """Go on with these rows only."""
+        now = {row: at for at, row in enumerate(rows.to_pylist())} if self.faults else {}
+        self.records = self.records.take(rows)
+        self.typed = {column: array.take(rows) for column, array in self.typed.items()}
+        self.faults = [Fault(now[each.row], each.column, each.reason) for each in self.faults if each.row in now]
+
+    def sorted_faults(self) -> list[Fault]:
+        return sorted(self.faults, key=lambda fault: fault.row)
+
+    def errors(self, source: str) -> pa.Array:
+        """The column of bytes that did not parse, or of reasons."""
+        kind, rows = ERROR_COLUMNS[source], self.records.num_rows
+        if not self.faults:
+            return pa.nulls(rows, kind)
+        if source == ERROR:
+            reasons: dict[int, str] = {}
+            for fault in self.faults:
+                before = f"{reasons[fault.row]}; " if fault.row in reasons else ""
+                reasons[fault.row] = f"{before}{fault.column}: {fault.reason}"
+            return pa.array([reasons.get(row) for row in range(rows)], kind)
+        assert source == CORRUPT
+        # The value's faults come after the key's, so where both do not parse it is the value that is shown.
+        data = {fault.row: self.records.column(fault.column)[fault.row] for fault in self.faults}
+        return pa.array([data[row].as_py() if row in data else None for row in range(rows)], kind)
+
+
+def _part_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A user's own class makes whole structs, of which a part may be wanted."""
+    if array.type == wanted or not pa.types.is_struct(wanted):
+        return array
+    children = [_part_of(array.field(array.type.get_field_index(field.name)), field.type) for field in wanted]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)

@@ -1,0 +1,33 @@
+"""A look at a topic's newest records, on the driver."""
+
+from __future__ import annotations
+
+from penstock.fetch.reader import RangeReader
+from penstock.options import SourceOptions
+from penstock.plan import partitions_of, range_of
+from penstock.topics import wanted_topics
+from penstock.wire.cluster import Cluster
+
+
+def newest(options: SourceOptions, column: str, count: int) -> list[bytes | None]:
+    """About `count` keys or values, as many from each partition; fewer if there are no more."""
+    cluster = Cluster(options.client)
+    metadata = cluster.metadata(wanted_topics(options.subscription))
+    partitions = partitions_of(options, metadata)
+    begin, end = cluster.begin(partitions), cluster.end(partitions)
+    share = -(-count // max(1, len(partitions)))
+    found: list[bytes | None] = []
+    for tp in partitions:
+        start = max(begin[tp], end[tp] - share)
+        if start >= end[tp] or len(found) >= count:
+            continue
+        reader = RangeReader(
+            range_of(tp, start, end[tp], metadata),
+            [column],
+            options.client,
+            fail_on_data_loss=False,
+            poll_timeout=options.poll_timeout,
+        )
+        for batch in reader:
+            found += batch.column(0).to_pylist()
+    return found[:count]

@@ -1,0 +1,328 @@
+"""`valueFormat` and its kin, as a user writes them: typed columns in a batch and in a stream, over a real broker and a
+real schema registry."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.schema_registry import Schema
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 (everybody calls it that)
+
+from fix_produce import Rec
+from fix_serializers import avro_messages, json_messages, message_class, protobuf_messages
+
+ORDERS = "id BIGINT, price DECIMAL(8,2), tags ARRAY<STRING>, at TIMESTAMP, to STRUCT<city: STRING, zip: INT>"
+
+
+def order(n):
+    return {
+        "id": n,
+        "price": n + 0.25,
+        "tags": [f"t{n}", None],
+        "at": "2026-01-02T03:04:05Z",
+        "to": {"city": "Ulm", "zip": n},
+        "other": n,
+    }
+
+
+@pytest.fixture
+def reader(spark, kafka):
+    def make(topic, **options):
+        chosen = spark.read.format("penstock").options(**kafka.client_options())
+        return chosen.options(**({"subscribe": topic} | options))
+
+    return make
+
+
+@pytest.fixture
+def orders(topic, produce):
+    """Two partitions of orders, and in each a document that is none."""
+    name = topic(partitions=2)
+    good = [Rec(json.dumps(order(n)).encode(), b"k%d" % n, partition=n % 2) for n in range(20)]
+    bad = [Rec(b'{"id": 1', partition=0), Rec(b'{"id": "x", "price": 2}', partition=1)]
+    produce(name, good[:10] + bad + good[10:])
+    return name
+
+
+def failure(action) -> str:
+    with pytest.raises(PySparkException) as caught:
+        action()
+    return str(caught.value)
+
+
+def test_json_becomes_a_typed_value_beside_kafkas_columns(reader, orders):
+    df = reader(orders, valueFormat="json", keyFormat="string", valueSchema=ORDERS).load()
+    assert df.schema["value"].dataType.simpleString() == (
+        "struct<id:bigint,price:decimal(8,2),tags:array<string>,at:timestamp,to:struct<city:string,zip:int>>"
+    )
+    rows = df.where("value.to.zip is not null").orderBy("value.id").collect()
+    assert len(rows) == 20
+    third = rows[3]
+    assert (third.key, third.partition) == ("k3", 1)
+    assert third.value.asDict(recursive=True) == {
+        "id": 3,
+        "price": Decimal("3.25"),
+        "tags": ["t3", None],
+        "at": datetime.datetime(2026, 1, 2, 3, 4, 5),
+        "to": {"city": "Ulm", "zip": 3},
+    }
+    assert df.where("value.id is null and value.price is not null").count() == 1, "the part that could be read is kept"
+
+
+def test_flatten_and_a_users_schema_pick_what_is_parsed(reader, orders):
+    df = reader(orders, valueFormat="json", valueSchema=ORDERS, flatten="true").load()
+    assert df.columns[:5] == ["id", "price", "tags", "at", "to"]
+    assert set(df.columns[5:]) == {
+        f"kafka_{name}" for name in ("key", "topic", "partition", "offset", "timestamp", "timestampType")
+    }
+    picked = (
+        reader(orders, valueFormat="json", flatten="true").schema("to STRUCT<zip: INT>, kafka_offset BIGINT").load()
+    )
+    assert picked.where("to.zip = 7").select("to.zip", "kafka_offset").collect() == [(7, 3)]
+
+
+def test_filters_on_prefixed_columns_are_pushed_down(spark, reader, orders):
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        df = reader(orders, valueFormat="json", valueSchema="id BIGINT", flatten="true").load()
+        assert df.where("kafka_partition = 1 and kafka_offset < 3").count() == 3
+        assert df.where("id < 3").count() == 3, "a filter on data is Spark's own matter"
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_the_four_modes(reader, orders, topic, kafka):
+    options = {"valueFormat": "json", "valueSchema": ORDERS}
+    permissive = reader(orders, **options, includeErrors="true").load()
+    bad = permissive.where("_error is not null").orderBy("partition").collect()
+    assert [bytes(row._corrupt_record) for row in bad] == [b'{"id": 1', b'{"id": "x", "price": 2}']
+    assert "id" in bad[1]._error
+    assert reader(orders, **options, mode="DROPMALFORMED").load().count() == 20
+    said = failure(reader(orders, **options, mode="FAILFAST").load().collect)
+    assert f"{orders}-" in said
+    assert "offset 5" in said
+    letters = topic()
+    df = reader(orders, **options, mode="DEADLETTER", deadLetterTopic=letters).load()
+    assert df.count() == 20
+    dead = reader(letters, includeHeaders="true").option("kafka.isolation.level", "read_committed").load()
+    found = {bytes(row.value): {h.key: bytes(h.value) for h in row.headers} for row in dead.collect()}
+    assert set(found) == {b'{"id": 1', b'{"id": "x", "price": 2}'}
+    assert found[b'{"id": 1']["penstock.topic"] == orders.encode()
+    assert found[b'{"id": 1']["penstock.offset"] == b"5"
+    assert "no-such-topic" in failure(
+        reader(orders, **options, mode="DEADLETTER", deadLetterTopic="no-such-topic").load
+    )
+
+
+def test_a_schema_can_be_found_by_looking_at_records(reader, orders):
+    df = reader(orders, valueFormat="json", schemaInference="100").load()
+    fields = df.schema["value"].dataType
+    assert fields["price"].dataType.simpleString() == "double"
+    assert fields["to"].dataType.simpleString() == "struct<city:string,zip:bigint>"
+    assert df.where("value.other = 4").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"valueFormat": "json"}, "schemaInference"),
+        ({"valueFormat": "json", "valueSchema": "a INTT"}, "INTT"),
+        ({"valueFormat": "avro", "valueSchema": '{"type": "recrd"}'}, "valueSchema"),
+        ({"valueFormat": "protobuf", "valueSchema": "no.desc"}, "no.desc"),
+        ({"valueFormat": "no.such.module:Name"}, "no module"),
+    ],
+    ids=["no-schema", "ddl", "avro", "file", "own"],
+)
+def test_what_is_wrong_is_said_when_the_dataframe_is_made(reader, orders, options, says):
+    assert says in failure(reader(orders, **options).load)
+
+
+# --- the registry -----------------------------------------------------------------------------------------------------
+
+FIRST = {"type": "record", "name": "User", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
+SECOND = FIRST | {"fields": [*FIRST["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}
+OTHER = FIRST | {"fields": [{"name": "id", "type": {"type": "array", "items": "string"}}]}
+
+
+def test_avro_by_the_registry_old_and_new_versions_in_one_read(reader, topic, produce, registry):
+    name = topic()
+    messages = avro_messages(registry, name, json.dumps(FIRST), [{"id": 1}])
+    messages += avro_messages(registry, name, json.dumps(SECOND), [{"id": 2, "name": "two"}])
+    produce(name, [Rec(message) for message in [*messages, b"\0\0\0\xff\xff\x02", b"no frame"]])
+    options = {"valueFormat": "avro", "schemaRegistry.url": registry.url}
+    df = reader(name, **options, includeErrors="true").load()
+    rows = df.orderBy("offset").collect()
+    assert [row.value.asDict() for row in rows[:2]] == [{"id": 1, "name": None}, {"id": 2, "name": "two"}]
+    assert "65535" in rows[2]._error
+    assert "zero byte" in rows[3]._error
+    old = reader(name, **options, valueSchemaVersion="1", mode="DROPMALFORMED").load()
+    assert old.schema["value"].dataType.simpleString() == "struct<id:bigint>"
+    assert {row.value.id for row in old.collect()} == {1, 2}
+
+
+def test_a_new_compatible_version_just_works_and_an_incompatible_one_names_both_ids(
+    spark, kafka, topic, produce, registry, tmp_path
+):
+    name = topic()
+    client = registry.client()
+    produce(name, [Rec(each) for each in avro_messages(registry, name, json.dumps(FIRST), [{"id": 1}])])
+    options = {"subscribe": name, "valueFormat": "avro", "schemaRegistry.url": registry.url, "flatten": "true"}
+    options |= {"startingOffsets": "earliest"} | kafka.client_options()
+    frame = spark.readStream.format("penstock").options(**options).load()
+    query = frame.select("id").writeStream.format("memory").queryName("users").start()
+    try:
+        query.processAllAvailable()
+        produce(
+            name, [Rec(each) for each in avro_messages(registry, name, json.dumps(SECOND), [{"id": 2, "name": "x"}])]
+        )
+        query.processAllAvailable()
+        assert {row.id for row in spark.table("users").collect()} == {1, 2}
+        client.set_compatibility(subject_name=f"{name}-value", level="NONE")
+        messages = avro_messages(registry, name, json.dumps(OTHER), [{"id": ["x"]}])
+        written_with = int.from_bytes(messages[0][1:5])
+        produce(name, [Rec(each) for each in messages])
+        with pytest.raises(PySparkException) as caught:
+            query.processAllAvailable()
+        first = client.lookup_schema(f"{name}-value", Schema(json.dumps(FIRST), "AVRO")).schema_id
+        assert f"schema {written_with}" in str(caught.value)
+        assert f"schema {first}" in str(caught.value)
+    finally:
+        query.stop()
+
+
+def test_protobuf_and_json_by_the_registry(reader, topic, produce, registry):
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(name="user.proto", package="shop", syntax="proto3")
+    message = file.message_type.add(name="User")
+    message.field.add(name="id", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
+    message.field.add(name="names", number=2, type="TYPE_STRING", label="LABEL_REPEATED")
+    user = message_class("shop.User", file)
+    name = topic()
+    produce(name, [Rec(each) for each in protobuf_messages(registry, name, [user(id=7, names=["a", "b"])])])
+    options = {"schemaRegistry.url": registry.url, "flatten": "true"}
+    [row] = reader(name, valueFormat="protobuf", **options).load().collect()
+    assert (row.id, row.names) == (7, ["a", "b"])
+    said = failure(reader(name, valueFormat="avro", **options).load)
+    assert "PROTOBUF" in said
+
+    schema = {
+        "title": "Place",
+        "type": "object",
+        "properties": {"city": {"type": "string"}, "zip": {"type": "integer"}},
+    }
+    places = topic()
+    messages = json_messages(registry, places, json.dumps(schema), [{"city": "Ulm", "zip": 89073}])
+    produce(places, [Rec(each) for each in messages])
+    [row] = reader(places, valueFormat="json", **options).load().collect()
+    assert (row.city, row.zip) == ("Ulm", 89073)
+
+
+def test_schemas_from_files_need_no_registry(reader, topic, produce, tmp_path):
+    user = "message User { int64 id = 1; string name = 2; }"
+    (tmp_path / "user.proto").write_text(f'syntax = "proto3"; package shop; {user}')
+    name = topic()
+    produce(name, [Rec(b"\x08\x05\x12\x01x"), Rec(b"\x08")])
+    df = reader(name, valueFormat="protobuf", valueSchema=str(tmp_path / "user.proto"), valueMessage="User").load()
+    assert [row.value.asDict() for row in df.orderBy("offset").collect()] == [
+        {"id": 5, "name": "x"},
+        {"id": None, "name": None},
+    ]
+    (tmp_path / "user.avsc").write_text(json.dumps(SECOND))
+    avro = topic()
+    produce(avro, [Rec(b"\x06\x02\x02x"), Rec(b"\0\0\0\0\x09\x06\x00")])
+    df = reader(avro, valueFormat="avro", valueSchema=str(tmp_path / "user.avsc")).load()
+    assert df.orderBy("offset").first().value.asDict() == {"id": 3, "name": "x"}
+    framed = reader(avro, valueFormat="avro", valueSchema=json.dumps(SECOND), valueFraming="confluent").load()
+    assert framed.orderBy("offset").collect()[1].value.asDict() == {"id": 3, "name": None}
+
+
+# --- streams and own classes ------------------------------------------------------------------------------------------
+
+OWN = """
+class Lines:
+    columns = ("value", "offset")
+
+    def schema(self):
+        return "line STRING, at BIGINT"
+
+    def deserialize_record(self, record):
+        text = record.value.decode()
+        if text == "fail":
+            raise ValueError("no line")
+        return None if text.startswith("#") else {"line": text, "at": record.offset}
+
+    def is_end_of_stream(self, row):
+        return row is not None and row["line"] == "the end"
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_lines.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    return "own_lines:Lines"
+
+
+def test_F3_F4_an_own_class_skips_and_ends_a_stream(spark, kafka, topic, produce, tmp_path, own):
+    spark.sparkContext.addPyFile(str(tmp_path / "own_lines.py"))
+    name = topic()
+    produce(name, [Rec(line) for line in (b"one", b"# note", b"two", b"the end", b"three")])
+    options = {"subscribe": name, "valueFormat": own, "startingOffsets": "earliest", "flatten": "true"}
+    frame = spark.readStream.format("penstock").options(**options, **kafka.client_options()).load()
+    query = frame.writeStream.format("memory").queryName("lines").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert [(row.line, row.at) for row in spark.table("lines").orderBy("at").collect()] == [("one", 0), ("two", 2)]
+
+
+def test_an_error_of_an_own_class_names_the_record(spark, reader, topic, produce, tmp_path, own):
+    spark.sparkContext.addPyFile(str(tmp_path / "own_lines.py"))
+    name = topic()
+    produce(name, [Rec(b"one"), Rec(b"fail")])
+    said = failure(reader(name, valueFormat=own, mode="FAILFAST").load().collect)
+    assert f"{name}-0" in said
+    assert "offset 1" in said
+    assert "no line" in said
+    assert reader(name, valueFormat=own, mode="DROPMALFORMED").load().count() == 1
+
+
+def test_counts_of_a_stream_are_in_its_progress_and_letters_come_once(spark, kafka, orders, topic):
+    letters = topic()
+    options = {"subscribe": orders, "valueFormat": "json", "valueSchema": ORDERS, "startingOffsets": "earliest"}
+    options |= {"mode": "DEADLETTER", "deadLetterTopic": letters, "maxOffsetsPerTrigger": "12"} | kafka.client_options()
+    frame = spark.readStream.format("penstock").options(**options).load()
+    query = frame.writeStream.format("memory").queryName("counted").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert spark.table("counted").count() == 20
+    last = json.loads(query.lastProgress.sources[0].latestOffset)["#penstock"]
+    assert last["deadLetters"] <= last["malformedRecords"] <= 2
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": letters, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([letters])
+    seen: Counter[bytes] = Counter()
+    try:
+        for _ in range(40):
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                seen[message.value()] += 1
+            if sum(seen.values()) >= 2 and message is None:
+                break
+    finally:
+        consumer.close()
+    assert seen == {b'{"id": 1': 1, b'{"id": "x", "price": 2}': 1}
+
+
+def test_the_same_rows_as_from_json(spark, reader, orders):
+    decoded = F.from_json(F.col("value").cast("string"), ORDERS)
+    raw = reader(orders).load().select("partition", "offset", decoded.alias("value"))
+    typed = reader(orders, valueFormat="json", valueSchema=ORDERS).load().select("partition", "offset", "value")
+    assert typed.exceptAll(raw).count() == raw.exceptAll(typed).count() == 0

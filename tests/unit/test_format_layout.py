@@ -1,0 +1,102 @@
+"""Which columns leave a typed source, and what a user's own schema picks of them."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from penstock.columns import TYPES
+from penstock.errors import OptionError
+from penstock.formats.layout import full_layout, picked
+from penstock.formats.options import FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import Custom, Json, RawBytes
+
+ADDRESS = pa.struct([("city", pa.string()), ("zip", pa.int32())])
+ORDER = pa.struct([("id", pa.int64()), ("to", ADDRESS), ("tags", pa.list_(pa.field("element", pa.string())))])
+
+
+def source(**options):
+    return TypedSource(RawBytes(), Json(ORDER), FormatOptions(**options))
+
+
+def names(layout):
+    return [column.name for column in layout.columns]
+
+
+def test_the_columns_are_kafkas_with_a_typed_value():
+    layout = source().layout
+    assert names(layout) == [name for name in TYPES if name != "headers"]
+    assert layout.schema.field("value").type == ORDER
+    assert names(source(include_errors=True).layout)[-2:] == ["_corrupt_record", "_error"]
+
+
+def test_flatten_puts_the_values_fields_first_and_a_prefix_before_kafkas():
+    layout = source(flatten=True).layout
+    assert names(layout)[:4] == ["id", "to", "tags", "kafka_key"]
+    assert "kafka_value" not in names(layout)
+    assert names(full_layout(pa.binary(), pa.string(), prefix="k."))[:2] == ["k.key", "k.value"]
+
+
+def test_flattened_names_that_meet_are_refused():
+    with pytest.raises(OptionError, match="flattenPrefix"):
+        full_layout(pa.binary(), pa.struct([("kafka_offset", pa.int64())]), prefix="kafka_")
+
+
+def test_a_users_schema_picks_and_reorders_also_inside_of_structs():
+    wanted = pa.schema([("offset", pa.int64()), ("value", pa.struct([("to", pa.struct([("zip", pa.int32())]))]))])
+    plan = source().plan(wanted)
+    assert plan.layout.schema == wanted
+    assert plan.value.type == wanted.field("value").type, "only what is picked is parsed"
+    assert plan.fetched == ["value", "offset"]
+
+
+def test_what_nobody_picked_is_neither_fetched_nor_parsed():
+    plan = source().plan(pa.schema([("offset", pa.int64())]))
+    assert (plan.fetched, plan.specs) == (["offset"], {})
+
+
+def test_flattened_fields_are_parsed_only_if_picked():
+    plan = source(flatten=True).plan(pa.schema([("tags", ORDER.field("tags").type), ("kafka_partition", pa.int32())]))
+    assert plan.value.type == pa.struct([ORDER.field("tags")])
+    assert plan.fetched == ["value", "partition"]
+
+
+def test_headers_and_errors_can_be_picked_without_their_options():
+    plan = source().plan(pa.schema([("headers", TYPES["headers"]), ("_error", pa.string())]))
+    assert plan.fetched == ["headers"], "nothing is parsed, so nothing can be wrong"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (pa.schema([("valu", ORDER)]), "Did you mean value?"),
+        (pa.schema([("value", pa.struct([("price", pa.int64())]))]), "value.price"),
+        (pa.schema([("value", pa.struct([("idd", pa.int64())]))]), "Did you mean id?"),
+        (pa.schema([("value", pa.struct([("id", pa.string())]))]), "is int64"),
+        (pa.schema([("value", pa.struct([("to", pa.struct([("zip", pa.int64())]))]))]), "value.to.zip"),
+        (pa.schema([("value", pa.binary())]), "Read it as that"),
+    ],
+    ids=["column", "field", "near", "type", "nested", "raw"],
+)
+def test_a_users_schema_cannot_rename_or_retype(wanted, says):
+    with pytest.raises(OptionError, match=says):
+        picked(source().layout, wanted)
+
+
+def test_F3_a_users_own_class_always_runs_because_it_may_skip():
+    own = TypedSource(RawBytes(), Custom("a.b:C", ORDER, ("value", "headers")), FormatOptions())
+    plan = own.plan(pa.schema([("topic", pa.string())]))
+    assert plan.fetched == ["value", "topic", "offset", "headers"]
+
+
+def test_a_letter_is_the_whole_record():
+    plan = source(mode="DEADLETTER", dead_letter_topic="bad").plan(pa.schema([("value", ORDER)]))
+    assert plan.fetched == list(TYPES)
+
+
+def test_plans_pickle():
+    plan = source(flatten=True).plan()
+    assert pickle.loads(pickle.dumps(plan)) == plan

@@ -1,0 +1,441 @@
+"""What tasks tell their planner: over real sockets of loopback, with strangers at the same port."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import random
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from penstock import report_listener as listening
+from penstock import reports as module
+from penstock.errors import PenstockError
+from penstock.ranges import OffsetRange
+from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.reports import ReportAddress, TaskReport, send_report
+from penstock.topics import TopicPartition
+
+SECONDS = 10.0
+REPORT = TaskReport("orders", 3, 100, 200, malformed=5, dropped=2, dead_letters=3, skipped=7)
+
+
+@pytest.fixture(autouse=True)
+def a_worker_that_knows_nothing_yet(monkeypatch):
+    monkeypatch.setattr(module, "_silent_until", {})
+    monkeypatch.setattr(module, "_reached", {})
+
+
+@pytest.fixture
+def listen():
+    """`listen(take)`: a listener on loopback."""
+    made = []
+
+    def make(take=None, hosts=("127.0.0.1",)):
+        made.append(ReportListener(take or [].append, hosts))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+        assert not each._thread.is_alive()
+
+
+@pytest.fixture
+def nobody():
+    """The address of a planner that has ended."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    return ReportAddress(("127.0.0.1",), port, "token")
+
+
+def say(address: ReportAddress, message: bytes, more: bool = False) -> bytes:
+    """What a stranger hears in answer to some bytes."""
+    with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
+        try:
+            connection.sendall(message)
+            if not more:
+                connection.shutdown(socket.SHUT_WR)
+            return connection.recv(1000)
+        except OSError:  # hung up on in the middle of it
+            return b""
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other end has closed, which is waited for."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": ""},
+        {"topic": None},
+        {"partition": -1},
+        {"start": True},
+        {"malformed": 1.0},
+        {"skipped": -1},
+        {"dropped": 2**63},
+        {"dead_letters": "1"},
+        {"ended_at": 99},
+        {"ended_at": 200},
+        {"ended_at": "150"},
+    ],
+    ids=str,
+)
+def test_a_report_of_nonsense_cannot_be_made(wrong):
+    with pytest.raises(ValueError):  # noqa: PT011 # the words differ, the kind is what a listener goes by
+        replace(REPORT, **wrong)
+
+
+def test_an_address_crosses_to_executors_and_its_token_does_not_print(listen):
+    address = listen().address
+    assert pickle.loads(pickle.dumps(address)) == address
+    assert address.token not in repr(address)
+
+
+def test_a_report_survives_its_bytes():
+    for report in (REPORT, replace(REPORT, ended_at=150), TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1)):
+        message = module.written(report, "token")
+        assert module.read(message, "token") == report
+        assert len(message) < module.LARGEST_MESSAGE
+
+
+# --- from a task to its planner ---------------------------------------------------------------------------------------
+
+
+def test_a_report_arrives_before_the_task_goes_on(listen):
+    taken = []
+    address = listen(taken.append).address
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+
+
+def test_a_task_that_met_nothing_asks_nobody(nobody):
+    assert send_report(nobody, TaskReport("orders", 0, 0, 10), SECONDS)
+
+
+def test_many_tasks_report_at_once(listen):
+    taken = []
+    address = listen(taken.append).address
+    sent = [replace(REPORT, partition=number) for number in range(64)]
+    threads = [threading.Thread(target=send_report, args=(address, each, SECONDS)) for each in sent]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert sorted(each.partition for each in taken) == list(range(64))
+
+
+def test_counts_that_do_not_arrive_are_logged_once_and_cost_nothing_more(nobody, caplog, monkeypatch):
+    assert not send_report(nobody, REPORT, SECONDS)
+    assert "orders-3 [100, 200)" in caplog.text
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it asked again"))
+    assert not send_report(nobody, REPORT, SECONDS)
+    assert len(caplog.records) == 1
+
+
+def test_F4_an_end_that_does_not_arrive_fails_the_task(nobody):
+    assert not send_report(nobody, REPORT, SECONDS)  # and that this was in vain does not keep an end from being tried
+    with pytest.raises(PenstockError, match=r"ended orders-3 at offset 150.*SPARK_LOCAL_IP") as caught:
+        send_report(nobody, replace(REPORT, ended_at=150), 0.3)
+    assert str(nobody.port) in str(caught.value)
+    assert nobody.token not in str(caught.value)
+
+
+def test_F4_an_end_is_told_until_somebody_listens(listen, monkeypatch):
+    taken = []
+    address = listen(taken.append).address
+    connect, tries = socket.create_connection, []
+
+    def refused_at_first(*args):
+        tries.append(args)
+        if len(tries) < 3:
+            raise ConnectionRefusedError("not yet")
+        return connect(*args)
+
+    monkeypatch.setattr(socket, "create_connection", refused_at_first)
+    ended = replace(REPORT, ended_at=150)
+    assert send_report(address, ended, SECONDS)
+    assert taken == [ended]
+    assert len(tries) == 3
+
+
+def test_hosts_are_tried_in_turn_and_the_one_that_answered_is_the_first_from_then_on(listen, monkeypatch):
+    taken = []
+    address = listen(taken.append).address
+    address = replace(address, hosts=("127.0.0.2", "127.0.0.1"))  # nobody listens at the first
+    asked = []
+    connect = socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda to, *rest: (asked.append(to[0]), connect(to, *rest))[1])
+    for _ in range(2):
+        assert send_report(address, REPORT, SECONDS)
+    assert asked == ["127.0.0.2", "127.0.0.1", "127.0.0.1"]
+    assert taken == [REPORT, REPORT]
+
+
+def test_a_stranger_who_listens_at_that_port_is_not_believed(listen):
+    impostor = listen()  # a planner of another query, say
+    address = replace(impostor.address, token="of the real one")
+    with pytest.raises(PenstockError, match="closed without a word"):
+        send_report(address, replace(REPORT, ended_at=150), 0.3)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9, b"\n", b"0" * 64 + b"\n"], ids=len)
+def test_an_answer_that_is_not_the_planners_is_none(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(5000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = ReportAddress(("127.0.0.1",), server.getsockname()[1], "token")
+        assert not send_report(address, REPORT, SECONDS)
+        thread.join(SECONDS)
+
+
+def test_a_silent_host_leaves_time_for_the_next(listen):
+    taken = []
+    with socket.create_server(("127.0.0.2", 0)) as silent:  # it accepts, and says nothing
+        port = silent.getsockname()[1]
+        with socket.create_server(("127.0.0.1", port)) as bound:
+            real = listen(taken.append)
+            threading.Thread(target=pass_on, args=(bound, real.address), daemon=True).start()
+            address = ReportAddress(("127.0.0.2", "127.0.0.1"), port, real.address.token)
+            assert send_report(address, REPORT, 2.0)
+    assert taken == [REPORT]
+
+
+def pass_on(server, address):
+    connection, _ = server.accept()
+    with connection, socket.create_connection((address.hosts[0], address.port), SECONDS) as onward:
+        onward.sendall(connection.recv(5000))
+        connection.sendall(onward.recv(5000))
+
+
+# --- strangers --------------------------------------------------------------------------------------------------------
+
+
+def hostile_messages():
+    """Deterministic, so that every test process has the same."""
+    dice = random.Random(4)
+    good = module.written(REPORT, "another token")
+    yield b""
+    yield b"\n"
+    yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield good
+    yield good[:-1]
+    yield good[64:]
+    yield b"0" * 64 + good[64:]
+    yield b"\x16\x03\x01" + dice.randbytes(300)
+    yield dice.randbytes(100_000)
+    yield b"[" * 4000 + b"\n"
+    yield b"\xff" * 4096
+    for _ in range(20):
+        yield dice.randbytes(dice.randrange(1, 5000)) + b"\n"
+
+
+def test_whatever_strangers_say_is_not_answered_and_stops_nothing(listen, caplog):
+    taken = []
+    address = listen(taken.append).address
+    for message in hostile_messages():
+        assert say(address, message) == b""
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+    warned = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert address.token not in caplog.text
+
+
+@pytest.mark.parametrize("document", [b"[]", b"{}", b"1", b'{"topic": "t"}', b'{"unheard": 1}', b"[" * 3000], ids=len)
+def test_a_signed_message_of_another_version_is_not_answered(listen, document):
+    taken = []
+    address = listen(taken.append).address
+    assert say(address, module._signature(document, address.token) + document + b"\n") == b""
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+
+
+def test_a_changed_report_is_not_taken(listen):
+    address = listen().address
+    message = module.written(REPORT, address.token)
+    assert say(address, message.replace(b'"malformed":5', b'"malformed":6')) == b""
+    assert say(address, message) == module.acknowledgement(message, address.token)
+
+
+def test_a_report_in_pieces_is_a_report(listen):
+    taken = []
+    address = listen(taken.append).address
+    message = module.written(REPORT, address.token)
+    with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in message[:20]:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.001)
+        connection.sendall(message[20:])
+        assert connection.recv(1000) == module.acknowledgement(message, address.token)
+    assert taken == [REPORT]
+
+
+def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 5)
+    taken = []
+    address = listen(taken.append).address
+    idle = [socket.create_connection((address.hosts[0], address.port), SECONDS) for _ in range(12)]
+    try:
+        assert send_report(address, REPORT, SECONDS)
+        assert taken == [REPORT]
+        assert hung_up(idle[0]), "the oldest was closed for the newest"
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_those_who_say_nothing_are_hung_up_on(listen, monkeypatch):
+    monkeypatch.setattr(listening, "PATIENCE_SECONDS", 0.05)
+    address = listen().address
+    assert say(address, b"half a ", more=True) == b""
+
+
+def test_F17_a_closed_listener_leaves_no_thread_and_no_socket(listen):
+    listener = listen()
+    with socket.create_connection((listener.address.hosts[0], listener.address.port), SECONDS) as held:
+        held.sendall(b"half a ")
+        listener.close()
+        assert not listener._thread.is_alive()
+        assert hung_up(held)
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((listener.address.hosts[0], listener.address.port), SECONDS)
+    assert not send_report(listener.address, REPORT, SECONDS)
+
+
+# --- keeping account --------------------------------------------------------------------------------------------------
+
+FIRST, SECOND = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)
+A = TopicPartition("t", 0)
+
+
+def of(each: OffsetRange, **met: int) -> TaskReport:
+    return TaskReport(each.topic, each.partition, each.start, each.stop, **met)
+
+
+def test_counts_are_summed_over_ranges_and_batches():
+    ledger = ReportLedger()
+    ledger.expect([FIRST, SECOND])
+    ledger.take(of(FIRST, malformed=1, dropped=1))
+    ledger.take(of(SECOND, malformed=2, dead_letters=2, skipped=5))
+    assert ledger.counts() == ReportCounts(3, 1, 2, 5)
+    ledger.expect([OffsetRange("t", 0, 10, 20)])
+    ledger.take(of(OffsetRange("t", 0, 10, 20), malformed=10))
+    assert ledger.counts() == ReportCounts(13, 1, 2, 5)
+
+
+def test_of_two_reports_of_one_range_the_last_counts():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, malformed=4))
+    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
+    ledger.take(of(FIRST, malformed=3))
+    assert ledger.counts() == ReportCounts(malformed=3)
+
+
+def test_a_task_of_an_earlier_batch_or_of_none_changes_nothing():
+    ledger = ReportLedger()
+    ledger.take(of(FIRST, malformed=4, ended_at=3))
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, malformed=1))
+    ledger.expect([SECOND])
+    ledger.take(of(FIRST, malformed=4, ended_at=3))
+    ledger.take(of(OffsetRange("t", 1, 0, 9), malformed=4, ended_at=3))
+    assert ledger.counts() == ReportCounts(malformed=1)
+    assert ledger.take_ends() == {}
+
+
+def test_F4_an_end_is_told_once_and_a_reading_that_stopped_before_it_does_not_take_it_back():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, ended_at=7))
+    ledger.take(of(FIRST, skipped=1))
+    assert ledger.take_ends() == {A: 7}
+    assert ledger.take_ends() == {}
+
+
+def test_F4_of_several_ends_of_a_partition_the_first_counts():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 0, 10, 20)]
+    ledger.expect(parts)
+    for part in reversed(parts):
+        ledger.take(of(part, ended_at=part.start + 1))
+    assert ledger.take_ends() == {A: 1}
+
+
+# --- where a planner is found -----------------------------------------------------------------------------------------
+
+
+def test_what_the_operator_told_spark_is_the_address():
+    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": "10.1.2.3"}) == ("10.1.2.3",)
+
+
+@pytest.mark.parametrize("every", ["0.0.0.0", "::", ""])
+def test_every_address_is_no_address(every):
+    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": every}) == ("127.0.0.1",)
+
+
+def test_brokers_on_this_machine_mean_that_nothing_listens_to_the_network(listen):
+    hosts = reachable_hosts([("127.0.0.1", 9092), ("localhost", 9093)], {})
+    assert hosts == ("127.0.0.1",)
+    assert listen(hosts=hosts)._socket.getsockname()[0] == "127.0.0.1"
+
+
+def test_elsewhere_this_machine_is_tried_by_every_address_it_may_have(monkeypatch):
+    monkeypatch.setattr(listening, "_address_towards", lambda host, port: {"kafka": "10.1.2.3"}.get(host))
+    monkeypatch.setattr(listening, "_own_addresses", lambda: ["127.0.1.1", "10.1.2.3", "fd00::5"])
+    found = reachable_hosts([("kafka", 9092), ("gone", 9092)], {"SPARK_LOCAL_HOSTNAME": "driver.example"})
+    assert found == ("127.0.0.1", "10.1.2.3", "driver.example", "fd00::5")
+
+
+def test_a_broker_whose_name_does_not_resolve_is_not_our_business():
+    assert listening._address_towards("no such host.invalid", 9092) is None
+
+
+def test_an_address_that_this_machine_does_not_have_is_one_behind_a_translation(monkeypatch):
+    bound = []
+    monkeypatch.setattr(socket, "create_server", lambda address, **_: bound.append(address[0]) or refuse(address[0]))
+
+    def refuse(host):
+        if host:
+            raise OSError(99, "Cannot assign requested address")
+        return "a socket"
+
+    assert listening._bound(["203.0.113.7"]) == "a socket"
+    assert bound == ["203.0.113.7", ""]
+
+
+def test_a_report_is_small_json():
+    assert json.loads(module.written(REPORT, "t")[64:]) == {
+        "topic": "orders",
+        "partition": 3,
+        "start": 100,
+        "stop": 200,
+        "malformed": 5,
+        "dropped": 2,
+        "dead_letters": 3,
+        "skipped": 7,
+        "ended_at": None,
+    }

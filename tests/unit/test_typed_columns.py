@@ -1,0 +1,222 @@
+"""Batches of Kafka's columns become typed ones: what does not parse goes where `mode` says, the rest stays."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from penstock.columns import TYPES, arrow_schema
+from penstock.errors import DeserializerFailed, MalformedRecord
+from penstock.formats.custom import load_deserializer
+from penstock.formats.options import FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import Custom, Json, RawBytes, Text
+from penstock.formats.typed import TypedColumns
+
+POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
+GOOD = [b'{"x": 1, "y": "a"}', b'{"x": 2, "y": "b"}', None, b'{"x": 3}']
+MIXED = [b'{"x": 1, "y": "a"}', b'{"x": 2,', b'{"x": "two", "y": "b"}', b'{"x": 3, "y": "c"}']
+
+
+def records(values, keys=None, start=100):
+    """A batch with the columns a plan fetches, out of values."""
+    count = len(values)
+    columns = {
+        "key": pa.array(keys or [None] * count, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.array(["t"] * count),
+        "partition": pa.array([3] * count, pa.int32()),
+        "offset": pa.array(range(start, start + count), pa.int64()),
+        "timestamp": pa.array([0] * count, pa.timestamp("us", tz="UTC")),
+        "timestampType": pa.array([0] * count, pa.int32()),
+        "headers": pa.nulls(count, TYPES["headers"]),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in TYPES], schema=arrow_schema(list(TYPES)))
+
+
+class Letters:
+    def __init__(self):
+        self.written = []
+
+    def add(self, batch, faults):
+        offsets = batch.column("offset").to_pylist()
+        self.written += [(offsets[row], column, reason) for row, column, reason in faults]
+
+
+def typed(values, *, key=None, value=None, wanted=None, letters=None, keys=None, **options):
+    spec = value or Json(POINT)
+    plan = TypedSource(key or RawBytes(), spec, FormatOptions(**options)).plan(wanted)
+    columns = TypedColumns(plan, "t", 3, letters)
+    return columns.batch(records(values, keys).select(plan.fetched)), columns
+
+
+def test_values_become_structs_and_tombstones_null():
+    batch, columns = typed(GOOD)
+    assert batch.column("value").to_pylist() == [
+        {"x": 1, "y": "a"},
+        {"x": 2, "y": "b"},
+        None,
+        {"x": 3, "y": None},
+    ]
+    assert batch.column("offset").to_pylist() == [100, 101, 102, 103]
+    assert columns.malformed == 0
+
+
+def test_flattened_fields_of_a_tombstone_are_null():
+    batch, _ = typed(GOOD, flatten=True)
+    assert batch.column("x").to_pylist() == [1, 2, None, 3]
+    assert batch.schema.names[:2] == ["x", "y"]
+    assert batch.column("kafka_offset").to_pylist() == [100, 101, 102, 103]
+
+
+def test_permissive_keeps_what_could_be_read_and_says_why_if_asked():
+    batch, columns = typed(MIXED, include_errors=True)
+    assert batch.column("value").to_pylist() == [
+        {"x": 1, "y": "a"},
+        {"x": None, "y": None},
+        {"x": None, "y": "b"},
+        {"x": 3, "y": "c"},
+    ]
+    assert batch.column("_corrupt_record").to_pylist() == [None, MIXED[1], MIXED[2], None]
+    errors = batch.column("_error").to_pylist()
+    assert errors[0] is errors[3] is None
+    assert errors[1].startswith("value: ")
+    assert "x" in errors[2]
+    assert (columns.malformed, columns.dropped) == (2, 0)
+
+
+def test_a_batch_without_faults_has_empty_error_columns():
+    batch, _ = typed(GOOD, include_errors=True)
+    assert batch.column("_error").null_count == batch.column("_corrupt_record").null_count == 4
+
+
+def test_dropmalformed_leaves_them_out_and_counts():
+    batch, columns = typed(MIXED, mode="DROPMALFORMED")
+    assert batch.column("offset").to_pylist() == [100, 103]
+    assert batch.column("value").to_pylist() == [{"x": 1, "y": "a"}, {"x": 3, "y": "c"}]
+    assert (columns.malformed, columns.dropped) == (2, 2)
+
+
+def test_failfast_names_the_place_the_reason_and_the_first_bytes():
+    with pytest.raises(MalformedRecord) as caught:
+        typed(MIXED, mode="FAILFAST", wanted=pa.schema([("value", POINT)]))
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.topic, error.partition, error.offset, error.column) == ("t", 3, 101, "value")
+    assert error.data == MIXED[1]
+    assert "mode" in str(error)
+
+
+def test_deadletter_hands_over_the_record_and_leaves_it_out():
+    letters = Letters()
+    options = {"mode": "DEADLETTER", "dead_letter_topic": "bad"}
+    batch, columns = typed(MIXED, letters=letters, wanted=pa.schema([("value", POINT)]), **options)
+    assert batch.column("value").to_pylist() == [{"x": 1, "y": "a"}, {"x": 3, "y": "c"}]
+    assert [(offset, column) for offset, column, _ in letters.written] == [(101, "value"), (102, "value")]
+    assert columns.dropped == 2
+
+
+def test_key_and_value_may_both_be_wrong_and_it_counts_once():
+    batch, columns = typed([b'{"x": 1', b'{"x": 1}'], key=Text(), keys=[b"\xff", b"\xfe"], include_errors=True)
+    assert batch.column("key").to_pylist() == [None, None]
+    key_and_value, key_alone = batch.column("_error").to_pylist()
+    assert key_and_value.startswith("key: ")
+    assert "; value: " in key_and_value
+    assert "value" not in key_alone
+    assert batch.column("_corrupt_record").to_pylist() == [b'{"x": 1', b"\xfe"]
+    assert columns.malformed == 2
+
+
+# --- a user's own class -----------------------------------------------------------------------------------------------
+
+
+class Numbers:
+    """A number per record; empty ones are skipped, `end` ends the stream, and the rest fails."""
+
+    def schema(self):
+        return "n INT, twice STRUCT<n: INT, text: STRING>"
+
+    def deserialize_record(self, record):
+        if not record.value:
+            return None
+        if record.value == b"end":
+            return {"n": -1, "twice": None}
+        n = int(record.value)
+        return {"n": n, "twice": {"n": 2 * n, "text": str(2 * n)}}
+
+    def is_end_of_stream(self, row):
+        return row is not None and row["n"] == -1
+
+
+def own(**options):
+    path = f"{__name__}:Numbers"
+    loaded = load_deserializer(path, "value")
+    spec = Custom(path, loaded.type, loaded.columns, loaded.may_end)
+    return options | {"value": spec}
+
+
+def test_F3_skipped_records_give_no_row_and_are_counted():
+    batch, columns = typed([b"1", b"", b"2", None], **own())
+    assert [row["n"] for row in batch.column("value").to_pylist()] == [1, 2]
+    assert batch.column("offset").to_pylist() == [100, 102]
+    assert columns.skipped == 2
+
+
+def test_F4_the_record_that_ends_the_stream_is_not_emitted_nor_what_follows():
+    batch, columns = typed([b"1", b"", b"end", b"2"], **own())
+    assert [row["n"] for row in batch.column("value").to_pylist()] == [1]
+    assert (columns.ended_at, columns.skipped) == (102, 1)
+    batches = columns.batches(iter([records([b"9"]).select(columns._plan.fetched)]))
+    assert len(list(batches)) == 1, "it stops after the batch at hand"
+
+
+def test_faults_of_an_own_class_stand_beside_the_rows_that_were_kept():
+    batch, columns = typed([b"", b"x", b"2"], **own(include_errors=True))
+    assert batch.column("offset").to_pylist() == [101, 102]
+    errors = batch.column("_error").to_pylist()
+    assert "ValueError" in errors[0]
+    assert errors[1] is None
+    assert (columns.malformed, columns.skipped) == (1, 1)
+    dropped, _ = typed([b"", b"x", b"2"], **own(mode="DROPMALFORMED"))
+    assert dropped.column("offset").to_pylist() == [102]
+
+
+def test_an_own_class_that_fails_in_failfast_names_the_place_and_keeps_its_cause():
+    with pytest.raises(DeserializerFailed, match="offset 101") as caught:
+        typed([b"", b"x"], **own(mode="FAILFAST"))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_part_of_what_an_own_class_makes_can_be_picked():
+    twice = pa.struct([("text", pa.string())])
+    batch, _ = typed([b"4", b""], wanted=pa.schema([("value", pa.struct([("twice", twice)]))]), **own())
+    assert batch.column("value").to_pylist() == [{"twice": {"text": "8"}}]
+
+
+def test_skipping_keys_keep_the_values_beside_them():
+    path = f"{__name__}:Keys"
+    loaded = load_deserializer(path, "key")
+    key = Custom(path, loaded.type, loaded.columns)
+    batch, _ = typed([b'{"x": 1}', b'{"x": "?"}', b'{"x": 3}'], key=key, keys=[b"", b"b", b"c"], include_errors=True)
+    assert batch.column("key").to_pylist() == [{"text": "b"}, {"text": "c"}]
+    assert [value["x"] for value in batch.column("value").to_pylist()] == [None, 3]
+    assert [error is None for error in batch.column("_error").to_pylist()] == [False, True]
+
+
+class Keys:
+    columns = ("key",)
+
+    def schema(self):
+        return "text STRING"
+
+    def deserialize_record(self, record):
+        return {"text": record.key.decode()} if record.key else None
+
+
+def test_batches_without_rows_are_not_passed_on():
+    plan = replace(TypedSource(RawBytes(), Json(POINT), FormatOptions()).plan(), mode="DROPMALFORMED")
+    columns = TypedColumns(plan, "t", 3)
+    raw = [records([b"no"]).select(plan.fetched), records([b'{"x": 1}']).select(plan.fetched)]
+    assert [batch.num_rows for batch in columns.batches(iter(raw))] == [1]
