@@ -395,7 +395,7 @@ def test_a_writers_schema_that_does_not_fit_is_refused_when_it_is_added(writer: 
     avro_values = Format.avro(json.dumps(reader), pa.field("", cases.type_of(reader)), framed=True)
     with pytest.raises(ValueError, match=reason):
         avro_values.add_schema(1, json.dumps(writer).encode())
-    assert avro_values.unknown_schemas(pa.array([b"\0\0\0\0\1"], pa.binary())) == [1]
+    assert avro_values.decode(pa.array([b"\0\0\0\0\1"], pa.binary())).unknown_schemas == [1]
 
 
 def test_timestamps_of_another_unit_stay_the_same_moment() -> None:
@@ -435,13 +435,14 @@ def test_rows_of_several_writers_stay_in_order() -> None:
         values.append(framed(writer, writers[writer], {"a": at, "b": f"b{at}", "c": [at] * at}))
         expected.append({"a": at, "b": f"b{at}" if writer == 2 else "?"})
     column = pa.array(values, pa.binary())
-    assert avro_values.unknown_schemas(column) == [1, 2, 3, 9]
+    assert avro_values.decode(column).unknown_schemas == [1, 2, 3, 9]
     for schema_id, schema in writers.items():
         avro_values.add_schema(schema_id, json.dumps(schema).encode())
-    assert avro_values.unknown_schemas(column) == [9]
+    assert avro_values.decode(column).unknown_schemas == [9]
+    avro_values.refuse_schema(9, "no such schema")
     decoded = avro_values.decode(column)
     assert pa.array(decoded).to_pylist() == expected
-    assert decoded.faults == [(7, "schema 9 is not known")]
+    assert decoded.faults == [(7, "no such schema")]
 
 
 # Random schemas, evolved at random

@@ -16,6 +16,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 mod types;
+mod unions;
 mod walk;
 
 use std::collections::{BTreeMap, HashMap};

@@ -11,12 +11,8 @@ use arrow_schema::{DataType, Fields};
 use super::constant::constant;
 use super::schema::{Field, Kind, Logical, NodeId, Schema, Unit, last_part};
 use super::shape::{Shape, Source, symbols};
-use super::types::{MOST_TYPES, Path, Union, leaf, member, union};
+use super::types::{MOST_TYPES, Path, leaf};
 use super::walk::Walk;
-
-/// arrow-avro fills the place of a null with zeros, as many as a value would have. Beyond this many bytes, a union with
-/// null is read as one whose values lie apart.
-const WIDEST_NULL: usize = 256;
 
 /// A record without fields: takes no bytes, whatever it stands for.
 const NO_FIELDS: &str = r#""fields":[]"#;
@@ -31,14 +27,14 @@ pub struct Part {
 }
 
 impl Part {
-    fn new(walk: Walk, written: impl Into<String>, shape: Shape) -> Self {
+    pub fn new(walk: Walk, written: impl Into<String>, shape: Shape) -> Self {
         Part { walk, written: written.into(), shape, width: 0 }
     }
 }
 
 pub struct Resolver<'a> {
-    writer: &'a Schema,
-    reader: &'a Schema,
+    pub writer: &'a Schema,
+    pub reader: &'a Schema,
     /// Walks of records that are skipped, by their node.
     shared: HashMap<NodeId, usize>,
     pub walks: Vec<Walk>,
@@ -117,7 +113,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn mismatch(&self, writer: NodeId, reader: NodeId, path: &Path<'_>) -> String {
+    pub fn mismatch(&self, writer: NodeId, reader: NodeId, path: &Path<'_>) -> String {
         path.error(format!(
             "was written as {}, which cannot be read as {}",
             self.writer.describe(writer),
@@ -126,7 +122,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// By the specification, names count without their namespace.
-    fn same_name(&self, writer: NodeId, reader: NodeId) -> bool {
+    pub fn same_name(&self, writer: NodeId, reader: NodeId) -> bool {
         match (&self.writer.node(writer).name, &self.reader.node(reader).name) {
             (Some(written), Some(read)) => {
                 written.last() == read.last()
@@ -147,17 +143,17 @@ impl<'a> Resolver<'a> {
         if fits { Ok(()) } else { Err(self.mismatch(writer, reader, path)) }
     }
 
-    fn name(&mut self) -> String {
+    pub fn name(&mut self) -> String {
         self.names += 1;
         format!(r#""name":"n{}""#, self.names)
     }
 
     /// Not arrow-avro's own null, whose column is no child for its structs.
-    fn null(&mut self, wanted: &DataType) -> Part {
+    pub fn null(&mut self, wanted: &DataType) -> Part {
         Part::new(Walk::Nothing, self.nothing(), Shape::Null(wanted.clone()))
     }
 
-    fn nothing(&mut self) -> String {
+    pub fn nothing(&mut self) -> String {
         format!(r#"{{"type":"record",{},{NO_FIELDS}}}"#, self.name())
     }
 
@@ -248,158 +244,8 @@ impl<'a> Resolver<'a> {
         Ok(Part { walk: Walk::Record(walks), written, shape: Shape::Struct(wanted.clone(), sources?), width })
     }
 
-    /// Any type, read by a union: its branch of the same type, or else the first that takes it.
-    fn read_union(
-        &mut self,
-        writer: NodeId,
-        reader: NodeId,
-        branches: &[NodeId],
-        wanted: &DataType,
-        path: &Path<'_>,
-    ) -> Result<Part, String> {
-        if let Kind::Null = self.writer.kind(writer) {
-            return if branches.iter().any(|&branch| matches!(self.reader.kind(branch), Kind::Null)) {
-                Ok(self.null(wanted))
-            } else {
-                Err(self.mismatch(writer, reader, path))
-            };
-        }
-        match union(self.reader, branches) {
-            Union::Null => Err(self.mismatch(writer, reader, path)),
-            Union::One(branch) => self.resolve(writer, branch, wanted, path),
-            Union::Wider(wider) => {
-                let kind = self.writer.kind(writer);
-                let narrower = wider == DataType::Int64 && matches!(kind, Kind::Float | Kind::Double);
-                let part = if narrower { None } else { primitive(kind, None, None, wider) };
-                part.ok_or_else(|| self.mismatch(writer, reader, path))
-            }
-            Union::Members(values) => {
-                let DataType::Struct(fields) = wanted else {
-                    return Err(self.mismatch(writer, reader, path));
-                };
-                for index in self.by_likeness(writer, &values) {
-                    let name = member(index);
-                    let Some((place, field)) = fields.find(&name) else {
-                        // Nobody wants this member; would it have been this one?
-                        let Ok(full) = super::types::data_type_of(self.reader, values[index]) else {
-                            continue;
-                        };
-                        if self.resolve(writer, values[index], &full, &path.below(&name)).is_err() {
-                            continue;
-                        }
-                        let walk = Walk::Dropped(Box::new(self.skip(writer)));
-                        let shape = Shape::Member(fields.clone(), None, Box::new(Shape::Same));
-                        return Ok(Part::new(walk, self.nothing(), shape));
-                    };
-                    if let Ok(part) =
-                        self.resolve(writer, values[index], field.data_type(), &path.below(&name))
-                    {
-                        let shape = Shape::Member(fields.clone(), Some(place), Box::new(part.shape));
-                        return Ok(Part { shape, ..part });
-                    }
-                }
-                Err(self.mismatch(writer, reader, path))
-            }
-        }
-    }
-
-    /// The reader's branches in the order in which they are tried: those of the same type and full name, those of the
-    /// same type and name, those of the same type, all others.
-    fn by_likeness(&self, writer: NodeId, branches: &[NodeId]) -> Vec<usize> {
-        let written = self.writer.node(writer);
-        let unlike = |index: &usize| {
-            let read = self.reader.node(branches[*index]);
-            match (&written.name, &read.name) {
-                _ if written.kind.name() != read.kind.name() => 3,
-                (Some(written), Some(read)) if written.full == read.full => 0,
-                (Some(written), Some(read)) if read.aliases.contains(&written.full) => 0,
-                (Some(_), Some(_)) if self.same_name(writer, branches[*index]) => 1,
-                (Some(_), Some(_)) => 2,
-                _ => 0,
-            }
-        };
-        let mut order: Vec<usize> = (0..branches.len()).collect();
-        order.sort_by_key(unlike);
-        order
-    }
-
-    /// A union, read by any type: each branch by itself. One that the reader cannot take costs the records that have it.
-    fn written_union(
-        &mut self,
-        branches: &[NodeId],
-        reader: NodeId,
-        wanted: &DataType,
-        path: &Path<'_>,
-    ) -> Result<Part, String> {
-        let mut parts = Vec::with_capacity(branches.len());
-        let mut error = None;
-        let mut readable = 0;
-        for &branch in branches {
-            let is_null = matches!(self.writer.kind(branch), Kind::Null);
-            parts.push(match self.resolve(branch, reader, wanted, path) {
-                Ok(part) => {
-                    readable += usize::from(!is_null);
-                    part
-                }
-                Err(reason) => {
-                    error = error.or(Some(reason).filter(|_| !is_null));
-                    let what = self.writer.describe(branch);
-                    let walk =
-                        Walk::Refused(format!("is {what}, which the reader's schema has no place for"));
-                    Part { walk, ..self.null(wanted) }
-                }
-            });
-        }
-        if readable == 0
-            && let Some(error) = error
-        {
-            return Err(error);
-        }
-        let null = branches.iter().position(|&branch| matches!(self.writer.kind(branch), Kind::Null));
-        if parts.len() - usize::from(null.is_some()) <= 1 {
-            return Ok(self.nullable(parts, null, wanted));
-        }
-        Ok(self.dense(parts))
-    }
-
-    /// A union with one branch besides null, or with one alone: arrow-avro makes a column with nulls of it.
-    fn nullable(&mut self, mut parts: Vec<Part>, null: Option<usize>, wanted: &DataType) -> Part {
-        if parts.iter().any(|part| part.width > WIDEST_NULL) && null.is_some() {
-            return self.dense(parts);
-        }
-        let Some(value) = (0..parts.len()).find(|&index| Some(index) != null) else {
-            // Of nothing but null.
-            let walk = Walk::Union(parts.into_iter().map(|part| part.walk).collect());
-            return Part::new(walk, r#"["null","boolean"]"#, Shape::Null(wanted.clone()));
-        };
-        let shape = std::mem::replace(&mut parts[value].shape, Shape::Same);
-        let width = parts[value].width;
-        let written = match null {
-            Some(0) => format!(r#"["null",{}]"#, parts[value].written),
-            _ => format!(r#"[{},"null"]"#, parts[value].written),
-        };
-        let walk = Walk::Union(parts.into_iter().map(|part| part.walk).collect());
-        Part { walk, written, shape, width }
-    }
-
-    /// A union whose values lie apart, each branch in a column of its own.
-    fn dense(&mut self, parts: Vec<Part>) -> Part {
-        // Where a record around the union is null, arrow-avro puts a value of the first branch.
-        let width = parts[0].width;
-        let (mut walks, mut written, mut shapes) = (Vec::new(), Vec::new(), Vec::new());
-        for part in parts {
-            walks.push(part.walk);
-            // In a record, because two branches may have become one type (an int that is read as long).
-            let field = format!(r#"{{"name":"v","type":{}}}"#, part.written);
-            written.push(format!(r#"{{"type":"record",{},"fields":[{field}]}}"#, self.name()));
-            shapes.push(Shape::Only(Box::new(part.shape)));
-        }
-        let written = format!("[{}]", written.join(","));
-        Part { walk: Walk::Union(walks), written, shape: Shape::Union(shapes), width }
-    }
-
     /// How to pass over a value that nobody wants.
-    fn skip(&mut self, id: NodeId) -> Walk {
+    pub fn skip(&mut self, id: NodeId) -> Walk {
         if self.writer.is_empty(id) {
             // Not only for speed: thirty records, each with two fields of the one before, take a billion steps.
             return Walk::Nothing;
@@ -449,7 +295,7 @@ fn enumeration(written: &[String], known: &[String], default: Option<usize>) -> 
 }
 
 /// A number, text or bytes, as `to`; None if it cannot be.
-fn primitive(from: &Kind, written: Option<Logical>, read: Option<Logical>, to: DataType) -> Option<Part> {
+pub fn primitive(from: &Kind, written: Option<Logical>, read: Option<Logical>, to: DataType) -> Option<Part> {
     let renamed = |walk, written| Some(Part::new(walk, written, Shape::Renamed(to.clone())));
     match (from, &to) {
         (Kind::Boolean, DataType::Boolean) => Some(Part::new(Walk::Boolean, "\"boolean\"", Shape::Same)),
