@@ -214,7 +214,11 @@ impl<'a> Resolver<'a> {
         let mut sources: Vec<Option<Source>> = places.iter().map(|_| None).collect();
         for (index, from) in written.iter().enumerate() {
             let Some(&place) = taken.get(&index) else {
-                walks.push((from.name.clone(), Walk::Dropped(Box::new(self.skip(from.node)))));
+                let skipped = (from.name.clone(), self.skip(from.node));
+                match walks.last_mut() {
+                    Some((_, Walk::Dropped(fields))) => fields.push(skipped),
+                    _ => walks.push((String::new(), Walk::Dropped(vec![skipped]))),
+                }
                 continue;
             };
             let to = places[place].0;

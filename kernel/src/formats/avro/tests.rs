@@ -84,10 +84,14 @@ fn an_error_leaves_no_rows_behind() {
 
 #[test]
 fn what_is_dropped_is_left_out_of_the_bytes() {
-    let dropped = |walk| Walk::Dropped(Box::new(walk));
-    let fields =
-        vec![dropped(Walk::Long), Walk::Int, dropped(Walk::Bytes), dropped(Walk::Nothing), Walk::Sized(2)];
-    let fields = fields.into_iter().enumerate().map(|(at, walk)| (format!("f{at}"), walk)).collect();
+    let field = |name: &str, walk| (name.to_owned(), walk);
+    let dropped = vec![field("f2", Walk::Bytes), field("f3", Walk::Nothing)];
+    let fields = vec![
+        field("", Walk::Dropped(vec![field("f0", Walk::Long)])),
+        field("f1", Walk::Int),
+        field("", Walk::Dropped(dropped)),
+        field("f4", Walk::Sized(2)),
+    ];
     let mut walker = Walker::new(Walk::Record(fields), Vec::new());
     for _ in 0..2 {
         let kept = walker.walk(&[0x80, 0x01, 7, 4, b'x', b'y', 8, 9]).expect("a record");
@@ -95,6 +99,8 @@ fn what_is_dropped_is_left_out_of_the_bytes() {
     }
     let reason = walker.walk(&[0x80, 0x01, 7, 4, b'x', b'y', 8]).expect_err("cut short").to_string();
     assert_eq!(reason, "field f4: the record ends inside a value");
+    let reason = walker.walk(&[0, 7, 4, b'x']).expect_err("cut short").to_string();
+    assert_eq!(reason, "field f2: says it has 2 bytes, and 1 are left");
     assert!(walker.walk(&[0, 7, 0, 8, 9, 10]).is_err_and(|bad| bad.to_string().contains("1 bytes are left")));
 }
 

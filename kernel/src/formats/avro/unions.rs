@@ -52,7 +52,7 @@ impl Resolver<'_> {
                         if self.resolve(writer, values[index], &full, &path.below(&name)).is_err() {
                             continue;
                         }
-                        let walk = Walk::Dropped(Box::new(self.skip(writer)));
+                        let walk = Walk::Dropped(vec![(String::new(), self.skip(writer))]);
                         let shape = Shape::Member(fields.clone(), None, Box::new(Shape::Same));
                         return Ok(Part::new(walk, self.nothing(), shape));
                     };

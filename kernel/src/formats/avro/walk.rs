@@ -43,8 +43,8 @@ pub enum Walk {
         skip: bool,
     },
     Union(Vec<Walk>),
-    /// A value that arrow-avro is not to see.
-    Dropped(Box<Walk>),
+    /// Values one after the other that arrow-avro is not to see. The name of a value that is no field is empty.
+    Dropped(Vec<(String, Walk)>),
     /// A branch that the reader's schema has no place for.
     Refused(String),
     /// One of the walker's shared walks: a record that is skipped, and that may contain itself.
@@ -76,6 +76,37 @@ fn bad<T>(reason: impl Into<String>) -> Result<T, Box<Bad>> {
 #[cold]
 fn short<T>(what: &str) -> Result<T, Box<Bad>> {
     bad(format!("the record ends inside {what}"))
+}
+
+#[cold]
+fn too_long<T>(size: i64, left: usize) -> Result<T, Box<Bad>> {
+    bad(format!("says it has {size} bytes, and {left} are left"))
+}
+
+#[cold]
+fn too_wide<T>(value: i64) -> Result<T, Box<Bad>> {
+    bad(format!("{value} is no int of 32 bits"))
+}
+
+#[cold]
+fn inside(mut bad: Box<Bad>, name: &str) -> Box<Bad> {
+    if !name.is_empty() {
+        bad.path.push(name.to_owned());
+    }
+    bad
+}
+
+#[inline]
+fn text(bytes: &[u8]) -> Result<(), Box<Bad>> {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) => no_text(error.valid_up_to()),
+    }
+}
+
+#[cold]
+fn no_text<T>(at: usize) -> Result<T, Box<Bad>> {
+    bad(format!("is not UTF-8 from byte {at} on"))
 }
 
 pub struct Walker {
@@ -127,15 +158,30 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// Plain values right where the loop over a record's fields is; all others by a call. With one function for both,
+    /// reading one field of five took 73 ns a record instead of 60: each paid for the stack that messages need.
+    #[inline(always)]
     fn walk(&mut self, walk: &Walk) -> Result<(), Box<Bad>> {
         match walk {
             Walk::Nothing => Ok(()),
-            Walk::Boolean => match self.take(1, "a boolean")? {
+            Walk::Int => self.int().map(|_| ()),
+            Walk::Long => self.long().map(|_| ()),
+            Walk::Sized(size) => self.take(*size).map(|_| ()),
+            Walk::Bytes => self.bytes().map(|_| ()),
+            Walk::Text => text(self.bytes()?),
+            other => self.walk_other(other),
+        }
+    }
+
+    fn walk_other(&mut self, walk: &Walk) -> Result<(), Box<Bad>> {
+        match walk {
+            Walk::Nothing | Walk::Int | Walk::Long | Walk::Sized(_) | Walk::Bytes | Walk::Text => {
+                self.walk(walk)
+            }
+            Walk::Boolean => match self.take(1)? {
                 [0 | 1] => Ok(()),
                 byte => bad(format!("a boolean is 0 or 1, not {}", byte[0])),
             },
-            Walk::Int => self.int().map(|_| ()),
-            Walk::Long => self.long().map(|_| ()),
             Walk::Scaled(factor) => {
                 let value = self.long()?;
                 match value.checked_mul(*factor) {
@@ -143,15 +189,9 @@ impl<'a> Cursor<'a> {
                     None => bad(format!("{value} is beyond what a timestamp can hold")),
                 }
             }
-            Walk::Sized(size) => self.take(*size, "a value").map(|_| ()),
-            Walk::Bytes => self.bytes().map(|_| ()),
-            Walk::Text => match std::str::from_utf8(self.bytes()?) {
-                Ok(_) => Ok(()),
-                Err(error) => bad(format!("is not UTF-8 from byte {} on", error.valid_up_to())),
-            },
             Walk::Decimal { size, limit } => {
                 let digits = match size {
-                    Some(size) => self.take(*size, "a decimal")?,
+                    Some(size) => self.take(*size)?,
                     None => self.bytes()?,
                 };
                 decimal(digits, *limit)
@@ -164,45 +204,9 @@ impl<'a> Cursor<'a> {
                     None => bad(format!("symbol {index} of an enum with {}", symbols.len())),
                 }
             }
-            Walk::Record(fields) => {
-                for (name, field) in fields {
-                    if let Err(mut bad) = self.walk(field) {
-                        bad.path.push(name.clone());
-                        return Err(bad);
-                    }
-                }
-                Ok(())
-            }
-            Walk::Array { item, is_empty, skip } => {
-                let mut total = 0;
-                while let Some(count) = self.block(*skip, *is_empty)? {
-                    for index in 0..count {
-                        if let Err(mut bad) = self.walk(item) {
-                            bad.path.push(format!("[{}]", total + index));
-                            return Err(bad);
-                        }
-                    }
-                    total += count;
-                }
-                Ok(())
-            }
-            Walk::Map { value, skip } => {
-                while let Some(count) = self.block(*skip, false)? {
-                    for _ in 0..count {
-                        let key = self.bytes()?;
-                        if *skip {
-                            self.walk(value)?;
-                            continue;
-                        }
-                        let Ok(key) = std::str::from_utf8(key) else { return bad("a key is not UTF-8") };
-                        if let Err(mut bad) = self.walk(value) {
-                            bad.path.push(key.chars().take(40).collect());
-                            return Err(bad);
-                        }
-                    }
-                }
-                Ok(())
-            }
+            Walk::Record(fields) => self.fields(fields),
+            Walk::Array { item, is_empty, skip } => self.array(item, *is_empty, *skip),
+            Walk::Map { value, skip } => self.map(value, *skip),
             Walk::Union(branches) => {
                 let index = self.long()?;
                 match usize::try_from(index).ok().and_then(|index| branches.get(index)) {
@@ -210,9 +214,9 @@ impl<'a> Cursor<'a> {
                     None => bad(format!("branch {index} of a union with {}", branches.len())),
                 }
             }
-            Walk::Dropped(walk) => {
+            Walk::Dropped(fields) => {
                 let start = self.at;
-                self.walk(walk)?;
+                self.fields(fields)?;
                 self.kept.extend_from_slice(&self.record[self.copied..start]);
                 self.copied = self.at;
                 Ok(())
@@ -232,14 +236,55 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn take(&mut self, size: usize, what: &str) -> Result<&'a [u8], Box<Bad>> {
+    fn fields(&mut self, fields: &[(String, Walk)]) -> Result<(), Box<Bad>> {
+        for (name, field) in fields {
+            if let Err(bad) = self.walk(field) {
+                return Err(inside(bad, name));
+            }
+        }
+        Ok(())
+    }
+
+    fn array(&mut self, item: &Walk, is_empty: bool, skip: bool) -> Result<(), Box<Bad>> {
+        let mut total = 0;
+        while let Some(count) = self.block(skip, is_empty)? {
+            for index in 0..count {
+                if let Err(bad) = self.walk(item) {
+                    return Err(inside(bad, &format!("[{}]", total + index)));
+                }
+            }
+            total += count;
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, value: &Walk, skip: bool) -> Result<(), Box<Bad>> {
+        while let Some(count) = self.block(skip, false)? {
+            for _ in 0..count {
+                let key = self.bytes()?;
+                if skip {
+                    self.walk(value)?;
+                    continue;
+                }
+                let Ok(key) = std::str::from_utf8(key) else { return bad("a key is not UTF-8") };
+                if let Err(bad) = self.walk(value) {
+                    let key: String = key.chars().take(40).collect();
+                    return Err(inside(bad, &key));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, size: usize) -> Result<&'a [u8], Box<Bad>> {
         let record = self.record;
         match record[self.at..].get(..size) {
             Some(bytes) => {
                 self.at += size;
                 Ok(bytes)
             }
-            None => short(what),
+            None => short("a value"),
         }
     }
 
@@ -254,7 +299,7 @@ impl<'a> Cursor<'a> {
                 self.at += size;
                 Ok(&record[start..start + size])
             }
-            _ => bad(format!("says it has {size} bytes, and {left} are left")),
+            _ => too_long(size, left),
         }
     }
 
@@ -270,6 +315,7 @@ impl<'a> Cursor<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
+    #[inline(never)]
     fn long_varint(&mut self) -> Result<u64, Box<Bad>> {
         let mut value = 0u64;
         for (index, &byte) in self.record[self.at..].iter().take(10).enumerate() {
@@ -294,7 +340,7 @@ impl<'a> Cursor<'a> {
         let value = self.long()?;
         match i32::try_from(value) {
             Ok(value) => Ok(value),
-            Err(_) => bad(format!("{value} is no int of 32 bits")),
+            Err(_) => too_wide(value),
         }
     }
 
