@@ -106,7 +106,7 @@ def written(cluster: Any, name: str, records: list[Rec]) -> None:
 
 VISITS = [b'{"user": "u%d", "page": "/p%d", "seconds": %d}' % (i % 7, i % 3, i) for i in range(97)]
 BAD_VISITS = [b'{"user": "u1", "pa', b'{"user": "u2", "page": "/p1", "seconds": "many"}', b"hello"]
-TOPICS = ("clicks", "orders", "visits", "bad-visits")
+TOPICS = ("clicks", "orders", "visits", "bad-visits", "bad-clicks")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,8 @@ def documented(kafka: Any) -> Iterator[Any]:
         filled(kafka, name)
     kafka.create_topic("visits", 1)
     written(kafka, "visits", [Rec(value, partition=0) for value in VISITS[:40] + BAD_VISITS + VISITS[40:]])
-    kafka.create_topic("bad-visits", 1)
+    for name in ("bad-visits", "bad-clicks"):
+        kafka.create_topic(name, 1)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing"})
     consumer.commit(offsets=[TopicPartition("clicks", p, 30) for p in range(4)], asynchronous=False)
     consumer.close()

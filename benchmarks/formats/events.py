@@ -43,7 +43,7 @@ class Field:
                 return round(value * 100)
 
 
-FIELDS = (
+FIELDS: tuple[Field, ...] = (
     Field("id", "BIGINT"),
     Field("user", "STRING"),
     Field("page", "STRING"),
@@ -51,10 +51,15 @@ FIELDS = (
     Field("time", "BIGINT"),
 )
 WIDE_FIELDS = tuple(
-    Field(f"{name}_{number}", kind)
+    field
     for number in range(1, 6)
-    for name, kind in (("count", "BIGINT"), ("label", "STRING"), ("ratio", "DOUBLE"), ("place", "STRING"))
-)  # type: ignore[arg-type]
+    for field in (
+        Field(f"count_{number}", "BIGINT"),
+        Field(f"label_{number}", "STRING"),
+        Field(f"ratio_{number}", "DOUBLE"),
+        Field(f"place_{number}", "STRING"),
+    )
+)
 ONE_OF_THEM = WIDE_FIELDS[9]
 """A text in the middle: neither the first that a parser meets nor the cheapest to keep."""
 

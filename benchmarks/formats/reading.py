@@ -34,6 +34,8 @@ def _measure(arena: Arena, figure: str, topics: Topics) -> list[Measurement]:
     taking_part = [entry for entry in entries(figure, topics) if entry.side in arena.sides]
     measured = [Measurement(figure, entry.case, entry.side, "M rows/s") for entry in taking_part]
     rounds = arena.rounds + (POISON_ROUNDS if figure == POISON and not arena.quick else 0)
+    for entry in taking_part:
+        topics.get(entry.topic)  # nothing is loaded beside a reader that is warm
     with ExitStack() as stack:
         running: dict[str, Contestant] = {}
         for entry in taking_part:

@@ -26,7 +26,6 @@ mod values;
 mod wire;
 mod writer;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType};
@@ -57,7 +56,9 @@ pub fn data_type(descriptors: &[u8], message: &str) -> Result<DataType, String> 
 pub struct Protobuf {
     data_type: DataType,
     record: Record,
-    writers: HashMap<u32, Writer>,
+    writers: Vec<(u32, Writer)>,
+    /// Which of the writers the last record was of: mostly, so is the next.
+    last: usize,
 }
 
 impl Protobuf {
@@ -69,16 +70,19 @@ impl Protobuf {
             return Err(format!("message {} makes a struct, and {wanted} is asked for", message.full_name()));
         };
         let record = plan::plan(&message, fields)?;
-        Ok(Protobuf { record, data_type: wanted, writers: HashMap::new() })
+        Ok(Protobuf { record, data_type: wanted, writers: Vec::new(), last: 0 })
     }
 
     fn row(&mut self, schema: Option<u32>, bytes: &[u8], budget: &mut Budget) -> Result<(), Bad> {
         let bytes = match schema {
             None => bytes,
-            Some(id) => match self.writers.get(&id) {
-                Some(writer) => writer.cut(bytes, self.record.message()).map_err(Bad::new)?,
-                None => return Err(Bad::new(format!("schema {id} is not known"))),
-            },
+            Some(id) => {
+                if self.writers.get(self.last).is_none_or(|(known, _)| *known != id) {
+                    let found = self.writers.iter().position(|(known, _)| *known == id);
+                    self.last = found.ok_or_else(|| Bad::new(format!("schema {id} is not known")))?;
+                }
+                self.writers[self.last].1.cut(bytes, self.record.message()).map_err(Bad::new)?
+            }
         };
         self.record.read(&mut Cursor::new(bytes), 0, MAX_DEPTH, budget)?;
         self.record.close()
@@ -129,7 +133,10 @@ impl Format for Protobuf {
 
     fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
         let writer = Writer::new(descriptors::load(schema)?, &self.record)?;
-        self.writers.insert(id, writer);
+        match self.writers.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, known)) => *known = writer,
+            None => self.writers.push((id, writer)),
+        }
         Ok(())
     }
 }

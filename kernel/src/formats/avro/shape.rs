@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{
     Array, ArrayRef, BinaryArray, ListArray, MapArray, PrimitiveArray, StringArray, StructArray, UInt32Array,
     new_null_array,
@@ -58,7 +58,7 @@ impl Shape {
                 let data = array.to_data().into_builder().data_type(data_type.clone());
                 arrow_array::make_array(data.build()?)
             }
-            Shape::Cast(data_type) => arrow_cast::cast(&array, data_type)?,
+            Shape::Cast(data_type) => widened(&array, data_type)?,
             Shape::Times(factor, data_type) => {
                 // Places that are null may hold anything; all others were found to fit.
                 numbers(&array)?
@@ -134,7 +134,41 @@ impl Shape {
 
 /// Longs, or ints as such.
 fn numbers(array: &ArrayRef) -> Result<PrimitiveArray<Int64Type>, ArrowError> {
-    Ok(arrow_cast::cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    let narrow = array.data_type().primitive_width() == Some(4);
+    let plain = if narrow { DataType::Int32 } else { DataType::Int64 };
+    let plain = arrow_array::make_array(array.to_data().into_builder().data_type(plain).build()?);
+    Ok(if narrow {
+        plain.as_primitive::<Int32Type>().unary(i64::from)
+    } else {
+        plain.as_primitive::<Int64Type>().clone()
+    })
+}
+
+/// Avro's promotions of numbers. By hand: crate arrow-cast knows every pair of types there is, and makes the kernel
+/// twice as large.
+fn widened(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowError> {
+    Ok(match (array.data_type(), data_type) {
+        (from, to) if from == to => Arc::clone(array),
+        (DataType::Int32, DataType::Int64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Int64Type>(i64::from))
+        }
+        (DataType::Int32, DataType::Float32) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Float32Type>(|value| value as f32))
+        }
+        (DataType::Int32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (DataType::Int64, DataType::Float32) => {
+            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float32Type>(|value| value as f32))
+        }
+        (DataType::Int64, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Int64Type>().unary::<_, Float64Type>(|value| value as f64))
+        }
+        (DataType::Float32, DataType::Float64) => {
+            Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float64Type>(f64::from))
+        }
+        (from, to) => return Err(ArrowError::CastError(format!("{from} is not promoted to {to}"))),
+    })
 }
 
 trait Renamed {

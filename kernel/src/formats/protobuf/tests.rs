@@ -313,3 +313,9 @@ fn compiling_tells_where_it_failed() {
     assert!(error.contains("b.proto"), "{error}");
     assert!(compile("none.proto", &files).is_err_and(|why| why.contains("none.proto")));
 }
+
+#[test]
+fn a_text_as_deep_as_can_be_is_refused() {
+    let text = format!("syntax = \"proto3\"; {}{}", "message A { ".repeat(100_000), "}".repeat(100_000));
+    assert!(compile("t.proto", &[("t.proto".to_owned(), text)]).is_err());
+}

@@ -7,15 +7,18 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::moment::Sort;
-use super::wire::MAX_DEPTH;
 
 /// Fields at all depths together. A few messages that each hold the next one twice make millions.
 const MAX_FIELDS: usize = 20_000;
 
+/// How deep structs, lists and maps may lie in each other: pyarrow takes over 64 levels from others, and no more.
+const MAX_LEVELS: usize = 60;
+
 /// The type of a whole message. Fields in the order they are declared; those whose messages have no fields at all are left
 /// out, as Spark has no structs without fields.
 pub fn message_type(message: &MessageDescriptor) -> Result<DataType, String> {
-    let mut types = Types { path: Vec::new(), above: vec![message.full_name().to_owned()], fields: 0 };
+    let above = vec![message.full_name().to_owned()];
+    let mut types = Types { path: Vec::new(), above, levels: 1, fields: 0 };
     Ok(DataType::Struct(types.fields(message)?))
 }
 
@@ -28,6 +31,7 @@ struct Types {
     /// Names of the fields on the way down, and full names of the messages.
     path: Vec<String>,
     above: Vec<String>,
+    levels: usize,
     fields: usize,
 }
 
@@ -52,21 +56,19 @@ impl Types {
     }
 
     fn field(&mut self, field: &FieldDescriptor) -> Result<Option<DataType>, String> {
-        if field.is_map() {
-            let Kind::Message(entry) = field.kind() else { return Ok(None) };
-            let Some(key) = self.value(&entry.map_entry_key_field())? else { return Ok(None) };
-            let Some(value) = self.value(&entry.map_entry_value_field())? else { return Ok(None) };
-            return Ok(Some(map_type(key, value)));
+        match field.kind() {
+            Kind::Message(entry) if field.is_map() => {
+                let key = self.value(&entry.map_entry_key_field(), 2)?;
+                let value = self.value(&entry.map_entry_value_field(), 2)?;
+                Ok(key.zip(value).map(|(key, value)| map_type(key, value)))
+            }
+            _ if field.is_list() => Ok(self.value(field, 1)?.map(list_type)),
+            _ => self.value(field, 0),
         }
-        let value = self.value(field)?;
-        if field.cardinality() == Cardinality::Repeated {
-            return Ok(value.map(list_type));
-        }
-        Ok(value)
     }
 
-    /// The type of one value of a field, repeated or not.
-    fn value(&mut self, field: &FieldDescriptor) -> Result<Option<DataType>, String> {
+    /// The type of one value of a field, that lies so many levels deeper than its message.
+    fn value(&mut self, field: &FieldDescriptor, levels: usize) -> Result<Option<DataType>, String> {
         let kind = field.kind();
         let Kind::Message(message) = &kind else { return Ok(Some(scalar_type(&kind))) };
         if let Some((sort, ..)) = moment(message) {
@@ -79,11 +81,16 @@ impl Types {
                 message.full_name()
             ));
         }
-        if self.above.len() > MAX_DEPTH as usize {
-            return Err(format!("field {}: lies more than {MAX_DEPTH} messages deep", self.path.join(".")));
+        if self.levels + levels >= MAX_LEVELS {
+            return Err(format!(
+                "field {}: lies more than {MAX_LEVELS} levels deep; ask for columns without this field",
+                self.path.join(".")
+            ));
         }
         self.above.push(message.full_name().to_owned());
+        self.levels += 1 + levels;
         let fields = self.fields(message)?;
+        self.levels -= 1 + levels;
         self.above.pop();
         Ok((!fields.is_empty()).then_some(DataType::Struct(fields)))
     }

@@ -13,6 +13,8 @@ pub struct Writer {
     /// Indexes of the reader's message. Twice, as clients do not agree whether the entries of map fields count: in Python
     /// they do, in Java they do not.
     ours: [Option<Vec<i64>>; 2],
+    /// By far the most frequent, and then the indexes are a single zero.
+    ours_is_first: bool,
 }
 
 impl Writer {
@@ -26,12 +28,18 @@ impl Writer {
         }
         let ours =
             [true, false].map(|entries| message.as_ref().and_then(|message| indexes(message, entries)));
-        Ok(Writer { main, ours })
+        let ours_is_first = ours[0].as_deref() == Some(&[0]);
+        Ok(Writer { main, ours, ours_is_first })
     }
 
     /// Cuts off the indexes. They must lead to the reader's message.
     #[inline]
     pub fn cut<'a>(&self, bytes: &'a [u8], reader: &MessageDescriptor) -> Result<&'a [u8], String> {
+        if let [0, payload @ ..] = bytes
+            && self.ours_is_first
+        {
+            return Ok(payload);
+        }
         let mut cursor = Cursor::new(bytes);
         let found = read_indexes(&mut cursor)
             .ok_or("the message indexes of a schema registry's framing are cut off")?;
