@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from penstock.ranges import OffsetRange
@@ -55,8 +55,9 @@ class ReportLedger:
     """What the tasks of a query have told since it started.
 
     Only ranges of the batch at hand are listened to, and of several reports of one range the last counts: tasks are run
-    again, run twice at once (speculation), and a batch may be read more than once (foreachBatch). An end that was told
-    of once stays, for a second reading may have stopped before it.
+    again, run twice at once (speculation), and a batch may be read more than once (foreachBatch). Two things stay that
+    were told of once: an end, for a second reading may have stopped before it, and the most dead letters, for an
+    attempt reports those that it wrote itself, and a second one finds them written.
     """
 
     def __init__(self) -> None:
@@ -81,6 +82,8 @@ class ReportLedger:
             if (key := (tp, report.start, report.stop)) not in self._expected:
                 log.info("a task of an earlier batch reports [%d, %d) of %s: too late", report.start, report.stop, tp)
                 return
+            if (before := self._told.get(key)) is not None:
+                report = replace(report, dead_letters=max(before.dead_letters, report.dead_letters))
             self._told[key] = report
             if report.ended_at is not None:
                 self._ends[tp] = min(report.ended_at, self._ends.get(tp, report.ended_at))

@@ -355,6 +355,14 @@ def test_of_two_reports_of_one_range_the_last_counts():
     assert ledger.counts() == ReportCounts(malformed=3)
 
 
+def test_a_second_reading_that_finds_its_letters_written_takes_none_back():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    for written in (2, 0):
+        ledger.take(of(FIRST, malformed=2, dropped=2, dead_letters=written))
+    assert ledger.counts() == ReportCounts(malformed=2, dropped=2, dead_letters=2)
+
+
 def test_a_task_of_an_earlier_batch_or_of_none_changes_nothing():
     ledger = ReportLedger()
     ledger.take(of(FIRST, malformed=4, ended_at=3))
