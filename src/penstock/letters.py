@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,13 +113,14 @@ def _append(
             _append(append, letters[:middle], topic, group, now)
             _append(append, letters[middle:], topic, group, now)
             return
-        try:
-            append([_record(letters[0], group, now, whole=False)])
-        except BatchTooLarge:
-            raise BrokerError(f"topic {topic!r} takes no batch that holds a letter's headers") from error
+        for with_key in (True, False):
+            with suppress(BatchTooLarge):
+                append([_record(letters[0], group, now, whole=False, with_key=with_key)])
+                return
+        raise BrokerError(f"topic {topic!r} takes no batch that holds a letter's headers") from error
 
 
-def _record(letter: DeadLetter, group: str | None, now: int, whole: bool = True) -> Record:
+def _record(letter: DeadLetter, group: str | None, now: int, whole: bool = True, with_key: bool = True) -> Record:
     said: dict[str, Any] = {
         "topic": letter.topic,
         "partition": letter.partition,
@@ -131,9 +133,11 @@ def _record(letter: DeadLetter, group: str | None, now: int, whole: bool = True)
     }
     if not whole:
         said["dropped"] = len(letter.value or b"")
+    if not with_key:
+        said["dropped.key"] = len(letter.key or b"")
     headers = list(letter.headers) if whole else []
     headers += [(f"penstock.{name}", str(what).encode("utf-8", "replace")) for name, what in said.items()]
-    return Record(letter.key, letter.value if whole else None, now, headers)
+    return Record(letter.key if with_key else None, letter.value if whole else None, now, headers)
 
 
 class TopicWriter:

@@ -324,6 +324,21 @@ def test_what_is_too_large_for_the_topic_goes_without_its_value(kafka, topic, cl
     assert attempt(client, dead, range_, scope) == 0
 
 
+def test_a_key_that_is_too_large_for_the_topic_is_left_out_too(kafka, topic, client, scope):
+    source, dead = topic(), topic(1, max_message_bytes=2000)
+    range_ = OffsetRange(source, 0, 0, 1)
+    noise = random.Random(7).randbytes(5000)
+    batch = records(range_, b"small")
+    batch = batch.set_column(batch.schema.get_field_index("key"), "key", pa.array([noise], pa.binary()))
+    with RangeLetters(client, dead, range_, scope) as letters:
+        letters.add(batch, [(0, "key", "bad")])
+        assert letters.finish() == 1
+    [found] = read(kafka, dead)
+    assert (found.key(), found.value()) == (None, None)
+    headers = dict(found.headers())
+    assert (headers["penstock.dropped"], headers["penstock.dropped.key"]) == (b"5", b"5000")
+
+
 def test_letters_keep_to_the_partition_of_their_source(kafka, topic, client, scope):
     source, dead = topic(5), topic(2)
     for partition in range(5):
