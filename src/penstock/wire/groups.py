@@ -120,7 +120,7 @@ def ask_committed(
     """What a group has committed; nothing for a partition where it has committed nothing. None asks for all it has.
 
     `stable` waits for commits that are part of an open transaction: whoever starts from an offset must, whoever only
-    looks need not.
+    looks need not. Brokers before Kafka 2.5 (version 7) cannot wait, and say what was committed before.
     """
     version = connection.version(OffsetFetchRequest, at_most=NAMES_ONLY)
     by_topic: dict[str, list[int]] = defaultdict(list)
@@ -145,7 +145,9 @@ def ask_committed(
         topics = [
             topic_class(version=version, name=name, partition_indexes=numbers) for name, numbers in by_topic.items()
         ]
-        request = OffsetFetchRequest(version=version, group_id=group, topics=None if wanted is None else topics)
+        request = OffsetFetchRequest(
+            version=version, group_id=group, topics=None if wanted is None else topics, require_stable=stable
+        )
     response = connection.call(request, timeout)
     answer = _only(response.groups, "groups") if version >= 8 else response
     check(answer.error_code, f"committed offsets of group {group!r}")
