@@ -45,8 +45,10 @@ def _measure(arena: Arena, figure: str, topics: Topics) -> list[Measurement]:
                 running[entry.side] = stack.enter_context(_start(figure, entry.side, arena))
             arena.progress(f"{said}: looking at what it reads")
             _check(running[entry.side], arena, said, entry, topic)
-            arena.progress(f"{said}: warming")
-            _read(running[entry.side], arena, entry, topic)
+        # Apart from the checks: Spark ends Python workers that were idle for a minute, and a rival may take that long.
+        for entry in taking_part:
+            arena.progress(f"{_said(figure, entry)}: warming")
+            _read(running[entry.side], arena, entry, topics.get(entry.topic))
         for turn in range(rounds):
             # Forth and back: what gets better or worse all the while does so for all.
             order = list(zip(taking_part, measured, strict=True))
