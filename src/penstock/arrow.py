@@ -9,6 +9,7 @@ with one more thread fetching ahead.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -56,5 +57,6 @@ def read_batches(
 def _read(
     ranges: list[OffsetRange], columns: list[str] | TypedPlan, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
+    scope = f"read-{uuid.uuid4().hex}"  # of dead letters: another read of the same records writes its own
     for range_ in ranges:
-        yield from read_range(range_, columns, options)
+        yield from read_range(range_, columns, options, scope=scope)

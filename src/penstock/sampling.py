@@ -18,16 +18,21 @@ def newest(options: SourceOptions, column: str, count: int) -> list[bytes | None
     share = -(-count // max(1, len(partitions)))
     found: list[bytes | None] = []
     for tp in partitions:
-        start = max(begin[tp], end[tp] - share)
-        if start >= end[tp] or len(found) >= count:
-            continue
-        reader = RangeReader(
-            range_of(tp, start, end[tp], metadata),
-            [column],
-            options.client,
-            fail_on_data_loss=False,
-            poll_timeout=options.poll_timeout,
-        )
-        for batch in reader:
-            found += batch.column(0).to_pylist()
+        offsets = share
+        newest: list[bytes | None] = []
+        while end[tp] > begin[tp] and len(found) < count:
+            # Not every offset is a record: after transactions and compaction it takes a longer look back.
+            start = max(begin[tp], end[tp] - offsets)
+            reader = RangeReader(
+                range_of(tp, start, end[tp], metadata),
+                [column],
+                options.client,
+                fail_on_data_loss=False,
+                poll_timeout=options.poll_timeout,
+            )
+            newest = [value for batch in reader for value in batch.column(0).to_pylist()]
+            if len(newest) >= share or start == begin[tp]:
+                break
+            offsets *= 8
+        found += newest[-share:]
     return found[:count]

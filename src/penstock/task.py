@@ -35,6 +35,8 @@ def read_range(
         poll_timeout=options.poll_timeout,
     )
     batches = reader.ahead()
+    if plan is not None:
+        import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
     return batches if plan is None else _typed(range_, plan, options, batches, scope, reports)
 
 

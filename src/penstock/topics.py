@@ -46,6 +46,17 @@ class AssignedPartitions:
 Subscription: TypeAlias = TopicNames | TopicPattern | AssignedPartitions
 
 
+def reads(subscription: Subscription, topic: str) -> bool:
+    """Whether a subscription means a topic, if there is one of that name."""
+    match subscription:
+        case TopicNames(names):
+            return topic in names
+        case AssignedPartitions(partitions):
+            return any(tp.topic == topic for tp in partitions)
+        case TopicPattern() as pattern:
+            return pattern.matches(topic)
+
+
 def wanted_topics(subscription: Subscription) -> tuple[str, ...] | None:
     """The topics to ask the cluster about; None asks about all of them."""
     match subscription:

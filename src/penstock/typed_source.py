@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
 
-from penstock.errors import OptionError
+from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
 from penstock.options import SourceOptions
 from penstock.sampling import newest
-from penstock.topics import AssignedPartitions, TopicNames
+from penstock.topics import AssignedPartitions, TopicNames, reads
+
+log = logging.getLogger(__name__)
 
 
 def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> TypedSource:
@@ -25,10 +29,13 @@ def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> Type
     if letters is not None:
         from penstock.dead_letters import check_topic
 
-        topics = _topics(options)
-        if topics is not None and letters in topics:
-            raise OptionError("deadLetterTopic", letters, "is read by this query itself", "Name another topic")
-        check_topic(options.client, letters, transactional=options.formats.dead_letter_transactional)
+        if reads(options.subscription, letters):
+            what = "is read by this query itself, which would write letters about its letters for ever"
+            raise OptionError("deadLetterTopic", letters, what, "Name another topic")
+        try:
+            check_topic(options.client, letters, transactional=options.formats.dead_letter_transactional)
+        except BrokerUnavailable as error:  # whoever reads will say so, or wait for it
+            log.warning("nobody knows yet whether deadLetterTopic %r is there: %s", letters, error)
     return source
 
 

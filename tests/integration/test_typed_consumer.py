@@ -126,3 +126,39 @@ def test_F4_partitions_that_may_end_are_read_whole(kafka, numbers, caplog):
     rows = penstock.read_batches(options, subscribe=numbers).read_all().column("value").to_pylist()
     assert [row["n"] for row in rows] == list(range(10))
     assert "not split" in caplog.text
+
+
+def test_letters_about_letters_are_refused(kafka, consumers, numbers, topic):
+    mine = consumers.group
+    kafka.create_topic(f"{mine}-dead", 1)
+    settings = formats(mode="DEADLETTER", deadLetterTopic=f"{mine}-dead")
+    with pytest.raises(penstock.OptionError, match="for ever"):
+        consumers.connector(**settings).create_message_streams_by_filter(f"{mine}-.*, other")
+    with pytest.raises(penstock.OptionError, match="for ever"):
+        consumers.connector(**settings).create_message_streams_by_filter(penstock.DenyTopics("other"))
+    with pytest.raises(penstock.OptionError, match="for ever"):
+        penstock.read_batches(kafka.client_options() | settings, subscribePattern=f"{mine}.*")
+
+
+def test_each_read_of_the_same_records_writes_its_own_letters(kafka, numbers, topic):
+    letters = topic()
+    options = kafka.client_options() | formats(mode="DEADLETTER", deadLetterTopic=letters)
+    for schema in (SCHEMA, "n STRING, text INT"):
+        penstock.read_batches(options | {"valueSchema": schema}, subscribe=numbers).read_all()
+    found = penstock.read_batches(kafka.client_options(), subscribe=letters).read_all()
+    assert found.num_rows == 1 + 102
+
+
+def test_a_groups_metrics_count_what_did_not_parse(consumers, numbers):
+    connector = consumers.connector(**formats(mode="DROPMALFORMED"))
+    stream = connector.create_message_streams({numbers: 1})[numbers][0]
+    rows(stream.batches(["offset"]), 101, "offset")
+    found = connector.metrics()
+    assert (found.malformed_records, found.dropped_records, found.skipped_records) == (1, 1, 0)
+
+
+def test_inference_sees_behind_the_framing(kafka, topic, produce):
+    name = topic()
+    produce(name, [Rec(b"\0\0\0\0\7" + b'{"a": 1}')])
+    options = kafka.client_options() | {"valueFormat": "json", "valueFraming": "confluent", "schemaInference": 10}
+    assert penstock.read_batches(options, subscribe=name).read_all().column("value").to_pylist() == [{"a": 1}]

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.columns import TYPES
 from penstock.errors import OptionError
-from penstock.formats.layout import full_layout, picked
+from penstock.formats.layout import full_layout, part_of, picked
 from penstock.formats.options import FormatOptions
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Custom, Json, RawBytes
@@ -66,7 +66,7 @@ def test_flattened_fields_are_parsed_only_if_picked():
 
 def test_headers_and_errors_can_be_picked_without_their_options():
     plan = source().plan(pa.schema([("headers", TYPES["headers"]), ("_error", pa.string())]))
-    assert plan.fetched == ["headers"], "nothing is parsed, so nothing can be wrong"
+    assert plan.fetched == ["value", "headers"], "to know what is wrong with a value, one must parse it"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,30 @@ def test_a_users_schema_cannot_rename_or_retype(wanted, says):
 def test_F3_a_users_own_class_always_runs_because_it_may_skip():
     own = TypedSource(RawBytes(), Custom("a.b:C", ORDER, ("value", "headers")), FormatOptions())
     plan = own.plan(pa.schema([("topic", pa.string())]))
-    assert plan.fetched == ["value", "topic", "offset", "headers"]
+    assert plan.fetched == ["value", "topic", "partition", "offset", "headers"]
 
 
 def test_a_letter_is_the_whole_record():
     plan = source(mode="DEADLETTER", dead_letter_topic="bad").plan(pa.schema([("value", ORDER)]))
     assert plan.fetched == list(TYPES)
+
+
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "FAILFAST"])
+def test_modes_that_judge_records_parse_them_whatever_is_picked(mode):
+    plan = source(mode=mode).plan(pa.schema([("partition", pa.int32())]))
+    assert plan.specs == {"value": Json(ORDER)}
+
+
+def test_fields_inside_of_an_own_classs_lists_and_maps_can_be_left_out_and_reordered():
+    both = pa.struct([("a", pa.int32()), ("b", pa.string())])
+    array = pa.array([[{"a": 1, "b": "x"}], None, []], pa.list_(pa.field("element", both)))
+    wanted = pa.list_(pa.field("element", pa.struct([("b", pa.string()), ("a", pa.int32())])))
+    assert part_of(array, wanted).to_pylist() == [[{"b": "x", "a": 1}], None, []]
+    maps = pa.array([[("k", {"a": 1, "b": "x"})], None], pa.map_(pa.string(), both))
+    assert part_of(maps, pa.map_(pa.string(), pa.struct([("b", pa.string())]))).to_pylist() == [
+        [("k", {"b": "x"})],
+        None,
+    ]
 
 
 def test_plans_pickle():

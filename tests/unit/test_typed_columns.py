@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.columns import TYPES, arrow_schema
-from penstock.errors import DeserializerFailed, MalformedRecord
+from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
 from penstock.formats.custom import load_deserializer
 from penstock.formats.options import FormatOptions
 from penstock.formats.plan import TypedSource
@@ -220,3 +220,23 @@ def test_batches_without_rows_are_not_passed_on():
     columns = TypedColumns(plan, "t", 3)
     raw = [records([b"no"]).select(plan.fetched), records([b'{"x": 1}']).select(plan.fetched)]
     assert [batch.num_rows for batch in columns.batches(iter(raw))] == [1]
+
+
+def test_what_is_wrong_can_be_counted_without_looking_at_the_value():
+    batch, _ = typed(MIXED, wanted=pa.schema([("offset", pa.int64()), ("_error", pa.string())]))
+    assert [error is None for error in batch.column("_error").to_pylist()] == [True, False, False, True]
+    dropped, _ = typed(MIXED, wanted=pa.schema([("offset", pa.int64())]), mode="DROPMALFORMED")
+    assert dropped.column("offset").to_pylist() == [100, 103]
+
+
+def test_a_batch_after_the_end_was_given_back_is_read_for_itself():
+    _, columns = typed([b"1", b"end"], **own())
+    assert columns.ended_at == 101
+    again = columns.batch(records([b"5"]).select(columns._plan.fetched))
+    assert (again.num_rows, columns.ended_at) == (1, None)
+
+
+def test_an_own_class_of_another_version_is_not_taken_for_the_one_planned_with():
+    spec = replace(own()["value"], type=pa.struct([("n", pa.int64())]))
+    with pytest.raises(PenstockError, match="another schema here than on the driver"):
+        typed([b"1"], value=spec)

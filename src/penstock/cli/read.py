@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to begin, not where to stop")
-    options = parse_options(connection_options(arguments) | {"subscribe": arguments.topic} | _formats(arguments))
+    options = parse_options(_formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic})
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
@@ -139,11 +139,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _formats(arguments: argparse.Namespace) -> dict[str, str]:
+def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str, str]:
+    """The options with those that have shorter names here."""
     given = {option: getattr(arguments, name) for name, option in FORMAT_ARGUMENTS.items()}
-    found = {option: value for option, value in given.items() if value is not None}
-    has_schema = found.keys() & {"valueSchema", "schemaRegistry.url"}
-    if found.get("valueFormat") == "json" and not has_schema and "schemaInference" not in dict(arguments.option):
+    found = options | {option: value for option, value in given.items() if value is not None}
+    names = {name.lower() for name in found}
+    if names.isdisjoint({"valueschema", "schemaregistry.url", "schemainference"}) and arguments.format == "json":
         # JSON says itself what it is: show it as --value-format json does.
         del found["valueFormat"]
         arguments.value_format = "json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -69,7 +70,20 @@ def _values(name: str, column: pa.Array) -> list[Any]:
         return [moment(at) for at in column.cast(pa.int64()).to_pylist()]
     if name == "headers":
         return [headers_of(each) for each in column.to_pylist()]
-    return [_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")]
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of keys that a map has twice
+            return [_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")]
+    except (OverflowError, ValueError):  # a day or time that Python does not reach
+        return [_plain(_as_text(scalar)) for scalar in column]
+
+
+def _as_text(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py(maps_as_pydicts="lossy")
+    except (OverflowError, ValueError):
+        if isinstance(scalar, pa.StructScalar):
+            return {name: _as_text(scalar[name]) for name in scalar}
+        return str(scalar.cast(pa.int64()).as_py()) if pa.types.is_temporal(scalar.type) else repr(scalar)
 
 
 def _plain(value: Any) -> Any:

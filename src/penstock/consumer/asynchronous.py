@@ -45,6 +45,8 @@ class AsyncStream:
                     return
                 if made.num_rows:
                     yield made
+                else:
+                    await asyncio.sleep(0)  # others want their turn too
             return
         wanted = tuple(checked_columns(columns, include_headers=True))
         while (batch := await self._next(lambda: self._stream.next_batch(wanted, 0.0))) is not None:

@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -149,8 +150,7 @@ class Connector:
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
         subscription = FilteredTopics(chosen, n)
-        pattern = f"^(?:{chosen.pattern})$" if isinstance(chosen, AllowTopics) else ".*"
-        typed = self._typed_source(TopicPattern(pattern))
+        typed = self._typed_source(TopicPattern(chosen.expression))
         streams = [self._stream(number, key_decoder, value_decoder, typed) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])
         return streams
@@ -161,8 +161,8 @@ class Connector:
             return None
         from penstock.typed_source import typed_source
 
-        options = SourceOptions(self.config.client, subscription, include_headers=True, formats=self.config.formats)
-        return typed_source(options)
+        formats = replace(self.config.formats, dead_letter_transactional=False)  # letters go out with each batch
+        return typed_source(SourceOptions(self.config.client, subscription, include_headers=True, formats=formats))
 
     def _stream(
         self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None
@@ -179,6 +179,7 @@ class Connector:
             on_room=self._finder.wake,
             on_consumed=self._counters.consumed,
             on_corrupt=self._counters.corrupt,
+            on_typed=self._counters.typed,
         )
 
     def _begin(

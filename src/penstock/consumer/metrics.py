@@ -43,6 +43,9 @@ REBALANCE_SECONDS = Metric("consumerRebalanceSeconds", "counter", "Time spent in
 LAST_REBALANCE_SECONDS = Metric("consumerLastRebalanceSeconds", "gauge", "Time that the last rebalance took")
 OUT_OF_RANGE_RESETS = Metric("consumerOutOfRangeResets", "counter", "Positions that were gone, and reset by the rule")
 CORRUPT_REFETCHES = Metric("consumerCorruptRefetches", "counter", "Damaged chunks that were fetched again")
+MALFORMED_RECORDS = Metric("consumerMalformedRecords", "counter", "Records that did not parse (typed batches)")
+DROPPED_RECORDS = Metric("consumerDroppedRecords", "counter", "Of those, left out: dropped, or sent to deadLetterTopic")
+SKIPPED_RECORDS = Metric("consumerSkippedRecords", "counter", "Records that an own deserializer left out")
 
 CONSUMER_METRICS = (
     QUEUE_SIZE,
@@ -68,6 +71,9 @@ CONSUMER_METRICS = (
     LAST_REBALANCE_SECONDS,
     OUT_OF_RANGE_RESETS,
     CORRUPT_REFETCHES,
+    MALFORMED_RECORDS,
+    DROPPED_RECORDS,
+    SKIPPED_RECORDS,
 )
 
 
@@ -135,6 +141,9 @@ class ConsumerMetrics:
     last_rebalance_seconds: float | None = None
     out_of_range_resets: int = 0
     corrupt_refetches: int = 0
+    malformed_records: int = 0
+    dropped_records: int = 0
+    skipped_records: int = 0
 
     @property
     def lag(self) -> int | None:
@@ -174,6 +183,9 @@ class ConsumerMetrics:
             (LAST_REBALANCE_SECONDS, self.last_rebalance_seconds),
             (OUT_OF_RANGE_RESETS, self.out_of_range_resets),
             (CORRUPT_REFETCHES, self.corrupt_refetches),
+            (MALFORMED_RECORDS, self.malformed_records),
+            (DROPPED_RECORDS, self.dropped_records),
+            (SKIPPED_RECORDS, self.skipped_records),
         ):
             if value is not None:
                 yield metric, (), value
@@ -238,6 +250,7 @@ class ConsumerCounters:
         self._commits_failed = 0
         self._resets = 0
         self._corrupt = 0
+        self._malformed = self._dropped = self._skipped = 0
 
     def consumed(self, topic: str, messages: int, size: int) -> None:
         """So many messages of a topic were handed out together. Readers' threads."""
@@ -272,6 +285,13 @@ class ConsumerCounters:
         """A damaged chunk is fetched again. Readers' threads."""
         with self._lock:
             self._corrupt += 1
+
+    def typed(self, malformed: int, dropped: int, skipped: int) -> None:
+        """A typed batch was made, and so many of its records became no whole row. Readers' threads."""
+        with self._lock:
+            self._malformed += malformed
+            self._dropped += dropped
+            self._skipped += skipped
 
     def snapshot(
         self,
@@ -313,4 +333,7 @@ class ConsumerCounters:
                 last_rebalance_seconds=last_rebalance_seconds,
                 out_of_range_resets=self._resets,
                 corrupt_refetches=self._corrupt,
+                malformed_records=self._malformed,
+                dropped_records=self._dropped,
+                skipped_records=self._skipped,
             )

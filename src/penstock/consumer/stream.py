@@ -70,6 +70,7 @@ class Stream:
         on_room: Callable[[], None] = lambda: None,
         on_consumed: Callable[[str, int, int], None] = lambda topic, messages, size: None,
         on_corrupt: Callable[[], None] = lambda: None,
+        on_typed: Callable[[int, int, int], None] = lambda malformed, dropped, skipped: None,
     ) -> None:
         self.thread_id = thread_id
         self._client = client
@@ -82,6 +83,7 @@ class Stream:
         self._on_room = on_room
         self._on_consumed = on_consumed
         self._on_corrupt = on_corrupt
+        self._on_typed = on_typed
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
         self._queue: deque[Chunk] = deque()
@@ -137,7 +139,7 @@ class Stream:
             return None
         from penstock.consumer.typed import TypedBatches
 
-        return TypedBatches(self._typed.picked(columns), self._client, self._group)
+        return TypedBatches(self._typed.picked(columns), self._client, self._group, self._on_typed)
 
     def next_messages(self, timeout: float | None) -> Messages | None:
         """What is left of the batch that is handed out, or the next one; None after a shutdown. Raises ConsumerTimeout
@@ -186,6 +188,9 @@ class Stream:
                 try:
                     batch: Any = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
                     if make is not None and batch is not None:
+                        with self.lock:  # not for nothing: it may write letters, or fail
+                            if not self._still_wanted(chunk):
+                                continue
                         batch = make(chunk.cursor, batch)
                     with self.lock:
                         if not self._still_wanted(chunk):

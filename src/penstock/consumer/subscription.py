@@ -22,6 +22,11 @@ class AllowTopics:
     def allows(self, topic: str) -> bool:
         return _compiled(self.pattern).fullmatch(topic) is not None
 
+    @property
+    def expression(self) -> str:
+        """The same as a regular expression to be found in names."""
+        return f"^(?:{_compiled(self.pattern).pattern})$"
+
 
 @dataclass(frozen=True, slots=True)
 class DenyTopics:
@@ -34,6 +39,10 @@ class DenyTopics:
 
     def allows(self, topic: str) -> bool:
         return _compiled(self.pattern).fullmatch(topic) is None
+
+    @property
+    def expression(self) -> str:
+        return f"^(?!(?:{_compiled(self.pattern).pattern})$)"
 
 
 TopicFilter: TypeAlias = AllowTopics | DenyTopics

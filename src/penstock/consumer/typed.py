@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -18,7 +18,10 @@ from penstock.wire.config import ClientConfig
 class TypedBatches:
     """One iteration over typed batches. For one thread."""
 
-    def __init__(self, plan: TypedPlan, client: ClientConfig, group: str) -> None:
+    def __init__(
+        self, plan: TypedPlan, client: ClientConfig, group: str, on_made: Callable[[int, int, int], None]
+    ) -> None:
+        self._on_made = on_made
         self._plan = plan
         self._client = client
         self._group = group
@@ -35,7 +38,13 @@ class TypedBatches:
             for gone in [each for each in self._partitions if each.released]:
                 del self._partitions[gone]
             columns = self._partitions[cursor] = TypedColumns(self._plan, *cursor.tp, self._letters(cursor.tp))
-        made = columns.batch(pa.record_batch(batch))
+        before = columns.malformed, columns.dropped, columns.skipped
+        try:
+            made = columns.batch(pa.record_batch(batch))
+        finally:
+            after = columns.malformed, columns.dropped, columns.skipped
+            if after != before:
+                self._on_made(after[0] - before[0], after[1] - before[1], after[2] - before[2])
         self.ended_at = columns.ended_at
         return made
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 import pyarrow as pa
 
 from penstock._kernel import Format, compile_protobuf
-from penstock.errors import IncompatibleSchema, SchemaNotFound
+from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
 from penstock.formats.registry import RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
@@ -37,16 +37,25 @@ class ColumnDecoder(Protocol):
     def decode(self, records: pa.RecordBatch) -> Decoded: ...
 
 
-def open_decoder(column: str, spec: ColumnSpec, registry: RegistryConfig | None) -> ColumnDecoder:
+def open_decoder(
+    column: str, spec: ColumnSpec, registry: RegistryConfig | None, *, leaves_out: bool = False
+) -> ColumnDecoder:
+    """`leaves_out`: whether records that do not parse are left out. Then so are those whose schema does not fit."""
     match spec:
         case Custom(path=path):
             from penstock.formats.custom import load_deserializer
 
-            return _Own(load_deserializer(path, column))
+            own = load_deserializer(path, column)
+            if own.type != spec.type:
+                raise PenstockError(
+                    f"{path} has another schema here than on the driver: {own.type}, not {spec.type}. Are there two "
+                    "versions of it?"
+                )
+            return _Own(own)
         case RawBytes():
             raise ValueError("raw bytes need no decoder")
         case Text() | Json() | Avro() | Protobuf():
-            return _Native(column, spec, None if registry is None else SchemaRegistry(registry))
+            return _Native(column, spec, None if registry is None else SchemaRegistry(registry), leaves_out)
         case _:
             assert_never(spec)
 
@@ -54,7 +63,10 @@ def open_decoder(column: str, spec: ColumnSpec, registry: RegistryConfig | None)
 class _Native:
     """A format of the kernel, with the writers' schemas that it has met."""
 
-    def __init__(self, column: str, spec: Text | Json | Avro | Protobuf, registry: SchemaRegistry | None) -> None:
+    def __init__(
+        self, column: str, spec: Text | Json | Avro | Protobuf, registry: SchemaRegistry | None, leaves_out: bool
+    ) -> None:
+        self._leaves_out = leaves_out
         self._column = column
         self._spec = spec
         self._registry = registry
@@ -86,7 +98,10 @@ class _Native:
             schema = found.avro_text().encode() if isinstance(spec, Avro) else descriptors_of(found)
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
-            raise IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error)) from error
+            incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))
+            if not self._leaves_out:
+                raise incompatible from error
+            self._format.refuse_schema(schema_id, str(incompatible))
 
 
 class _Own:

@@ -108,6 +108,17 @@ def picked(full: Layout, wanted: pa.Schema) -> Layout:
     return Layout(tuple(columns))
 
 
+def part_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A part of what a user's own class has made: it makes whole structs."""
+    if array.type == wanted:
+        return array
+    if not pa.types.is_struct(wanted):
+        return array.cast(wanted)  # by name, also inside of lists and maps
+    children = [part_of(array.field(array.type.get_field_index(field.name)), field.type) for field in wanted]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+
+
 def _check_part(full: pa.DataType, wanted: pa.DataType, path: str) -> None:
     """Whether a type is a part of another one: the same, but for fields that are left out."""
     types = pa.types

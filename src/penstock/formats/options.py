@@ -196,9 +196,26 @@ def format_options(values: Mapping[str, Any]) -> FormatOptions:
         registry=registry,
         strategy=values.get("subjectNameStrategy", "topic"),
     )
-    if options.inference is not None and "json" not in (options.key.format, options.value.format):
-        raise OptionError("schemaInference", options.inference, "is for json", "Set valueFormat to json")
+    _check_effects(values, options)
     return options
+
+
+def _check_effects(values: Mapping[str, Any], options: FormatOptions) -> None:
+    """What is set must do something: whoever sets it believes that it does."""
+    formats = [options.key.format, options.value.format]
+    raw = all(name == "raw" for name in formats)
+    unschemed = [column for column in (options.key, options.value) if column.format == "json" and not column.schema]
+    for name, idle, why in (
+        ("mode", raw and options.mode != "PERMISSIVE", "raw bytes always parse. Set valueFormat"),
+        ("schemaInference", not unschemed, "it is for json without a schema"),
+        ("timeZone", "json" not in formats, "it is for json"),
+        ("flattenPrefix", not options.flatten, "flatten is not set"),
+        ("deadLetterTransactional", options.mode != "DEADLETTER", "mode is not DEADLETTER"),
+        ("includeErrors", options.include_errors and options.mode != "PERMISSIVE", f"mode {options.mode} leaves none"),
+        ("schemaRegistry.url", not set(formats) & set(WITH_SCHEMA), "no format here has schemas"),
+    ):
+        if name in values and idle:
+            raise OptionError(name, None, f"has no effect: {why}")
 
 
 def _column(values: Mapping[str, Any], column: str, registry: RegistryConfig | None) -> ColumnOptions:
@@ -229,4 +246,6 @@ def _column(values: Mapping[str, Any], column: str, registry: RegistryConfig | N
     for given in ("Subject", "SchemaVersion"):
         if f"{column}{given}" in values and registry is None:
             raise OptionError(f"{column}{given}", None, "needs a schema registry", "Set schemaRegistry.url")
+        if f"{column}{given}" in values and options.schema is not None:
+            raise OptionError(f"{column}{given}", None, f"has no effect: {column}Schema says what to read")
     return options

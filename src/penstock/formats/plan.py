@@ -28,12 +28,14 @@ class TypedPlan:
 
     @property
     def specs(self) -> dict[str, ColumnSpec]:
-        """How to decode what has to be decoded. A user's own class always runs: it may skip records."""
+        """How to decode what has to be decoded: what is laid out; everything, if somebody wants to know what does not
+        parse; and with a user's own class, which may skip records, always."""
+        every = self.mode != "PERMISSIVE" or not self.layout.sources.isdisjoint(ERROR_COLUMNS)
         both = {"key": self.key, "value": self.value}
         return {
             name: spec
             for name, spec in both.items()
-            if not isinstance(spec, RawBytes) and (name in self.layout.sources or isinstance(spec, Custom))
+            if not isinstance(spec, RawBytes) and (every or name in self.layout.sources or isinstance(spec, Custom))
         }
 
     @property
@@ -49,7 +51,7 @@ class TypedPlan:
         needed = set(self.layout.sources) | set(self.specs)
         for spec in self.specs.values():
             if isinstance(spec, Custom):
-                needed |= {*spec.columns, "offset"}
+                needed |= {*spec.columns, "topic", "partition", "offset"}  # its errors name the record
         if self.mode == "FAILFAST":
             needed.add("offset")
         return [name for name in TYPES if name in needed]

@@ -22,6 +22,9 @@ from penstock.formats.registry_options import subject_name
 from penstock.formats.schema import parse_schema
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
 
+FRAME_BYTES = 5
+NO_FIELDS = pa.struct([])
+
 Sample = Callable[[str, int], list[bytes | None]]
 """So many of the topic's newest keys or values."""
 
@@ -36,10 +39,12 @@ def resolve_formats(
 ) -> TypedSource:
     """`topics`: those of the subscription, if it names them. `given`: a user's own schema of the whole result, which
     for json is schema enough."""
-    key, value = (
-        _Resolving(options, column, topics, sample, _given_type(options, column.column, given)).spec()
-        for column in (options.key, options.value)
-    )
+    specs = []
+    for column in (options.key, options.value):
+        mine = _given_type(options, column.column, given)
+        unwanted = given is not None and mine is None and column.format == "json" and column.schema is None
+        specs.append(_Resolving(options, column, topics, sample, mine, unwanted).spec())
+    key, value = specs
     return TypedSource(key, value, options, include_headers)
 
 
@@ -68,15 +73,20 @@ class _Resolving:
         topics: Sequence[str] | None,
         sample: Sample,
         given: pa.DataType | None,
+        unwanted: bool,
     ) -> None:
         self._options = options
         self._column = column
         self._topics = topics
         self._sample = sample
         self._given = given
+        self._unwanted = unwanted
+        """Whether a user's schema leaves it out, and nothing says what it holds: then nobody need know."""
 
     def spec(self) -> ColumnSpec:
         column = self._column
+        if self._unwanted:
+            return RawBytes()
         if column.is_custom:
             from penstock.formats.custom import CustomFormat, load_deserializer
 
@@ -101,10 +111,8 @@ class _Resolving:
         column, options = self._column, self._options
         name = column.option("Schema")
         if column.schema is not None:
-            try:
-                type_: pa.DataType = parse_schema(column.schema)
-            except ValueError as error:
-                raise OptionError(name, column.schema, str(error)) from None
+            text = column.schema
+            type_: pa.DataType = self._checked(name, lambda: parse_schema(text))
         elif self._given is not None:
             type_, name = self._given, "schema"
         elif options.registry is not None:
@@ -116,10 +124,15 @@ class _Resolving:
                 raise OptionError(
                     "schemaInference", options.inference, "found no record to look at", f"Set {name} to a DDL string"
                 )
+            if column.framed:
+                values = [value and value[FRAME_BYTES:] for value in values]
             type_, name = self._checked("schemaInference", lambda: infer_json(values)), "schemaInference"
         else:
             way_out = f"Set {name} to a DDL string, schemaInference to a number of records, or give .schema(...)"
             raise OptionError(column.option("Format"), "json", "needs a schema", way_out)
+        self._checked(
+            "timeZone", lambda: kernel_format(Json(NO_FIELDS, time_zone=options.time_zone)), options.time_zone
+        )
         spec = Json(type_, column.framed, options.time_zone)
         self._checked(name, lambda: kernel_format(spec))
         return spec
@@ -215,6 +228,8 @@ class _Resolving:
             return make()
         except ValueError as error:
             raise OptionError(name, given or self._column.schema, str(error)) from None
+        except RecursionError:
+            raise OptionError(name, given and _shortened(given), "is nested too deeply") from None
 
 
 def _shortened(text: str) -> str:

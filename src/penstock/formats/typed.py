@@ -6,15 +6,16 @@ says -> lay the columns out. A batch without a fault is decoded and laid out, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import MalformedRecord
 from penstock.formats.decoding import open_decoder
-from penstock.formats.layout import CORRUPT, ERROR, ERROR_COLUMNS
+from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, part_of
 from penstock.formats.plan import TypedPlan
 
 
@@ -42,7 +43,8 @@ class TypedColumns:
         self._place = (topic, partition)
         self._letters = letters
         self._decoders = {
-            column: open_decoder(column, spec, plan.registry) for column, spec in sorted(plan.specs.items())
+            column: open_decoder(column, spec, plan.registry, leaves_out=plan.mode in ("DROPMALFORMED", "DEADLETTER"))
+            for column, spec in sorted(plan.specs.items())
         }
         self.malformed = 0
         """Records that did not parse."""
@@ -64,6 +66,7 @@ class TypedColumns:
     def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """The typed rows of a batch; maybe none."""
         part = _Part(records)
+        self.ended_at = None
         for column, decoder in self._decoders.items():
             decoded = decoder.decode(part.records)
             if decoded.faults and decoded.failure is not None and self._plan.mode == "FAILFAST":
@@ -93,9 +96,8 @@ class TypedColumns:
                 self._letters.add(part.records, [(fault.row, fault.column, fault.reason) for fault in faults])
             case "DROPMALFORMED":
                 pass
-        bad = {fault.row for fault in faults}
-        self.dropped += len(bad)
-        part.keep(pa.array([row for row in range(part.records.num_rows) if row not in bad], pa.int64()))
+        self.dropped += len({fault.row for fault in faults})
+        part.drop(fault.row for fault in faults)
 
     def _malformed(self, records: pa.RecordBatch, fault: Fault) -> MalformedRecord:
         offset = records.column("offset")[fault.row].as_py()
@@ -109,14 +111,14 @@ class TypedColumns:
             if column.source in ERROR_COLUMNS:
                 arrays.append(part.errors(column.source))
                 continue
-            array = part.typed.get(column.source)
-            if array is None:
-                array = part.records.column(column.source)
+            made = part.typed.get(column.source)
+            if made is None:
+                made = part.records.column(column.source)
             if column.field is not None:
                 # Not `field`, which does not know of the struct's own nulls.
-                children = flat.get(column.source) or flat.setdefault(column.source, array.flatten())
-                array = children[array.type.get_field_index(column.field)]
-            arrays.append(_part_of(array, column.type))
+                children = flat.get(column.source) or flat.setdefault(column.source, made.flatten())
+                made = children[made.type.get_field_index(column.field)]
+            arrays.append(part_of(made, column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -146,6 +148,16 @@ class _Part:
         self.typed = {column: array.take(rows) for column, array in self.typed.items()}
         self.faults = [Fault(now[each.row], each.column, each.reason) for each in self.faults if each.row in now]
 
+    def drop(self, rows: Iterable[int]) -> None:
+        """Go on without these rows, and without a word about them."""
+        kept = bytearray(b"\1") * self.records.num_rows
+        for row in rows:
+            kept[row] = 0
+        mask = pa.Array.from_buffers(pa.uint8(), len(kept), [None, pa.py_buffer(kept)]).cast(pa.bool_())
+        self.records = self.records.filter(mask)
+        self.typed = {column: array.filter(mask) for column, array in self.typed.items()}
+        self.faults = []
+
     def sorted_faults(self) -> list[Fault]:
         return sorted(self.faults, key=lambda fault: fault.row)
 
@@ -154,22 +166,17 @@ class _Part:
         kind, rows = ERROR_COLUMNS[source], self.records.num_rows
         if not self.faults:
             return pa.nulls(rows, kind)
-        if source == ERROR:
-            reasons: dict[int, str] = {}
-            for fault in self.faults:
-                before = f"{reasons[fault.row]}; " if fault.row in reasons else ""
-                reasons[fault.row] = f"{before}{fault.column}: {fault.reason}"
-            return pa.array([reasons.get(row) for row in range(rows)], kind)
-        assert source == CORRUPT
-        # The value's faults come after the key's, so where both do not parse it is the value that is shown.
-        data = {fault.row: self.records.column(fault.column)[fault.row] for fault in self.faults}
-        return pa.array([data[row].as_py() if row in data else None for row in range(rows)], kind)
-
-
-def _part_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A user's own class makes whole structs, of which a part may be wanted."""
-    if array.type == wanted or not pa.types.is_struct(wanted):
-        return array
-    children = [_part_of(array.field(array.type.get_field_index(field.name)), field.type) for field in wanted]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+        cells: dict[int, Any] = {}
+        for fault in self.faults:
+            if source == CORRUPT:
+                # The value's faults come after the key's, so where both do not parse it is the value that is shown.
+                cells[fault.row] = self.records.column(fault.column)[fault.row].as_py()
+            else:
+                before = f"{cells[fault.row]}; " if fault.row in cells else ""
+                cells[fault.row] = f"{before}{fault.column}: {fault.reason}"
+        # Rows point at what there is to say of them; most at nothing, which comes first. No loop over all of them.
+        places = array("i", bytes(4 * rows))
+        for place, row in enumerate(cells, 1):
+            places[row] = place
+        pointers = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(places)])
+        return pa.array([None, *cells.values()], kind).take(pointers)

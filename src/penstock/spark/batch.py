@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -37,7 +38,10 @@ class BatchReader(DataSourceReader):
         from penstock.plan import plan_batch
 
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
-        ranges = plan_batch(self._options, self._narrowing, whole_partitions=may_end)
+        narrowing = self._narrowing
+        if may_end:  # whoever begins behind the record that ends a partition does not know of it
+            narrowing = replace(narrowing, min_offset=0, min_timestamp=None)
+        ranges = plan_batch(self._options, narrowing, whole_partitions=may_end)
         return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

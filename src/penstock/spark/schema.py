@@ -9,6 +9,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -77,12 +78,27 @@ def wanted_columns(options: SourceOptions, schema: StructType, source: TypedSour
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
-    for field in schema.fields:
-        if not field.nullable:
-            raise OptionError("schema", f"{field.name} NOT NULL", "a record may lack anything", "Leave NOT NULL out")
+    _check_nullable(schema, "")
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except Exception as error:  # PySpark's own, for types that have no place in Arrow
         raise OptionError("schema", schema.simpleString(), f"cannot be read: {error}") from error
+
+
+def _check_nullable(kind: DataType, path: str) -> None:
+    """NOT NULL cannot be kept: one record without the field would end the query."""
+    match kind:
+        case StructType():
+            parts = [(f"{path}.{field.name}".lstrip("."), field.dataType, field.nullable) for field in kind.fields]
+        case ArrayType():
+            parts = [(f"{path}.element", kind.elementType, kind.containsNull)]
+        case MapType():
+            parts = [(f"{path}.key", kind.keyType, True), (f"{path}.value", kind.valueType, kind.valueContainsNull)]
+        case _:
+            parts = []
+    for name, part, nullable in parts:
+        if not nullable:
+            raise OptionError("schema", f"{name} NOT NULL", "a record may lack anything", "Leave NOT NULL out")
+        _check_nullable(part, name)
