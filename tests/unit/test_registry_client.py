@@ -46,6 +46,8 @@ class Answer:
     """What Content-Length says, if it lies."""
     pause: float = 0.0
     """Between two bytes of the body, until the server is stopped."""
+    head: bool = True
+    """Whether the body comes after a status and headers; if not, it has them itself."""
 
 
 def answer(content: object, status: int = 200, **headers: str) -> Answer:
@@ -132,11 +134,12 @@ class Server:
         return found
 
     def _send(self, handler: BaseHTTPRequestHandler, given: Answer) -> None:
-        handler.send_response(given.status)
-        length = len(given.body) if given.promised is None else given.promised
-        for name, value in {"Content-Length": str(length), **given.headers}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
+        if given.head:
+            handler.send_response(given.status)
+            length = len(given.body) if given.promised is None else given.promised
+            for name, value in {"Content-Length": str(length), **given.headers}.items():
+                handler.send_header(name, value)
+            handler.end_headers()
         if given.pause:
             for byte in given.body:
                 handler.wfile.write(bytes([byte]))
@@ -411,9 +414,17 @@ def test_a_registry_that_is_gone_is_told_with_all_tries(ask):
     assert pickle.loads(pickle.dumps(gone.value)).history == gone.value.history
 
 
-def test_an_answer_that_trickles_ends_with_the_time(serve, ask):
+@pytest.mark.parametrize(
+    "trickle",
+    [
+        Answer(b" " * 500, pause=0.02),
+        Answer(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 500 + b"\r\nContent-Length: 0\r\n\r\n", pause=0.02, head=False),
+    ],
+    ids=["body", "headers"],
+)
+def test_an_answer_that_trickles_ends_with_the_time(serve, ask, trickle):
     server = serve()
-    server.answers["/schemas/ids/7"] = Answer(b" " * 500, pause=0.02)
+    server.answers["/schemas/ids/7"] = trickle
     with pytest.raises(RegistryUnavailable, match=r"took longer than 0\.2 s"):
         ask(server, retries=0, timeout=0.2).schema(7)
 

@@ -80,34 +80,32 @@ class RegistryConnection:
     def _ask(self, url: str, path: str, what: str) -> tuple[str, dict[str, Any]] | NotThere | _Failure:
         import urllib3
 
-        seconds = self._config.timeout
-        end = time.monotonic() + seconds
         try:
             response = self._pools.request(
                 "GET",
                 url + path,
                 headers=self._headers,
-                timeout=urllib3.Timeout(connect=seconds, read=seconds),
+                timeout=urllib3.Timeout(total=self._config.timeout),
                 retries=False,
                 redirect=False,
                 preload_content=False,
                 decode_content=False,
             )
             try:
-                body = _read(response, end)
+                body = _read(response)
             except BaseException:
                 response.close()
                 raise
             response.release_conn()
         except urllib3.exceptions.HTTPError as error:
             return self._failure(url, error)
-        if body is None:
-            return _Failure(f"the answer took longer than {seconds:g} s")
         return self._judge(url, what, response, body)
 
     def _failure(self, url: str, error: Exception) -> _Failure:
         """Why nothing came, in a few words; raises for what no second try makes better."""
         import urllib3
+
+        from penstock.formats.registry_deadline import AnswerTooSlow
 
         causes = _causes(error)
         for cause in causes:
@@ -127,6 +125,8 @@ class RegistryConnection:
                 return _Failure(through + (cause.strerror or str(cause)).lower())
         if any(isinstance(cause, urllib3.exceptions.ConnectTimeoutError) for cause in causes):
             return _Failure(f"{through}no connection within {self._config.timeout:g} s")
+        if any(isinstance(cause, AnswerTooSlow) for cause in causes):
+            return _Failure(f"{through}the answer took longer than {self._config.timeout:g} s")
         if any(isinstance(cause, TimeoutError | urllib3.exceptions.ReadTimeoutError) for cause in causes):
             return _Failure(f"{through}no answer within {self._config.timeout:g} s")
         return _Failure(f"{through}the answer is broken ({type(causes[-1]).__name__})")
@@ -201,13 +201,22 @@ def _open_pools(config: RegistryConfig) -> urllib3.PoolManager:
         raise RegistryError(
             "a schema registry needs urllib3, which is not installed. Install it with: pip install 'penstock[registry]'"
         ) from None
+    from penstock.formats.registry_deadline import use_deadlines
+
     settings: dict[str, Any] = {"num_pools": max(4, len(config.urls)), "maxsize": 4}
     if any(url.startswith("https:") for url in config.urls):
         settings["ssl_context"] = _tls_context(config)
         if not config.check_hostname:
             settings["assert_hostname"] = False
-    if config.proxy is None:
-        return urllib3.PoolManager(**settings)
+    pools = _proxied(config, settings) if config.proxy else urllib3.PoolManager(**settings)
+    use_deadlines(pools)
+    return pools
+
+
+def _proxied(config: RegistryConfig, settings: dict[str, Any]) -> urllib3.PoolManager:
+    import urllib3
+
+    assert config.proxy is not None
     address, login = without_login("schemaRegistry.proxy", config.proxy)
     told = {} if login is None else {"proxy-authorization": _basic(*login)}
     if address.startswith("https:"):
@@ -250,17 +259,14 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
 
 
-def _read(response: urllib3.BaseHTTPResponse, end: float) -> bytes | None:
-    """The body, or a little more than is allowed of it; None when it did not come in time."""
+def _read(response: urllib3.BaseHTTPResponse) -> bytes:
+    """The body, or a little more than is allowed of it."""
     body = bytearray()
     while len(body) <= ANSWER_BYTES:
         piece = response.read1(_PIECE_BYTES, decode_content=False)
         if not piece:
             return bytes(body)
         body += piece
-        if time.monotonic() > end:
-            response.close()
-            return None
     response.close()
     return bytes(body)
 
