@@ -40,6 +40,9 @@ def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path, req
                 block.execute(fill_in(code), namespace)
         else:
             block.execute(code, namespace)
+    if page.name == "formats.md":  # not only that they run: what they say of their results is so
+        assert namespace["letters"].count() == 3
+        assert namespace["table"].num_rows == 100
 
 
 class secured:  # noqa: N801 (a context manager, read like a function)
