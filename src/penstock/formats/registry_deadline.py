@@ -66,7 +66,7 @@ class _TimedResponse(HTTPResponse):
 
 
 class _Timed(HTTPConnection):
-    """Goes before a connection of urllib3's. `timeout` is set to what is left before it connects, and before it reads."""
+    """Goes before a connection of urllib3's, which sets `timeout` to what is left when it connects or reads."""
 
     def connect(self) -> None:
         self._start()  # a proxy that is to make a tunnel answers too
