@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from penstock._kernel import Format, compile_protobuf
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
-from penstock.formats.registry import RegisteredSchema, SchemaRegistry, file_descriptor
+from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
 
@@ -60,6 +61,10 @@ def open_decoder(
             assert_never(spec)
 
 
+FRAME_BYTES = 5
+"""A zero byte and a schema's id: see the kernel's `framing.rs`."""
+
+
 class _Native:
     """A format of the kernel, with the writers' schemas that it has met."""
 
@@ -71,13 +76,29 @@ class _Native:
         self._spec = spec
         self._registry = registry
         self._format = kernel_format(spec)
+        self._missing: dict[int, float] = {}
+        """Ids that the registry did not have, and until when that is believed."""
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         values = records.column(self._column)
-        while (decoded := self._format.decode(values)).unknown_schemas:
-            for schema_id in decoded.unknown_schemas:
+        asked: set[int] = set()
+        while True:
+            decoded = self._format.decode(values)
+            unknown = set(decoded.unknown_schemas) or self._missing_no_more(values, decoded.faults) - asked
+            if not unknown:
+                return Decoded(pa.array(decoded), decoded.faults)
+            for schema_id in sorted(unknown):
                 self._learn(schema_id)
-        return Decoded(pa.array(decoded), decoded.faults)
+            asked |= unknown
+
+    def _missing_no_more(self, values: pa.Array, faults: list[tuple[int, str]]) -> set[int]:
+        """Ids of rows at fault that the registry did not have, so long ago that it may have them by now."""
+        if not self._missing:
+            return set()
+        now = time.monotonic()
+        heads = (memoryview(values[row].as_buffer())[:FRAME_BYTES] for row, _ in faults)
+        ids = {int.from_bytes(head[1:]) for head in heads if len(head) == FRAME_BYTES and head[0] == 0}
+        return {schema_id for schema_id in ids if self._missing.get(schema_id, now) < now}
 
     def _learn(self, schema_id: int) -> None:
         spec = self._spec
@@ -90,7 +111,9 @@ class _Native:
             found = self._registry.schema(schema_id)
         except SchemaNotFound as error:
             self._format.refuse_schema(schema_id, str(error))
+            self._missing[schema_id] = time.monotonic() + UNKNOWN_SECONDS
             return
+        self._missing.pop(schema_id, None)
         if found.kind != kind:
             self._format.refuse_schema(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
             return

@@ -1,0 +1,77 @@
+"""Columns whose records name schemas by ids, of which a registry has some."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import SchemaNotFound
+from penstock.formats import decoding
+from penstock.formats.decoding import _Native
+from penstock.formats.registry import RegisteredSchema
+from penstock.formats.spec import Avro
+
+
+class Registry:
+    """As it is asked by a decoder: the memory and the network behind it have tests of their own."""
+
+    def __init__(self) -> None:
+        self.has: set[int] = set()
+        self.asked: list[int] = []
+
+    def schema(self, schema_id: int) -> RegisteredSchema:
+        self.asked.append(schema_id)
+        if schema_id not in self.has:
+            raise SchemaNotFound("http://registry", f"schema {schema_id}")
+        return RegisteredSchema(schema_id, "AVRO", '"long"')
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.fixture
+def now(monkeypatch):
+    """Seconds since the test began, which pass only if it says so."""
+    clock = [0.0]
+    monkeypatch.setattr(decoding, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    return clock
+
+
+@pytest.fixture
+def decode(registry):
+    """`decode(3, 5, ...)`: records that were written with these schemas. The numbers read, and the faults."""
+    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True), registry, leaves_out=True)
+
+    def decode(*ids, extra=()):
+        values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in ids]
+        found = decoder.decode(pa.record_batch({"value": pa.array([*values, *extra], pa.binary())}))
+        return found.array.to_pylist(), dict(found.faults)
+
+    return decode
+
+
+def test_a_schema_that_the_registry_did_not_have_is_asked_for_again_after_a_while(registry, decode, now):
+    registry.has = {3}
+    assert decode(3, 5)[0] == [1, None]
+    registry.has = {3, 5}
+    now[0] = decoding.UNKNOWN_SECONDS - 1
+    numbers, faults = decode(3, 5)
+    assert numbers == [1, None]
+    assert "no schema 5" in faults[1]
+    assert registry.asked == [3, 5]
+    now[0] = decoding.UNKNOWN_SECONDS + 1
+    assert decode(3, 3)[0] == [1, 1]
+    assert registry.asked == [3, 5], "no record names it, so nobody asks"
+    assert decode(3, 5, extra=[b"\0", b"", None, b"\1\0\0\0\5\2"])[0] == [1, 1, None, None, None, None]
+    assert registry.asked == [3, 5, 5]
+
+
+def test_a_schema_that_is_never_there_is_asked_for_once_in_a_batch_at_most(registry, decode, now, monkeypatch):
+    monkeypatch.setattr(decoding, "UNKNOWN_SECONDS", -1.0)  # believed for no time at all
+    for _ in range(3):
+        assert decode(5, 5)[0] == [None, None]
+    assert registry.asked == [5, 5, 5]
