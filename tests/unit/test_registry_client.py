@@ -492,8 +492,10 @@ def test_an_answer_beyond_the_limit_is_not_read(serve, ask, monkeypatch):
 def test_a_schema_is_remembered_and_an_unknown_one_only_for_a_while(serve, ask, monkeypatch):
     server = serve()
     ours = ask(server)
+    assert not ours.remembers(7)
     for _ in range(3):
         assert ours.schema(7).id == 7
+        assert ours.remembers(7)
         with pytest.raises(SchemaNotFound, match="no schema 8"):
             ours.schema(8)
     assert [request.path for request in server.requests] == ["/schemas/ids/7", "/schemas/ids/8"]

@@ -19,7 +19,11 @@ class Registry:
 
     def __init__(self) -> None:
         self.has: set[int] = set()
+        self.remembered: set[int] = set()
         self.asked: list[int] = []
+
+    def remembers(self, schema_id: int) -> bool:
+        return schema_id in self.remembered
 
     def schema(self, schema_id: int) -> RegisteredSchema:
         self.asked.append(schema_id)
@@ -75,3 +79,28 @@ def test_a_schema_that_is_never_there_is_asked_for_once_in_a_batch_at_most(regis
     for _ in range(3):
         assert decode(5, 5)[0] == [None, None]
     assert registry.asked == [5, 5, 5]
+
+
+def test_ids_that_no_registry_has_are_not_asked_for(registry, decode):
+    numbers, faults = decode(2**31, 2**32 - 1, 2**31 - 1)
+    assert numbers == [None] * 3
+    assert "schema id 4294967295 is none" in faults[1]
+    assert registry.asked == [2**31 - 1]
+
+
+def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(registry, decode, now):
+    garbage = range(1000, 1000 + 3 * decoding.VAIN)
+    registry.has = registry.remembered = {3}
+    numbers, faults = decode(*garbage, 3)
+    assert numbers == [None] * len(garbage) + [1]
+    assert registry.asked == [3, *garbage[: decoding.VAIN]], "the smallest first"
+    assert "was not asked for" in faults[len(garbage) - 1]
+
+    registry.has = {3, 4, 5}
+    registry.remembered = {3, 5}
+    assert decode(4, 5)[0] == [None, 1], "what needs no question is known all the same"
+    now[0] = decoding.UNKNOWN_SECONDS + 1
+    assert decode(4, 5)[0] == [1, 1]
+    registry.asked.clear()
+    decode(*garbage)
+    assert registry.asked == list(garbage[: decoding.VAIN])

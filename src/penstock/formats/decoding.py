@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,6 +65,13 @@ def open_decoder(
 FRAME_BYTES = 5
 """A zero byte and a schema's id: see the kernel's `framing.rs`."""
 
+LARGEST_ID = 2**31 - 1
+"""Registries count with Java's int."""
+
+VAIN = 100
+"""Ids in UNKNOWN_SECONDS that the registry does not have, before others are refused without asking. Records that are
+framed by chance name a new one each, and every question takes milliseconds, of the registry too."""
+
 
 class _Native:
     """A format of the kernel, with the writers' schemas that it has met."""
@@ -78,6 +86,8 @@ class _Native:
         self._format = kernel_format(spec)
         self._missing: dict[int, float] = {}
         """Ids that the registry did not have, and until when that is believed."""
+        self._in_vain: deque[float] = deque(maxlen=VAIN)
+        """When it was last asked for those."""
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         values = records.column(self._column)
@@ -87,7 +97,7 @@ class _Native:
             unknown = set(decoded.unknown_schemas) or self._missing_no_more(values, decoded.faults) - asked
             if not unknown:
                 return Decoded(pa.array(decoded), decoded.faults)
-            for schema_id in sorted(unknown):
+            for schema_id in sorted(unknown):  # registries count from 1 on: the likeliest first
                 self._learn(schema_id)
             asked |= unknown
 
@@ -100,6 +110,14 @@ class _Native:
         ids = {int.from_bytes(head[1:]) for head in heads if len(head) == FRAME_BYTES and head[0] == 0}
         return {schema_id for schema_id in ids if self._missing.get(schema_id, now) < now}
 
+    def _has_asked_in_vain(self) -> bool:
+        return len(self._in_vain) == VAIN and time.monotonic() - self._in_vain[0] <= UNKNOWN_SECONDS
+
+    def _refuse(self, schema_id: int, reason: str) -> None:
+        """For a while."""
+        self._format.refuse_schema(schema_id, reason)
+        self._missing[schema_id] = time.monotonic() + UNKNOWN_SECONDS
+
     def _learn(self, schema_id: int) -> None:
         spec = self._spec
         assert isinstance(spec, Avro | Protobuf)
@@ -107,11 +125,17 @@ class _Native:
         if self._registry is None:  # nobody can say more of the writer than what we were told of the data
             self._format.add_schema(schema_id, spec.schema.encode() if isinstance(spec, Avro) else spec.descriptors)
             return
+        if schema_id > LARGEST_ID:
+            self._format.refuse_schema(schema_id, f"schema id {schema_id} is none: no registry has one so large")
+            return
+        if self._has_asked_in_vain() and not self._registry.remembers(schema_id):
+            self._refuse(schema_id, f"schema {schema_id} was not asked for: the registry has none of {VAIN} others")
+            return
         try:
             found = self._registry.schema(schema_id)
         except SchemaNotFound as error:
-            self._format.refuse_schema(schema_id, str(error))
-            self._missing[schema_id] = time.monotonic() + UNKNOWN_SECONDS
+            self._refuse(schema_id, str(error))
+            self._in_vain.append(time.monotonic())
             return
         self._missing.pop(schema_id, None)
         if found.kind != kind:

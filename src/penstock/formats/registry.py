@@ -93,6 +93,10 @@ class SchemaRegistry:
         _MEMORY.keep(self._config, schema_id, schema)
         return schema
 
+    def remembers(self, schema_id: int) -> bool:
+        """Whether `schema` has the answer without asking."""
+        return _MEMORY.look_up(self._config, schema_id) is not None
+
     def latest(self, subject: str) -> RegisteredSchema:
         """The newest version of a subject. Always asked for. Raises SchemaNotFound."""
         return self._version(subject, "latest")
