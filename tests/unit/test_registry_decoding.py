@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 
+from penstock._kernel import compile_protobuf, protobuf_type
 from penstock.errors import SchemaNotFound
 from penstock.formats import decoding
-from penstock.formats.decoding import _Native
+from penstock.formats.decoding import _Native, descriptors_of
 from penstock.formats.registry import RegisteredSchema
 from penstock.formats.spec import Avro
 
@@ -104,3 +107,30 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     registry.asked.clear()
     decode(*garbage)
     assert registry.asked == list(garbage[: decoding.VAIN])
+
+
+# Protobuf, as registries keep it
+
+COMMON = 'syntax = "proto3"; package c; message C { int64 id = 1; }'
+MAIN = 'syntax = "proto3"; import "common.proto"; message M { c.C c = 1; }'
+
+
+def in_base64(name: str, files: dict[str, str]) -> str:
+    found = descriptor_pb2.FileDescriptorSet.FromString(compile_protobuf(name, list(files.items())))
+    return base64.b64encode(found.file[-1].SerializeToString()).decode()
+
+
+def test_source_or_descriptor_what_is_referred_to_comes_along():
+    common, main = (
+        in_base64("common.proto", {"common.proto": COMMON}),
+        in_base64("main.proto", {"common.proto": COMMON, "main.proto": MAIN}),
+    )
+    for text, reference in [(MAIN, COMMON), (main, COMMON), (main, common)]:
+        made = descriptors_of(RegisteredSchema(1, "PROTOBUF", text, (("common.proto", reference),)))
+        assert pa.field(protobuf_type(made, "M")).type == pa.struct({"c": pa.struct({"id": pa.int64()})})
+
+
+def test_source_that_needs_a_descriptor_says_what_to_do():
+    common = in_base64("common.proto", {"common.proto": COMMON})
+    with pytest.raises(ValueError, match=r"'common\.proto' not found: the registry keeps it as a descriptor in base64"):
+        descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", common),)))

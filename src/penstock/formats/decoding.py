@@ -174,9 +174,23 @@ def descriptors_of(found: RegisteredSchema) -> bytes:
     if len(sources) == len(files):
         return compile_protobuf(PROTO_NAME, files)
     made = bytearray()
+    described: list[str] = []
     for name, text in files:
         data = file_descriptor(text)
-        made += compile_protobuf(name, sources) if data is None else _set_member(data)
+        if data is not None:
+            described.append(name)
+            made += _set_member(data)
+            continue
+        try:
+            made += compile_protobuf(name, sources)
+        except ValueError as error:
+            for other in described:
+                if f"'{other}' not found" in str(error):
+                    raise ValueError(
+                        f"{error}: the registry keeps it as a descriptor in base64, which source cannot "
+                        "import here. Register it as .proto source"
+                    ) from error
+            raise
     return bytes(made)
 
 
