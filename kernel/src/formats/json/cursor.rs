@@ -12,8 +12,8 @@ use super::escapes;
 /// As Jackson, and so Spark, have it: objects and arrays within each other, the outermost counted.
 pub const MAX_DEPTH: usize = 1000;
 
-/// As Jackson, and so Spark, have it: characters of one number.
-const MAX_NUMBER: usize = 1000;
+/// As Jackson, and so Spark, have it: digits of one number, not counting a zero before the point.
+const MAX_DIGITS: usize = 1000;
 
 /// How much of a value a reason shows.
 const SHOWN: usize = 40;
@@ -220,7 +220,9 @@ impl<'a> Cursor<'a> {
     pub fn number(&mut self, first: u8) -> Result<Number, Malformed> {
         let start = self.index() - 1;
         match self.parser.parse_number(first) {
-            Ok(_) if self.index() - start > MAX_NUMBER => Err(self.malformed("a number is too long")),
+            Ok(_) if self.index() - start > MAX_DIGITS && is_too_long(self.raw(start, self.index())) => {
+                Err(self.malformed("a number is too long"))
+            }
             Ok(sonic_number::ParserNumber::Unsigned(number)) => Ok(Number::Unsigned(number)),
             Ok(sonic_number::ParserNumber::Signed(number)) => Ok(Number::Negative(number)),
             Ok(sonic_number::ParserNumber::Float(number)) => Ok(Number::Float(number)),
@@ -236,8 +238,10 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub fn number_text(&mut self, first: u8) -> Result<&'a str, Malformed> {
         match self.parser.skip_number(first) {
-            Ok(text) if text.len() <= MAX_NUMBER => Ok(text),
-            Ok(_) => Err(self.malformed("a number is too long")),
+            Ok(text) if text.len() > MAX_DIGITS && is_too_long(text.as_bytes()) => {
+                Err(self.malformed("a number is too long"))
+            }
+            Ok(text) => Ok(text),
             Err(_) => Err(self.malformed("no number")),
         }
     }
@@ -326,7 +330,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Note that `wanted` was not found: `text` was.
+    /// Whether a value of this document was of a wrong type.
     #[inline(always)]
     pub fn is_wrong(&self) -> bool {
         self.wrong.is_some()
@@ -359,6 +363,13 @@ impl<'a> Cursor<'a> {
             }
         })
     }
+}
+
+#[cold]
+fn is_too_long(number: &[u8]) -> bool {
+    let number = number.strip_prefix(b"-").unwrap_or(number);
+    let number = number.strip_prefix(b"0").unwrap_or(number);
+    number.iter().filter(|byte| byte.is_ascii_digit()).count() > MAX_DIGITS
 }
 
 pub fn shorten(text: &[u8]) -> String {

@@ -97,20 +97,45 @@ fn java_double(number: f64) -> String {
     if size == 0.0 || (1e-3..1e7).contains(&size) {
         return format!("{number:?}");
     }
-    let text = format!("{number:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let point = if digits.contains('.') { "" } else { ".0" };
-    format!("{digits}{point}E{exponent}")
+    let shortest = format!("{number:e}");
+    if shortest.contains('.') {
+        return shortest.replace('e', "E");
+    }
+    // Never fewer than two digits, and if two are needed, the nearest two.
+    format!("{number:.1E}")
 }
 
-/// Appends what the base64 in `text` says, or says that it is none. Spaces may stand between its quadruples.
+/// Appends what the base64 in `text` says, or says that it is none.
 pub fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> bool {
-    if base64_simd::STANDARD.decode_append(text, out).is_ok() {
-        return true;
+    base64_simd::STANDARD.decode_append(text, out).is_ok() || decode_base64_slowly(text, out)
+}
+
+/// As Jackson does, and so Spark: spaces may stand between quadruples, bits may be left over, and what ends in `=` may go
+/// on behind it.
+#[cold]
+fn decode_base64_slowly(mut text: &[u8], out: &mut Vec<u8>) -> bool {
+    loop {
+        text = text.trim_ascii_start();
+        let Some((quadruple, rest)) = text.split_first_chunk::<4>() else { return text.is_empty() };
+        let kept = match quadruple {
+            [.., b'=', b'='] => 2,
+            [.., b'='] => 3,
+            _ => 4,
+        };
+        let mut bits = 0_u32;
+        for (at, &digit) in quadruple.iter().enumerate() {
+            let value = match digit {
+                _ if at >= kept => 0,
+                b'A'..=b'Z' => digit - b'A',
+                b'a'..=b'z' => digit - b'a' + 26,
+                b'0'..=b'9' => digit - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return false,
+            };
+            bits = bits << 6 | u32::from(value);
+        }
+        out.extend_from_slice(&bits.to_be_bytes()[1..kept]);
+        text = rest;
     }
-    let mut spaceless = Vec::with_capacity(text.len());
-    for quadruple_or_space in text.iter().enumerate().filter_map(|(_, &byte)| (byte > b' ').then_some(byte)) {
-        spaceless.push(quadruple_or_space);
-    }
-    base64_simd::STANDARD.decode_append(&spaceless, out).is_ok()
 }

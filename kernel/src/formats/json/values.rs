@@ -75,7 +75,18 @@ impl Reader<'_> {
         match column {
             Column::Int32(column) => narrowed!(column, "int"),
             Column::Int16(column) => narrowed!(column, "smallint"),
-            Column::Int8(column) => narrowed!(column, "tinyint"),
+            // Up to 255, as Jackson has it, and so Spark: a byte in Java's sense, with or without sign.
+            Column::Int8(column) => match integer(first, "tinyint", cursor)? {
+                Some(value @ -128..=255) => {
+                    column.append(value as i8);
+                    Ok(true)
+                }
+                Some(_) => {
+                    cursor.unfit(start, "tinyint");
+                    Ok(false)
+                }
+                None => Ok(false),
+            },
             Column::Boolean(column) => match first {
                 b't' => {
                     cursor.literal("rue")?;
