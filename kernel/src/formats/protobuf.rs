@@ -8,6 +8,18 @@
 //!   column      values | list | map | moment | record: all can be cut back to a row
 //! writer        schema registry: message indexes, and whether a writer's fields can be read
 //! ```
+//!
+//! Why an own walk: messages of 92 bytes and 6 fields (int64, two strings, double, int32, bool), 16 Ki a batch, one thread
+//! of a busy 2-core machine, no LTO, ns a record, best and median of 60:
+//!
+//! | this walk, straight into columns | 83 | 96 |
+//! | prost-reflect's DynamicMessage into Arrow's builders | 506 | 1245 |
+//! | Google's Python package, C underneath, lists into pyarrow | 1061 | 1117 |
+//! | this walk, one of the six fields asked for | 44 | 47 |
+//!
+//! What differs from Spark's `from_protobuf`, on purpose: of a map's key the last entry counts (Spark keeps all); a field
+//! of another wire type than declared, or with a number that a closed enum lacks, counts as unknown, as Google's
+//! libraries have it (Spark calls the record malformed); a required field is missed only if it is asked for.
 #![forbid(unsafe_code)]
 
 mod bad;
@@ -31,6 +43,7 @@ use std::sync::Arc;
 use arrow_schema::{ArrowError, DataType};
 
 use self::bad::{BATCH, Bad, Budget};
+use self::descriptors::guarded;
 use self::record::Record;
 use self::wire::{Cursor, MAX_DEPTH};
 use self::writer::Writer;
@@ -39,18 +52,18 @@ use super::{Decoded, Fault, Format, Row};
 /// Compiles `.proto` texts, by the names they import each other by, into a descriptor set with everything that `main`
 /// needs. Google's well-known types need not be given.
 pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
-    descriptors::compile(main, files)
+    guarded(|| descriptors::compile(main, files))
 }
 
 /// The full name of the message to read: `message` itself, by its full or its last name; or, if it is empty, the first
 /// message of the set's last file.
 pub fn message_name(descriptors: &[u8], message: &str) -> Result<String, String> {
-    Ok(descriptors::find(&descriptors::load(descriptors)?, message)?.full_name().to_owned())
+    guarded(|| Ok(descriptors::find(&descriptors::load(descriptors)?, message)?.full_name().to_owned()))
 }
 
 /// The type of the column that a message makes.
 pub fn data_type(descriptors: &[u8], message: &str) -> Result<DataType, String> {
-    types::message_type(&descriptors::find(&descriptors::load(descriptors)?, message)?)
+    guarded(|| types::message_type(&descriptors::find(&descriptors::load(descriptors)?, message)?))
 }
 
 pub struct Protobuf {
@@ -65,11 +78,16 @@ impl Protobuf {
     /// `descriptors`: a serialized FileDescriptorSet; `message`: a full name; `wanted`: [`data_type`] of it, or a part of
     /// that. Rows with a schema id begin with Confluent's message indexes.
     pub fn new(descriptors: &[u8], message: &str, wanted: DataType) -> Result<Self, String> {
-        let message = descriptors::find(&descriptors::load(descriptors)?, message)?;
-        let DataType::Struct(fields) = &wanted else {
-            return Err(format!("message {} makes a struct, and {wanted} is asked for", message.full_name()));
-        };
-        let record = plan::plan(&message, fields)?;
+        let record = guarded(|| {
+            let message = descriptors::find(&descriptors::load(descriptors)?, message)?;
+            let DataType::Struct(fields) = &wanted else {
+                return Err(format!(
+                    "message {} makes a struct, and {wanted} is asked for",
+                    message.full_name()
+                ));
+            };
+            plan::plan(&message, fields)
+        })?;
         Ok(Protobuf { record, data_type: wanted, writers: Vec::new(), last: 0 })
     }
 
@@ -100,7 +118,7 @@ impl Format for Protobuf {
         // column outgrows its offsets.
         if rows.iter().map(size).sum::<usize>() > (i32::MAX as usize - BATCH) / 3 {
             return Err(ArrowError::InvalidArgumentError(
-                "more than 500 MB of messages in a batch".to_owned(),
+                "more than 500 MB of Protobuf messages in one batch".to_owned(),
             ));
         }
         let mut faults = Vec::new();
@@ -132,7 +150,7 @@ impl Format for Protobuf {
     }
 
     fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
-        let writer = Writer::new(descriptors::load(schema)?, &self.record)?;
+        let writer = guarded(|| Writer::new(descriptors::load(schema)?, &self.record))?;
         match self.writers.iter_mut().find(|(known, _)| *known == id) {
             Some((_, known)) => *known = writer,
             None => self.writers.push((id, writer)),

@@ -1,10 +1,18 @@
 //! Descriptor sets: made of `.proto` texts, loaded, and searched for a message.
 #![forbid(unsafe_code)]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use prost_reflect::prost::Message;
 use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+
+/// The crate that builds descriptors takes compilers' output for granted, and panics at some sets that no compiler makes.
+pub fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("the descriptor set contradicts itself: no compiler made it".to_owned()))
+}
 
 /// Names shown when the one asked for is not there.
 const SHOWN: usize = 10;

@@ -319,3 +319,14 @@ fn a_text_as_deep_as_can_be_is_refused() {
     let text = format!("syntax = \"proto3\"; {}{}", "message A { ".repeat(100_000), "}".repeat(100_000));
     assert!(compile("t.proto", &[("t.proto".to_owned(), text)]).is_err());
 }
+
+#[test]
+fn an_entry_with_an_unknown_number_of_a_closed_enum_is_none() {
+    let mut format =
+        format(r#"syntax = "proto2"; enum E { ZERO = 0; ONE = 1; } message M { map<int32, E> m = 1; }"#);
+    let (array, faults) = read(&mut format, &[&[10, 4, 8, 1, 16, 1, 10, 4, 8, 2, 16, 9, 10, 2, 8, 3]]);
+    assert!(faults.is_empty());
+    let entries = array.column(0).as_map().value(0);
+    assert_eq!(numbers(entries.column(0)), [Some(1), Some(3)]);
+    assert_eq!(entries.column(1).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["ONE", "ZERO"]);
+}
