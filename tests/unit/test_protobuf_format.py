@@ -171,7 +171,7 @@ def test_framed_values_are_read_by_the_readers_message() -> None:
         ],
         pa.binary(),
     )
-    assert reader.unknown_schemas(values) == [5, 6, 7]
+    assert reader.decode(values).unknown_schemas == [5, 6, 7]
     reader.add_schema(5, ours)
     reader.add_schema(6, writer)
     with pytest.raises(ValueError, match=r"field id \(number 1\): string was written, and int64 is read"):
