@@ -7,10 +7,10 @@ for what Spark does with its rows, so a batch that fails later leaves its letter
 replayed. Readers of uncommitted records also see what killed attempts have left.
 
 How: letters are held until the task ends, or until there are four megabytes of them, and then written in one Kafka
-transaction, together with a note of the offsets that are done: the committed offset of a group that nobody is in. Who
-begins a transaction shuts out every other attempt with the same transactional id (Kafka aborts what it had begun), then
-reads the note, and leaves out what is done. So reading the note and writing it is one step, as if under a lock, and an
-attempt that was shut out in the middle begins again, finds out how far the other came, and goes on from there.
+transaction, together with a note of the offsets that have one: beside the committed offset of a group that nobody is
+in. Who begins a transaction shuts out every other attempt with the same transactional id (Kafka aborts what it had
+begun), then reads the note, and leaves out what is there. So reading the note and writing it is one step, as if under a
+lock, and an attempt that was shut out in the middle begins again, finds out how far the other came, and goes on.
 
 What was weighed:
 - One transaction for a whole task, open from its first letter on. A task may take longer than the 15 minutes that
@@ -22,9 +22,13 @@ What was weighed:
 - Asking the coordinator how the last transaction ended (DescribeTransactions). It forgets that when the id is taken,
   and before that it may change: two attempts at once would write twice.
 
-Where it ends: another scope knows nothing of this one. A note holds a hundred spans of offsets (those that touch are
-one), and brokers forget it when a week has passed without another (`offsets.retention.minutes`). A log that was cut and
-written anew has other records at offsets that count as done; a topic made anew has not.
+Where it ends: another scope knows nothing of this one. A note names the newest letters, some hundreds or more: if a
+record fails in one attempt only (a lookup of a user's class, a registry that was behind), it has its letter, even where
+others of its range were written before. Of older ones it holds fifty spans of offsets that were done with (those that
+touch are one), and what fails there for the first time has none. Records that fail in one attempt and are read in
+another are both, letter and row. Brokers forget a note when a week has passed without another
+(`offsets.retention.minutes`). A log that was cut and written anew has other records at offsets that count as done; a
+topic made anew has not.
 
 What it needs beyond the topic: `Write` on transactional ids and `Read` on groups whose names begin with
 `penstock-letters:`. Without the latter letters are still written whole or not at all, but an attempt cannot know that a
@@ -214,7 +218,7 @@ class RangeLetters:
         target = TopicPartition(self._topic, source.partition % len(dead.partitions))
         append_letters(lambda records: producer.append(target, records), letters, self._topic)
         if self._remembers:
-            note = str(done.with_span(self._range.start, done_until))
+            note = str(done.with_letters(self._range.start, done_until, [letter.offset for letter in letters]))
             try:
                 producer.commit_offset(self._group, source, done_until, note)
             except AuthorizationFailed as error:
