@@ -62,10 +62,21 @@ fn main() {
     let damaged: Vec<_> =
         (0..ROWS).map(|n| if n % 100 == 0 { document(n)[..60].to_owned() } else { document(n) }).collect();
     measure("five fields, 1% malformed", five.clone(), &damaged);
-    let wrong: Vec<_> =
-        (0..ROWS).map(|n| if n % 100 == 0 { document(n).replace(":true", ":1").replace(":false", ":0") } else { document(n) }).collect();
+    let wrong: Vec<_> = (0..ROWS)
+        .map(|n| {
+            if n % 100 == 0 {
+                document(n).replace(":true", ":1").replace(":false", ":0")
+            } else {
+                document(n)
+            }
+        })
+        .collect();
     measure("five fields, 1% of a wrong type", five, &wrong);
-    let times = of(&[("at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))), ("day", DataType::Date32), ("amount", DataType::Decimal128(18, 2))]);
+    let times = of(&[
+        ("at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+        ("day", DataType::Date32),
+        ("amount", DataType::Decimal128(18, 2)),
+    ]);
     let timed: Vec<_> = (0..ROWS)
         .map(|n| format!("{{\"at\":\"2024-05-{:02}T12:{:02}:59.123456Z\",\"day\":\"2024-05-{:02}\",\"amount\":{n}.25}}", n % 28 + 1, n % 60, n % 28 + 1))
         .collect();

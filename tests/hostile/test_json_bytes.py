@@ -23,7 +23,8 @@ KIND = pa.struct(
     ]
 )
 DOCUMENT = (
-    b'{"id": -12, "skipped": {"deep": [1, 2.5e3, "\\u00e9\\n", null, true]}, "text": "caf\xc3\xa9 \\"\\ud83d\\ude00\\"",'
+    b'{"id": -12, "skipped": {"deep": [1, 2.5e3, "\\u00e9\\n", null, true]},'
+    b'"text": "caf\xc3\xa9 \\"\\ud83d\\ude00\\"",'
     b'"price":12.34,"at":"2024-05-06T07:08:09.123Z","items":[{"name":"a","count":1},{"count":2}],"tags":{"k":"v"},'
     b'"data":"aGVsbG8="}'
 )

@@ -35,7 +35,9 @@ SCALARS = [
     pa.decimal128(38, 18),
     pa.decimal128(5, 0),
 ]
-NAMES = st.one_of(st.sampled_from(["a", "b", "id", "name", "größe", 'quo"te', "back\\slash", ""]), st.text(max_size=30))
+# Arrow hands names over as C strings, which end at a zero.
+LETTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+NAMES = st.sampled_from(["a", "b", "id", "größe", 'quo"te', "back\\slash", ""]) | st.text(LETTERS, max_size=30)
 
 
 def structs(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
@@ -63,7 +65,7 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.lists(st.tuples(st.text(max_size=5), st.none() | values(kind.item_type)), max_size=4)
     if pa.types.is_decimal(kind):
         largest = 10**kind.precision - 1
-        return st.integers(-largest, largest).map(lambda digits: Decimal(digits).scaleb(-kind.scale))
+        return st.integers(-largest, largest).map(lambda digits: Decimal(f"{digits}e-{kind.scale}"))
     if kind in INTEGERS:
         bits = INTEGERS[kind]
         return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
@@ -93,12 +95,16 @@ def written(value: Any, kind: pa.DataType, draw: Draw) -> str:
                 parts.append((field.name, written(value[field.name], field.type, draw)))
         known = {field.name for field in fields}
         if (unknown := draw(NAMES)) not in known and draw(st.booleans()):
-            skipped = draw(st.sampled_from(['{"a":[1,"]}",{}]}', "[[],[[]]]", '"\\"\\u00e9"', "-1.5e-7", "null", "true"]))
+            skipped = draw(
+                st.sampled_from(['{"a":[1,"]}",{}]}', "[[],[[]]]", '"\\"\\u00e9"', "-1.5e-7", "null", "true"])
+            )
             parts.insert(draw(st.integers(0, len(parts))), (unknown, skipped))
         inner = f",{blank}".join(f"{text(name, draw)}{blank}:{blank}{part}" for name, part in parts)
         return f"{{{blank}{inner}{blank}}}"
     if pa.types.is_map(kind):
-        inner = f"{blank},".join(f"{text(key, draw)}:{blank}{written(item, kind.item_type, draw)}" for key, item in value)
+        inner = f"{blank},".join(
+            f"{text(key, draw)}:{blank}{written(item, kind.item_type, draw)}" for key, item in value
+        )
         return f"{{{inner}{blank}}}"
     if pa.types.is_list(kind):
         inner = f"{blank},".join(written(element, kind.value_type, draw) for element in value)
@@ -153,7 +159,8 @@ def test_what_is_not_wanted_is_not_built(data: st.DataObject) -> None:
     wanted = data.draw(st.lists(st.sampled_from([kind.field(at) for at in range(kind.num_fields)]), unique=True))
     found, faults = decoded(pa.struct(wanted), [document])
     assert faults == []
-    assert repr(found) == repr([{field.name: row[field.name] for field in wanted}])
+    expected = [{field.name: row[field.name] for field in wanted}]
+    assert repr(found) == repr(pa.array(expected, pa.struct(wanted)).to_pylist())
 
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
@@ -220,5 +227,5 @@ def test_what_json_cannot_carry_is_refused_with_a_reason(kind: pa.DataType, zone
 def test_a_variant_is_refused_with_a_way_out() -> None:
     metadata = pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"})
     variant = pa.struct([pa.field("value", pa.binary(), nullable=False), metadata])
-    with pytest.raises(ValueError, match="value.v: a variant cannot be read from JSON; take a string"):
+    with pytest.raises(ValueError, match=r"value\.v: a variant cannot be read from JSON; take a string"):
         Format.json(pa.field("", pa.struct([pa.field("v", variant)])))
