@@ -11,6 +11,9 @@ DISTINCT = 50_021
 """Events that a topic repeats. A prime, so that partitions and batches do not fall into step with it; and 5 MB of
 values, which no cache keeps from one time to the next."""
 
+MODULUS = 1_000_003
+"""Millions of times in milliseconds add up to more than a long holds."""
+
 Event = Mapping[str, Any]
 
 
@@ -23,7 +26,7 @@ class Field:
         """In SQL: whole numbers, as doubles add up to something else in another order."""
         match self.kind:
             case "BIGINT":
-                return f"sum({column})"
+                return f"sum({column} % {MODULUS})"
             case "STRING":
                 return f"sum(length({column}))"
             case "DOUBLE":
@@ -36,7 +39,7 @@ class Field:
             return 0
         match self.kind:
             case "BIGINT":
-                return int(value)
+                return int(value) % MODULUS
             case "STRING":
                 return len(value)
             case "DOUBLE":
