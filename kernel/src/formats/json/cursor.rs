@@ -327,6 +327,15 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     fn digits(&mut self) -> usize {
         let start = self.at;
+        // Eight at a time: how many digits there are is never the same, and a wrong guess costs more than all of this.
+        while let Some(bytes) = self.bytes::<8>(self.at) {
+            let others = non_digits(u64::from_le_bytes(*bytes));
+            if others != 0 {
+                self.at += others.trailing_zeros() as usize / 8;
+                return self.at - start;
+            }
+            self.at += 8;
+        }
         while self.peek().is_ascii_digit() {
             self.at += 1;
         }
@@ -452,11 +461,20 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// One in each byte of a word.
+const ONES: u64 = u64::MAX / 255;
+
+/// The high bit of each byte in `word` that is no digit.
+#[inline(always)]
+fn non_digits(word: u64) -> u64 {
+    let value = word ^ (ONES * b'0' as u64);
+    (((value & (ONES * 0x7f)) + ONES * (0x80 - 10)) | value) & (ONES * 0x80)
+}
+
 /// The high bit of the first byte in `word` that may not just stand in a string, a quote, a backslash or a control
 /// character, and perhaps of some behind it.
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
     let quote = below(word ^ (ONES * b'"' as u64), 1);
     let backslash = below(word ^ (ONES * b'\\' as u64), 1);
