@@ -43,7 +43,7 @@ fn main() {
             n * 7919 % 100_000_000,
             n % 1000,
             n % 100,
-            n % 3 == 0
+            n.is_multiple_of(3)
         )
     };
     let documents: Vec<_> = (0..ROWS).map(document).collect();
@@ -59,12 +59,13 @@ fn main() {
         })
         .collect();
     measure("five fields in changing order", five.clone(), &reordered);
-    let damaged: Vec<_> =
-        (0..ROWS).map(|n| if n % 100 == 0 { document(n)[..60].to_owned() } else { document(n) }).collect();
+    let damaged: Vec<_> = (0..ROWS)
+        .map(|n| if n.is_multiple_of(100) { document(n)[..60].to_owned() } else { document(n) })
+        .collect();
     measure("five fields, 1% malformed", five.clone(), &damaged);
     let wrong: Vec<_> = (0..ROWS)
         .map(|n| {
-            if n % 100 == 0 {
+            if n.is_multiple_of(100) {
                 document(n).replace(":true", ":1").replace(":false", ":0")
             } else {
                 document(n)
