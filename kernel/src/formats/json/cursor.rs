@@ -1,7 +1,7 @@
 //! A place in the text of some documents, and the steps that parsing takes from there.
 //!
-//! The work is sonic-rs's: strings and numbers go through its SIMD code. Its own ways to walk a document are not used:
-//! they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
+//! Numbers, UTF-8, and strings that are long or have escapes are sonic-rs's work, with SIMD. Its own ways to walk a document
+//! are not used: they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
 
 use sonic_number::ParserNumber;
 use sonic_rs::Read;
