@@ -1,7 +1,7 @@
 //! A place in the text of some documents, and the steps that parsing takes from there.
 //!
-//! The work is sonic-rs's: strings and numbers go through its SIMD code. Its own ways to walk a document are not used:
-//! they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
+//! Numbers, UTF-8, and strings that are long or have escapes are sonic-rs's work, with SIMD. Its own ways to walk a document
+//! are not used: they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
 
 use sonic_number::ParserNumber;
 use sonic_rs::Read;
@@ -327,6 +327,15 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     fn digits(&mut self) -> usize {
         let start = self.at;
+        // Eight at a time: how many digits there are is never the same, and a wrong guess costs more than all of this.
+        while let Some(bytes) = self.bytes::<8>(self.at) {
+            let others = non_digits(u64::from_le_bytes(*bytes));
+            if others != 0 {
+                self.at += others.trailing_zeros() as usize / 8;
+                return self.at - start;
+            }
+            self.at += 8;
+        }
         while self.peek().is_ascii_digit() {
             self.at += 1;
         }
@@ -346,6 +355,18 @@ impl<'a> Cursor<'a> {
             0 => Err(self.malformed("the end came too soon")),
             _ => Err(self.malformed("no JSON value")),
         }
+    }
+
+    /// Go past the value of a name whose colon is behind us, and say whether another name follows, as `next_name` does.
+    #[inline(always)]
+    pub fn skip_to_name(&mut self) -> Result<bool, Malformed> {
+        if let Some((at, more)) = plain_value(self.text, self.at) {
+            self.at = at;
+            return Ok(more);
+        }
+        let first = self.token();
+        self.skip(first)?;
+        self.next_name()
     }
 
     /// Without recursion: a million brackets must not exhaust the stack.
@@ -452,11 +473,65 @@ impl<'a> Cursor<'a> {
     }
 }
 
+/// Where a short string or number at `at` ends together with what follows it, a comma and a quote (then another name comes)
+/// or a brace, without any spaces. None: look again, with patience. It works on a copy of the cursor's place: as long as
+/// that is in a register and not in memory, twice as many values are skipped in the same time.
+#[inline(always)]
+fn plain_value(text: &[u8], mut at: usize) -> Option<(usize, bool)> {
+    let word = |at: usize| text.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    match *text.get(at)? {
+        b'"' => {
+            at += 1;
+            let mut words = 1;
+            let mut special = special_bytes(word(at)?);
+            while special == 0 {
+                if words == SHORT_STRING / 8 {
+                    return None;
+                }
+                words += 1;
+                at += 8;
+                special = special_bytes(word(at)?);
+            }
+            at += special.trailing_zeros() as usize / 8;
+            if text[at] != b'"' {
+                return None;
+            }
+            at += 1;
+        }
+        b'1'..=b'9' => {
+            // Up to seven digits, and up to seven behind the point.
+            at += non_digits(word(at)?).trailing_zeros() as usize / 8;
+            if *text.get(at)? == b'.' {
+                let digits = non_digits(word(at + 1)?).trailing_zeros() as usize / 8;
+                if digits == 0 {
+                    return None;
+                }
+                at += 1 + digits;
+            }
+        }
+        _ => return None,
+    }
+    match text.get(at..)? {
+        [b',', b'"', ..] => Some((at + 2, true)),
+        [b'}', ..] => Some((at + 1, false)),
+        _ => None,
+    }
+}
+
+/// One in each byte of a word.
+const ONES: u64 = u64::MAX / 255;
+
+/// The high bit of each byte in `word` that is no digit.
+#[inline(always)]
+fn non_digits(word: u64) -> u64 {
+    let value = word ^ (ONES * b'0' as u64);
+    (((value & (ONES * 0x7f)) + ONES * (0x80 - 10)) | value) & (ONES * 0x80)
+}
+
 /// The high bit of the first byte in `word` that may not just stand in a string, a quote, a backslash or a control
 /// character, and perhaps of some behind it.
 #[inline(always)]
 fn special_bytes(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
     let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
     let quote = below(word ^ (ONES * b'"' as u64), 1);
     let backslash = below(word ^ (ONES * b'\\' as u64), 1);

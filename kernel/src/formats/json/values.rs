@@ -206,11 +206,10 @@ impl Reader<'_> {
         let mut filled = 0;
         let mut more = cursor.first_name()?;
         while more {
-            let field = structs.names.field(&mut next, cursor)?;
-            let first = cursor.token();
-            match field {
-                None => cursor.skip(first)?,
+            more = match structs.names.field(&mut next, cursor)? {
+                None => cursor.skip_to_name()?,
                 Some(field) => {
+                    let first = cursor.token();
                     let was_wrong = cursor.is_wrong();
                     let column = &mut structs.columns[field];
                     let again = column.len() > row;
@@ -224,9 +223,9 @@ impl Reader<'_> {
                     if cursor.is_wrong() && !was_wrong {
                         cursor.wrong_within(format!(".{}", structs.fields[field].name()));
                     }
+                    cursor.next_name()?
                 }
-            }
-            more = cursor.next_name()?;
+            };
         }
         if filled < structs.columns.len() {
             for column in &mut structs.columns {
