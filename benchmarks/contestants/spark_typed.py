@@ -46,7 +46,7 @@ def typed(spark: SparkSession, format_: str, order: dict[str, Any]) -> DataFrame
             value = protobuf_udf(type_, base64.b64decode(descriptors), message)("value")
         case unknown:
             raise ValueError(unknown)
-    return frame.withColumn("value", value)
+    return frame.withColumn("value", value) if order["whole"] else frame.select(value.alias("value"))
 
 
 def json_udf(type_: str, arrow: bool | None) -> Any:

@@ -1,4 +1,5 @@
-"""Who reads what in each format figure. The sides of a figure give the same columns, all of Kafka's among them."""
+"""Who reads what in each format figure. The sides of a figure give the same columns: the typed value, and nothing
+beside it unless the case says so."""
 
 from __future__ import annotations
 
@@ -27,6 +28,7 @@ UDF = "udf"
 SIDES = (PENSTOCK, JVM, UDF)
 
 FLAT = "flat"
+WHOLE = "all of Kafka's columns"
 NONE_BAD = "none malformed"
 ONE_BAD = "one in a million malformed"
 ALL_FIELDS = "all of twenty fields"
@@ -37,6 +39,8 @@ PICKLED = "pickled"
 
 DESERIALIZER_SHARE = 6
 """A Python function for each record reads one record in so many: the whole topic would take a minute a round."""
+
+OWN = {"valueFormat": "user_code:Events"}
 
 POISON_ROUNDS = 4
 """More than of the others: twentieths are judged, and both sides are quick."""
@@ -57,33 +61,38 @@ class Entry:
     fields: tuple[Field, ...] = FIELDS
     flat: bool = False
     share: int = 1
+    whole: bool = False
+    """Whether Kafka's own columns stay beside the value."""
 
 
 def entries(figure: str, topics: Topics) -> list[Entry]:
+    value = f"value {_TYPE}"
     json_options = {"valueFormat": "json", "valueSchema": ddl(FIELDS)}
     # from_json takes texts: the cast is what everybody writes.
     from_json = {"sql": f"from_json(cast(value as string), '{ddl(FIELDS)}')"}
     match figure:
         case "formats-json":
             return [
-                Entry(PENSTOCK, JSON, options=json_options),
+                Entry(PENSTOCK, JSON, options=json_options, schema=value),
                 Entry(JVM, JSON, decoder=from_json),
-                Entry(PENSTOCK, JSON, FLAT, json_options | {"flatten": "true"}, flat=True),
+                Entry(PENSTOCK, JSON, FLAT, json_options | {"flatten": "true"}, schema=ddl(FIELDS), flat=True),
+                Entry(PENSTOCK, JSON, WHOLE, json_options, whole=True),
+                Entry(JVM, JSON, WHOLE, decoder=from_json, whole=True),
             ]
         case "formats-json-malformed":
             return [
-                Entry(PENSTOCK, MALFORMED, options=json_options),
+                Entry(PENSTOCK, MALFORMED, options=json_options, schema=value),
                 Entry(JVM, MALFORMED, decoder=from_json),
             ]
         case "formats-poison":
             return [
-                Entry(PENSTOCK, JSON, NONE_BAD, json_options),
-                Entry(PENSTOCK, POISONED, ONE_BAD, json_options),
+                Entry(PENSTOCK, JSON, NONE_BAD, json_options, schema=value),
+                Entry(PENSTOCK, POISONED, ONE_BAD, json_options, schema=value),
             ]
         case "formats-avro":
             options = {"valueFormat": "avro", "schemaRegistry.url": topics.registry_url}
             return [
-                Entry(PENSTOCK, AVRO, options=options),
+                Entry(PENSTOCK, AVRO, options=options, schema=value),
                 Entry(JVM, AVRO, decoder={"sql": f"from_avro(substring(value, 6), '{AVRO_SCHEMA}')"}),
             ]
         case "formats-protobuf":
@@ -95,7 +104,7 @@ def entries(figure: str, topics: Topics) -> list[Entry]:
                 "descriptors": base64.b64encode(descriptors.read_bytes()).decode(),
                 "message": PROTOBUF_MESSAGE,
             }
-            return [Entry(PENSTOCK, PROTOBUF, options=options), Entry(UDF, PROTOBUF, decoder=decoder)]
+            return [Entry(PENSTOCK, PROTOBUF, options=options, schema=value), Entry(UDF, PROTOBUF, decoder=decoder)]
         case "formats-projection":
             return [
                 Entry(
@@ -106,7 +115,7 @@ def entries(figure: str, topics: Topics) -> list[Entry]:
             ]  # fmt: skip
         case "formats-deserializer":
             return [
-                Entry(PENSTOCK, JSON, options={"valueFormat": "user_code:Events"}, share=DESERIALIZER_SHARE),
+                Entry(PENSTOCK, JSON, options=OWN, schema=value, share=DESERIALIZER_SHARE),
                 Entry(UDF, JSON, decoder={"udf": "json", "type": _TYPE, "arrow": None}, share=DESERIALIZER_SHARE),
                 Entry(
                     UDF, JSON, PICKLED, decoder={"udf": "json", "type": _TYPE, "arrow": False}, share=DESERIALIZER_SHARE

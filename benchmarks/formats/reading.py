@@ -103,4 +103,4 @@ def _order(arena: Arena, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
         "endingOffsets": json.dumps({name: ends}) if entry.share > 1 else "latest",
         **entry.options,
     }
-    return {"options": options, "schema": entry.schema, "decoder": entry.decoder}
+    return {"options": options, "schema": entry.schema, "decoder": entry.decoder, "whole": entry.whole}

@@ -22,6 +22,7 @@ from benchmarks.formats.figures import (
     POISON,
     PROJECTION,
     UDF,
+    WHOLE,
 )
 from benchmarks.formats.topics import CODEC
 from benchmarks.measurement import Measurement
@@ -32,6 +33,9 @@ _MINE, _JVM, _UDF = (PENSTOCK, ""), (JVM, ""), (UDF, "")
 TARGETS = (
     Target("JSON to a typed struct: Penstock / JVM source + from_json", FROM_JSON, _MINE, _JVM, at_least=7.0),
     Target("the same to columns of their own (flatten)", FROM_JSON, (PENSTOCK, FLAT), _JVM, at_least=7.0),
+    Target(
+        "JSON with all of Kafka's columns beside it", FROM_JSON, (PENSTOCK, WHOLE), (JVM, WHOLE), at_least=7.0,
+    ),
     Target("JSON, 1% malformed: Penstock / JVM source + from_json", FROM_MALFORMED, _MINE, _JVM, at_least=6.0),
     Target(
         "JSON, one record in a million malformed / none", POISON, (PENSTOCK, ONE_BAD), (PENSTOCK, NONE_BAD),
