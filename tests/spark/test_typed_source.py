@@ -200,16 +200,23 @@ def test_a_new_compatible_version_just_works_and_an_incompatible_one_names_both_
 def test_protobuf_and_json_by_the_registry(reader, topic, produce, registry):
     from google.protobuf import descriptor_pb2
 
-    file = descriptor_pb2.FileDescriptorProto(name="user.proto", package="shop", syntax="proto3")
+    place = descriptor_pb2.FileDescriptorProto(name="place.proto", package="shop", syntax="proto3")
+    place.message_type.add(name="Place").field.add(name="city", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="user.proto", package="shop", syntax="proto3", dependency=["place.proto"]
+    )
     message = file.message_type.add(name="User")
     message.field.add(name="id", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
     message.field.add(name="names", number=2, type="TYPE_STRING", label="LABEL_REPEATED")
-    user = message_class("shop.User", file)
+    message.field.add(name="home", number=3, type="TYPE_MESSAGE", type_name=".shop.Place", label="LABEL_OPTIONAL")
+    user = message_class("shop.User", place, file)
     name = topic()
-    produce(name, [Rec(each) for each in protobuf_messages(registry, name, [user(id=7, names=["a", "b"])])])
+    written = user(id=7, names=["a", "b"])
+    written.home.city = "Ulm"
+    produce(name, [Rec(each) for each in protobuf_messages(registry, name, [written])])
     options = {"schemaRegistry.url": registry.url, "flatten": "true"}
     [row] = reader(name, valueFormat="protobuf", **options).load().collect()
-    assert (row.id, row.names) == (7, ["a", "b"])
+    assert (row.id, row.names, row.home.city) == (7, ["a", "b"], "Ulm")
     said = failure(reader(name, valueFormat="avro", **options).load)
     assert "PROTOBUF" in said
 
