@@ -91,7 +91,7 @@ test-kernel: setup
 test-python: setup
 	@tools/postgresql.sh --install >/dev/null || true
 	$(say) "pytest, $(WORKERS) workers"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS) $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
 # PENSTOCK_SOAK_SECONDS=60 shortens the consumer's part, which takes ten minutes.
 soak: setup ## a driver killed two dozen times, a consumer group that never rests: each record once; 20 minutes

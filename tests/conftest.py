@@ -45,8 +45,27 @@ def java_version() -> str:
     return said.stderr.splitlines()[0]
 
 
+LONG = (
+    "test_checkpoint_migration.py",
+    "test_standalone_cluster.py",
+    "test_killed_driver.py",
+    "test_docs.py",
+    "test_connect.py",
+    "test_typed_source.py",
+    "test_consumer_rebalances.py",
+    "test_stream_reports.py",
+    "test_brokers.py",
+    "test_consumer_brokers.py",
+)
+"""Files of a minute and more, the longest first. A worker takes a file whole: one of these at the end would leave the
+other worker with nothing to do."""
+
+
+@pytest.hookimpl(trylast=True)  # after the order was shuffled
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a broker or a session is marked so, whether its author thought of it or not."""
+    """Long files come first. A test that uses a broker or a session is marked so, whether its author thought of it or
+    not."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"kafka", "kafka_cluster"}:

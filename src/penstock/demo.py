@@ -111,6 +111,7 @@ Where next:
   README.md                your own topics, in PySpark, in plain Python, in tests
   docs/batch.md            where to start and stop, filters, security
   docs/streaming.md        readStream: limits, groups and lag, data loss
+  docs/formats.md          typed columns: JSON, Avro, Protobuf, a schema registry, bad records
   docs/options.md          every option
   make bench               beside Spark's own Kafka source, on this machine"""
 
