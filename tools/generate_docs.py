@@ -69,6 +69,7 @@ CONSUMER_SIDES = {
 FORMATS = {
     ("formats-json", ""): "JSON, 5 fields, to a struct (`from_json`)",
     ("formats-json", "flat"): "the same to columns of their own",
+    ("formats-json", "all of Kafka's columns"): "the same with all of Kafka's columns beside it",
     ("formats-json-malformed", ""): "JSON, 1% malformed (`from_json`)",
     ("formats-poison", "none malformed"): "JSON, none malformed",
     ("formats-poison", "one in a million malformed"): "JSON, one in a million malformed",
