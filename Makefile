@@ -48,7 +48,7 @@ $(VENV)/.packages: pyproject.toml
 
 $(VENV)/.kernel: $(VENV)/.packages $(KERNEL_SOURCES)
 	@tools/prerequisites.sh "$(BIN)/python"
-	$(say) "The kernel, in release mode (the first build takes two to three minutes)"
+	$(say) "The kernel, in release mode (the first build takes about four minutes)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
 	@touch $@
 

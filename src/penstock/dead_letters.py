@@ -38,7 +38,7 @@ former one has committed; that is warned of. Without the former, `transactional=
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from types import TracebackType
 from typing import Self
@@ -46,7 +46,7 @@ from typing import Self
 import pyarrow as pa
 
 from penstock.errors import AuthorizationFailed, UnknownTopic
-from penstock.letters import Cause, DeadLetter, TopicWriter, append_letters, letters_of
+from penstock.letters import DeadLetter, TopicWriter, append_letters, fault_letters
 from penstock.ranges import OffsetRange
 from penstock.spans import Spans, parse_spans
 from penstock.topics import TopicPartition
@@ -63,15 +63,10 @@ HELD_BYTES = 4 << 20
 LETTER_BYTES = 500
 """What a letter weighs beside its record: headers that say why, and Python's objects."""
 
-ROWS_AT_ONCE = 500
-"""Rows that become Python objects together: a chunk that is bad throughout must not double in memory."""
-
 YIELDING_SECONDS = 5.0
 """At most so long between two tries. Whoever begins ends what others have begun, so if there are many, most must wait
 for one to get through. Measured with ranges of one partition that end at the same time, and 5 ms of network: 16 are
 through after 7 s, 40 after 17 s. Without that network 16 need a second."""
-
-ERROR = "MalformedRecord"
 
 PREFIX = "penstock-letters:"
 """Of all groups and transactional ids: what ACLs are made for."""
@@ -140,21 +135,14 @@ class RangeLetters:
 
         May write what is held, and raises if that cannot be done.
         """
-        reasons: dict[int, dict[str, str]] = {}
-        for row, column, reason in faults:
-            reasons.setdefault(row, {}).setdefault(column, reason)
-        rows = sorted(reasons)
-        for at in range(0, len(rows), ROWS_AT_ONCE):
-            some = rows[at : at + ROWS_AT_ONCE]
-            causes = [_cause(reasons[row]) for row in some]
-            for letter in letters_of(self._range.topic_partition, records.take(pa.array(some)), causes):
-                if letter.offset < self._next:
-                    raise ValueError(f"offset {letter.offset} comes after {self._next - 1}: it may count as done")
-                self._next = letter.offset + 1
-                self._held.append(letter)
-                self._held_bytes += letter.size + LETTER_BYTES
-                if self._held_bytes >= HELD_BYTES:
-                    self._write(self._next)
+        for letter in fault_letters(self._range.topic_partition, records, faults):
+            if letter.offset < self._next:
+                raise ValueError(f"offset {letter.offset} comes after {self._next - 1}: it may count as done")
+            self._next = letter.offset + 1
+            self._held.append(letter)
+            self._held_bytes += letter.size + LETTER_BYTES
+            if self._held_bytes >= HELD_BYTES:
+                self._write(self._next)
 
     def finish(self, read_until: int | None = None) -> int:
         """The range was read, to its end or only until an offset: make all letters last.
@@ -243,14 +231,6 @@ class RangeLetters:
     def _forgo(self, error: AuthorizationFailed) -> None:
         self._remembers = False
         _warn(self._group, str(error))
-
-
-def _cause(reasons: Mapping[str, str]) -> Cause:
-    """Of one record, whose key or value is at fault, or both."""
-    if len(reasons) == 1:
-        ((stage, reason),) = reasons.items()
-        return Cause(stage, ERROR, reason)
-    return Cause(",".join(sorted(reasons)), ERROR, "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items())))
 
 
 def _explained(error: AuthorizationFailed) -> AuthorizationFailed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +17,11 @@ from penstock.wire.producer import ALL, BatchTooLarge, Producer, Record
 
 BATCH_BYTES = 500_000
 """Brokers take batches of a megabyte unless told otherwise, and headers come on top."""
+
+ROWS_AT_ONCE = 500
+"""Rows that become Python objects together: a chunk that is bad throughout must not double in memory."""
+
+MALFORMED = "MalformedRecord"
 
 REASON_CHARACTERS = 1000
 
@@ -70,6 +75,29 @@ def letters_of(tp: TopicPartition, records: pa.RecordBatch, causes: Iterable[Cau
             error,
             reason[:REASON_CHARACTERS],
         )
+
+
+def fault_letters(
+    tp: TopicPartition, records: pa.RecordBatch, faults: Iterable[tuple[int, str, str]]
+) -> Iterator[DeadLetter]:
+    """Letters about rows that do not parse, in order: for each (row, column, reason), one per row."""
+    reasons: dict[int, dict[str, str]] = {}
+    for row, column, reason in faults:
+        reasons.setdefault(row, {}).setdefault(column, reason)
+    rows = sorted(reasons)
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[at : at + ROWS_AT_ONCE]
+        yield from letters_of(tp, records.take(pa.array(some)), [_cause(reasons[row]) for row in some])
+
+
+def _cause(reasons: Mapping[str, str]) -> Cause:
+    """Of one record, whose key or value is at fault, or both."""
+    if len(reasons) == 1:
+        ((stage, reason),) = reasons.items()
+        return Cause(stage, MALFORMED, reason)
+    return Cause(
+        ",".join(sorted(reasons)), MALFORMED, "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
+    )
 
 
 def batched(letters: Sequence[DeadLetter], limit: int) -> Iterator[list[DeadLetter]]:

@@ -10,7 +10,7 @@ from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
 from penstock.formats.plan import TypedPlan
 from penstock.formats.typed import TypedColumns
-from penstock.letters import Cause, TopicWriter, letters_of
+from penstock.letters import TopicWriter, fault_letters
 from penstock.topics import TopicPartition
 from penstock.wire.config import ClientConfig
 
@@ -61,14 +61,7 @@ class _Letters:
         self._tp = tp
 
     def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
-        reasons: dict[int, tuple[str, str]] = {}
-        for row, column, reason in faults:
-            if row in reasons:
-                column, reason = f"{reasons[row][0]},{column}", f"{reasons[row][1]}; {reason}"
-            reasons[row] = (column, reason)
-        bad = records.take(pa.array(sorted(reasons), pa.int64()))
-        causes = [Cause(reasons[row][0], "MalformedRecord", reasons[row][1]) for row in sorted(reasons)]
         try:
-            self._writer.write(list(letters_of(self._tp, bad, causes)))
+            self._writer.write(list(fault_letters(self._tp, records, faults)))
         finally:
             self._writer.close()  # faults are rare, and nobody tells us when the stream is done with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -52,11 +52,6 @@ class Layout:
         if mine[0].field is None:
             return mine[0].type
         return pa.struct([(column.field, column.type) for column in mine])
-
-    def pick(self, names: Sequence[str]) -> Layout:
-        """Some of the columns, in this order."""
-        known = {column.name: column for column in self.columns}
-        return Layout(tuple(known[name] for name in names))
 
 
 def full_layout(

@@ -58,10 +58,6 @@ class RegistryConfig:
         if self.proxy is not None:
             without_login("schemaRegistry.proxy", self.proxy)
 
-    @property
-    def url_text(self) -> str:
-        return ",".join(self.urls)
-
 
 def without_login(option: str, url: str) -> tuple[str, tuple[str, str] | None]:
     """An address less the user and password in it, and these two. No error shows the address: it may hold them."""
