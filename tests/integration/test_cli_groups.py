@@ -9,10 +9,12 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ElectionType
 from confluent_kafka import TopicPartition as RdPartition
+from confluent_kafka.admin import AdminClient
 
 from fix_cluster import cluster_of
+from fix_consumer import eventually
 from fix_produce import Rec
 from penstock import cli
 from penstock.topics import TopicPartition
@@ -246,10 +248,21 @@ def test_groups_of_all_brokers_are_listed(penstock, kafka_cluster):
     name = f"t-{uuid.uuid4().hex[:12]}"
     kafka_cluster.create_topic(name, 1)
     admin = GroupAdmin(cluster_of(kafka_cluster).config)
-    groups = {f"g-{uuid.uuid4().hex[:12]}" for _ in range(12)}
+    admin.commit("whoever comes first", {TopicPartition(name, 0): 0})  # makes the topic of offsets
+    eventually(lambda: spread(kafka_cluster, "__consumer_offsets"), "coordinators on more than one broker")
+    groups = {f"g-{uuid.uuid4().hex[:12]}" for _ in range(20)}
     for group in groups:
         admin.commit(group, {TopicPartition(name, 0): 0})
     assert len({admin.coordinator(group).node_id for group in groups}) > 1, "or one broker's list would be enough"
     code, out, _ = penstock("list", broker=kafka_cluster)
     assert code == 0
     assert groups <= {row[0] for row in rows(out)}
+
+
+def spread(kafka, topic) -> bool:
+    """Whether more than one broker leads partitions of a topic. Brokers that were down and are back lead none until
+    they are elected, and Kafka looks at that every five minutes."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    admin.elect_leaders(ElectionType.PREFERRED, [RdPartition(topic, number) for number in partitions]).result(30)
+    return len({partition.leader for partition in partitions.values()}) > 1
