@@ -8,6 +8,7 @@ field of the payload has no index, so how fast time passes in a partition is lea
 
 from __future__ import annotations
 
+import heapq
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -41,9 +42,6 @@ class TimeLookup(Protocol):
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The highest timestamp of the records before an offset; None if there are none."""
 
-    def newest_timestamps(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The highest timestamp of a log; None if it is empty."""
-
     def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
         """Offset and timestamp of the first record that is not older than a time; None if all are older."""
 
@@ -61,6 +59,19 @@ class Read:
     """The highest; None if no record had one."""
     complete: bool = True
     """Whether all of its tasks have told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The watermarks that must not be passed. Nobody waits for itself, so the slowest has a limit of its own: the drift
+    ahead of the next slowest."""
+
+    others: int
+    slowest: int
+    which: TopicPartition | None
+
+    def of(self, tp: TopicPartition) -> int:
+        return self.slowest if tp == self.which else self.others
 
 
 @dataclass(slots=True)
@@ -93,7 +104,7 @@ class Alignment:
         self._known: Offsets = {}
         """Up to where the watermark of a partition counts."""
         self._newest: dict[TopicPartition, tuple[int, int | None]] = {}
-        """The end of a log when it was last asked for its newest record, and the timestamp of that."""
+        """The end of a log when it was last looked at, and the highest timestamp before it."""
         self._floors: dict[TopicPartition, tuple[int, int]] = {}
         """A partition's position, and the watermark that it will have with the next record at least."""
         self._pace: dict[TopicPartition, _Pace] = {}
@@ -165,7 +176,7 @@ class Alignment:
 
         `limited`: less than these ends may be read. `finished`: partitions that end for good where they stand.
         """
-        self.restore(position)
+        self.restore({tp: position[tp] for tp in ends})  # not of those whose leader does not answer
         now = self._clock()
         partitions = {*position, *ends}
         for tp in self._known.keys() - partitions:
@@ -196,29 +207,27 @@ class Alignment:
     def _note_idle(
         self, without: Collection[TopicPartition], finished: Collection[TopicPartition], ends: Offsets, now: float
     ) -> None:
-        """Partitions without a record to read. One that is new to us may have had none for long."""
+        """Partitions without a record to read. One that is new to us may have had none for long: then it is idle at
+        once, as it was before a restart."""
         idleness = self._strategy.idleness
-        fresh = [tp for tp in without if tp in ends and tp not in self._seen and tp not in finished]
+        fresh = {tp: ends[tp] for tp in without if tp in ends and tp not in self._seen}
+        stale: set[TopicPartition] = set()
         if fresh and idleness is not None:
-            self._look_at_newest({tp: ends[tp] for tp in fresh})
+            self._look_at_newest(fresh)
             latest = (self._wall_clock() - idleness) * 1000
-            for tp in fresh:
-                newest = self._newest[tp][1]
-                if newest is None or newest < latest:
-                    self._tracker.has_none(tp, now - idleness)
+            stale = {tp for tp in fresh if (newest := self._newest[tp][1]) is None or newest < latest}
         self._seen.update(ends)
         for tp in without:
-            if tp in finished:
+            if tp in finished or tp in stale:
                 self._tracker.finish(tp)
             else:
                 self._tracker.has_none(tp, now)
 
     def _look_at_newest(self, ends: Offsets) -> None:
-        """Ask for the newest record of logs that have grown since."""
-        grown = [tp for tp, end in ends.items() if self._newest.get(tp, (-1, None))[0] != end]
+        """Ask for the newest records of logs that have grown since."""
+        grown = {tp: end for tp, end in ends.items() if self._newest.get(tp, (-1, None))[0] != end}
         if grown:
-            found = self._lookup.newest_timestamps(grown)
-            self._newest |= {tp: (ends[tp], found.get(tp)) for tp in grown}
+            self._newest |= {tp: (grown[tp], found) for tp, found in self._lookup.max_timestamps(grown).items()}
 
     # --- by the record's own timestamp --------------------------------------------------------------------------------
 
@@ -226,8 +235,8 @@ class Alignment:
         """Everything up to the cut will be read, so the slowest is the one whose log ends first."""
         stands = {tp: self._highest(tp) if tp in ends else mark for tp, mark in self._active(now).items()}
         # A log whose records have no timestamps has no event time that could be late.
-        limit = self._limit({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
-        return self._stops(position, ends, limit)[0]
+        limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
+        return self._stops(position, ends, limits)[0]
 
     def _within_limit(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
         """Nobody knows how far the slowest will get, so what counts is where it stands: before its next record.
@@ -240,27 +249,30 @@ class Alignment:
         last = None
         while True:
             stands = {tp: self._stands(tp, mark, position) for tp, mark in active.items()}
-            limit = self._limit({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
-            stops, blocked = self._stops(position, ends, limit)
-            if limit == last or not blocked or any(stop > position[tp] for tp, stop in stops.items()):
+            limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
+            stops, blocked = self._stops(position, ends, limits)
+            if limits == last or not blocked or any(stop > position[tp] for tp, stop in stops.items()):
                 return stops
             self._floors |= {tp: (position[tp], self._mark(timestamp)) for tp, timestamp in blocked.items()}
-            last = limit
+            last = limits
 
-    def _stops(self, position: Offsets, ends: Offsets, limit: int) -> tuple[Offsets, dict[TopicPartition, int]]:
-        """Where to stop so that no watermark passes the limit; and the time of the next record, where that already lies
+    def _stops(self, position: Offsets, ends: Offsets, limits: _Limits) -> tuple[Offsets, dict[TopicPartition, int]]:
+        """Where to stop so that no watermark passes its limit; and the time of the next record, where that already lies
         past it."""
-        stops, blocked = dict(ends), {}
-        ahead = [tp for tp in ends if (highest := self._highest(tp)) is not None and highest > limit]
-        if limit == NOTHING:
-            return stops | {tp: position[tp] for tp in ahead}, {}
-        # The first event time whose watermark would be past the limit.
-        for tp, found in self._lookup.times_at(dict.fromkeys(ahead, limit - self._mark(0) + 1)).items():
-            if found is not None:
-                offset, timestamp = found
-                stops[tp] = max(position[tp], min(ends[tp], offset))
-                if offset == position[tp]:
-                    blocked[tp] = timestamp
+        stops = dict(ends)
+        blocked: dict[TopicPartition, int] = {}
+        times: dict[TopicPartition, int] = {}
+        for tp in ends:
+            limit, highest = limits.of(tp), self._highest(tp)
+            if highest is not None and highest > limit:
+                stops[tp] = position[tp]
+                if limit != NOTHING:
+                    times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
+        for tp, found in self._lookup.times_at(times).items() if times else ():
+            offset, timestamp = (ends[tp], 0) if found is None else found
+            stops[tp] = max(position[tp], min(ends[tp], offset))
+            if offset == position[tp]:
+                blocked[tp] = timestamp
         return stops, blocked
 
     def _note_first_records(self, position: Offsets) -> None:
@@ -287,8 +299,8 @@ class Alignment:
     # --- by a field of the payload ------------------------------------------------------------------------------------
 
     def _by_pace(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
-        limit = self._limit(self._active(now))
-        return {tp: min(end, position[tp] + self._step(tp, limit)) for tp, end in ends.items()}
+        limits = self._limits(self._active(now))
+        return {tp: min(end, position[tp] + self._step(tp, limits.of(tp))) for tp, end in ends.items()}
 
     def _step(self, tp: TopicPartition, limit: int) -> int:
         mark, pace = self._tracker.watermark(tp), self._pace.get(tp)
@@ -307,13 +319,20 @@ class Alignment:
         partitions = self._tracker.status(now).partitions
         return {tp: each.watermark for tp, each in partitions.items() if not each.idle}
 
-    def _limit(self, stands: Mapping[TopicPartition, int | None]) -> int:
-        """The watermark that none may pass."""
-        assert self._strategy.max_drift is not None
-        known = [mark for mark in stands.values() if mark is not None]
-        if len(known) < len(stands):
-            return NOTHING
-        return min(known) + self._strategy.max_drift if known else EVERYTHING
+    def _limits(self, stands: Mapping[TopicPartition, int | None]) -> _Limits:
+        """How far each may go, where the active ones stand there."""
+        drift = self._strategy.max_drift
+        assert drift is not None
+        low = heapq.nsmallest(2, ((NOTHING if mark is None else mark, tp) for tp, mark in stands.items()))
+        reach = [mark if mark == NOTHING else mark + drift for mark, _ in low]
+        match reach:
+            case []:
+                return _Limits(EVERYTHING, EVERYTHING, None)
+            case [others]:
+                return _Limits(others, EVERYTHING, low[0][1])
+            case [others, slowest]:
+                return _Limits(others, slowest, low[0][1])
+        raise AssertionError(reach)
 
     def _mark(self, event_time: int) -> int:
         mark = self._strategy.watermark_of(event_time)

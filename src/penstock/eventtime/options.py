@@ -9,8 +9,7 @@ from typing import Any
 from penstock.errors import OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.formats.options import FormatOptions
-from penstock.option_values import Option, flag, text
-from penstock.stream_options import duration
+from penstock.option_values import Option, duration, flag, text
 
 NEVER = "never"
 
