@@ -31,7 +31,7 @@ class EventTimes:
     the times stay in their own unit for as long as nobody wants each of them.
     """
 
-    __slots__ = ("_bounds", "_numbers", "_scale", "_where")
+    __slots__ = ("_bounds", "_numbers", "_scale")
 
     def __init__(self, times: pa.Array, where: str, way_out: str = WAY_OUT, absent: int | None = None) -> None:
         """`absent` is a time that stands for none."""
@@ -43,14 +43,13 @@ class EventTimes:
             self._scale = MILLISECONDS_OF_A_DAY, 1
         else:
             self._scale = SCALES[given.unit] if pa.types.is_timestamp(given) else (1, 1)
-        self._where = where
         self._numbers: pa.Int64Array = times.cast(pa.int64())
-        self._bounds = self._measure()
+        self._bounds = self._measure(where)
         if absent is not None and self.earliest is not None and self.earliest <= absent:
             milliseconds = self.milliseconds()
             self._numbers = pc.if_else(pc.equal(milliseconds, absent), pa.scalar(None, pa.int64()), milliseconds)
             self._scale = 1, 1
-            self._bounds = self._measure()
+            self._bounds = self._measure(where)
 
     @property
     def earliest(self) -> int | None:
@@ -71,11 +70,7 @@ class EventTimes:
     def milliseconds(self) -> pa.Int64Array:
         factor, divisor = self._scale
         if factor > 1:
-            try:
-                return pc.multiply_checked(self._numbers, factor)
-            except pa.ArrowInvalid:
-                reason = "has a time too far off to count its milliseconds"
-                raise EventTimeError(self._where, reason, "Check its unit") from None
+            return pc.multiply(self._numbers, factor)
         if divisor == 1:
             return self._numbers
         # Arrow rounds towards zero, which is up before 1970: a watermark would be 1 ms past what it stands for.
@@ -85,11 +80,15 @@ class EventTimes:
         rounded_up = pc.greater(pc.multiply(quotients, divisor), self._numbers)
         return pc.subtract(quotients, rounded_up.cast(pa.int64()))
 
-    def _measure(self) -> tuple[int | None, int | None]:
+    def _measure(self, where: str) -> tuple[int | None, int | None]:
         factor, divisor = self._scale
         found = pc.min_max(self._numbers).as_py()
-        low, high = found["min"], found["max"]
-        return (None, None) if low is None else (low * factor // divisor, high * factor // divisor)
+        if found["min"] is None:
+            return None, None
+        low, high = found["min"] * factor // divisor, found["max"] * factor // divisor
+        if low < -(2**63) or high >= 2**63:
+            raise EventTimeError(where, "has a time too far off to count its milliseconds", "Check its unit")
+        return low, high
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
