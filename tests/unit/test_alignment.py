@@ -20,6 +20,10 @@ MINUTE = 60_000
 BASE = 1_767_225_600_000
 
 
+class Marker(int):
+    """The end of a transaction: the index has its time, a reader never sees it."""
+
+
 @dataclass
 class Logs:
     """Partitions as lists of timestamps, and the answers that a broker gives about them."""
@@ -29,7 +33,7 @@ class Logs:
 
     def max_timestamps(self, before):
         self.asked.append("max")
-        return {tp: max(self.logs[tp][:offset], default=None) for tp, offset in before.items()}
+        return {tp: max(records(self.logs[tp][:offset]), default=None) for tp, offset in before.items()}
 
     def times_at(self, times):
         self.asked.append("times")
@@ -38,8 +42,16 @@ class Logs:
             for tp, time in times.items()
         }
 
+    def timestamps_of(self, offsets):
+        self.asked.append("records")
+        return {tp: next(iter(records(self.logs[tp][at : at + 1])), None) for tp, at in offsets.items()}
+
     def ends(self):
         return {tp: len(log) for tp, log in self.logs.items()}
+
+
+def records(log):
+    return [stamp for stamp in log if not isinstance(stamp, Marker)]
 
 
 class Stream:
@@ -55,7 +67,7 @@ class Stream:
         self.options = EventTimeOptions(strategy)
         self.position = dict.fromkeys(logs, 0)
         self.delay = drift + out_of_order if delay is None else delay
-        self.highest, self.dropped, self.batches = None, 0, []
+        self.highest, self.dropped = None, 0
         self.start()
 
     def start(self):
@@ -79,15 +91,16 @@ class Stream:
         if limit is not None:
             allowed, _ = share(limit, allowed, {})
         batch = {tp: self.logs.logs[tp][self.position[tp] : self.position[tp] + n] for tp, n in allowed.items() if n}
-        stamps = [stamp for read in batch.values() for stamp in read]
+        stamps = [stamp for read in batch.values() for stamp in records(read)]
         if self.highest is not None:
             self.dropped += sum(stamp < self.highest - self.delay for stamp in stamps)
         self.highest = max([*stamps, *([] if self.highest is None else [self.highest])], default=None)
         for tp, read in batch.items():
             self.position[tp] += len(read)
-        self.alignment.learn({tp: Read(self.position[tp], max(read)) for tp, read in batch.items()})
-        self.batches.append(batch)
-        return len(stamps)
+        self.alignment.learn(
+            {tp: Read(self.position[tp], max(records(read), default=None)) for tp, read in batch.items()}
+        )
+        return sum(map(len, batch.values()))
 
 
 def test_E4_a_partition_is_read_up_to_the_drift_ahead_of_the_slowest():
@@ -209,8 +222,21 @@ def test_a_payload_field_is_read_in_steps_that_are_learned():
     assert triggers < 60
 
 
+def test_markers_of_transactions_hide_records_from_the_index_and_stop_nothing():
+    """They bear the time of the commit, here of a replay long after the records' own."""
+    logs = {
+        tp: [Marker(BASE + 100 * HOUR) if i % 10 == 9 else BASE + start + i * MINUTE for i in range(2000)]
+        for tp, start in ((A, 0), (B, 5 * HOUR))
+    }
+    stream = Stream(logs, drift=HOUR)
+    for _ in range(1000):
+        if not stream.step(limit=100, bounded=True):
+            break
+    assert stream.position == stream.logs.ends()
+
+
 @st.composite
-def topics(draw):
+def topics(draw, markers=False):
     """Logs whose records are out of order by less than a bound; the bound, a drift, and a limit."""
     out_of_order = draw(st.sampled_from([0, 5, 1000]))
     logs = {}
@@ -219,6 +245,8 @@ def topics(draw):
         for gap in draw(st.lists(st.sampled_from([0, 1, 10, 500, 60_000]), max_size=30)):
             at += gap
             log.append(at - draw(st.integers(0, out_of_order)))
+            if markers and draw(st.booleans()):
+                log.append(Marker(at + draw(st.sampled_from([1, 500, 10**7]))))
         logs[TopicPartition("t", number)] = log
     return logs, out_of_order, draw(st.sampled_from([0, 10, 1000, 100_000])), draw(st.sampled_from([None, 1, 3, 10]))
 
@@ -241,6 +269,17 @@ def test_E4_nothing_that_was_in_order_is_ever_late_and_everything_is_read(drawn,
     assert stream.position == stream.logs.ends()
     assert stream.dropped == 0
     assert restarts or told == sorted(told)
+
+
+@settings(deadline=None, max_examples=200)
+@given(topics(markers=True))
+def test_a_log_with_transactions_is_read_to_its_end(drawn):
+    logs, out_of_order, drift, limit = drawn
+    stream = Stream(logs, drift=drift, out_of_order=out_of_order)
+    for _ in range(500):
+        if not stream.step(limit, bounded=True):
+            break
+    assert stream.position == stream.logs.ends()
 
 
 @settings(deadline=None, max_examples=100)

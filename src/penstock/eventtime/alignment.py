@@ -3,7 +3,8 @@
 Spark's watermark is the highest event time of everything it has read. So a batch must not hold records that are further
 ahead of the slowest active partition than the drift allows. Where event time is the record's own timestamp, brokers
 know the first offset of a time, and everything before it is older: the bound holds, whatever the order of records. A
-field of the payload has no index, so how fast time passes in a partition is learned from what was read of it.
+field of the payload has no index, so how fast time passes in a partition is learned from what was read of it. So it is
+where markers of transactions, which bear the time of the commit, hide the records from the index.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from penstock.topics import Offsets, TopicPartition
 log = logging.getLogger(__name__)
 
 FIRST_STEP = 10_000
-"""Offsets of a partition whose payload times are not known yet."""
+"""Offsets of a partition whose times are not known yet."""
 
 GROWTH = 8
-"""A step by payload times is at most so many times the last one: what was learned from few records may be wrong."""
+"""A step by what was learned is at most so many times the last one: few records may have taught the wrong thing."""
 
 SAID_SECONDS = 60.0
 """How often the log says who holds the others back."""
@@ -43,7 +44,11 @@ class TimeLookup(Protocol):
         """The highest timestamp of the records before an offset; None if there are none."""
 
     def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Offset and timestamp of the first record that is not older than a time; None if all are older."""
+        """Offset and timestamp of the first record, marker or aborted record that is not older than a time; None if all
+        are older."""
+
+    def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The timestamps of single records; None where a reader gets none."""
 
 
 Peek: TypeAlias = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
@@ -76,7 +81,7 @@ class _Limits:
 
 @dataclass(slots=True)
 class _Pace:
-    """How fast payload time passes in a partition."""
+    """How fast time passes in a partition."""
 
     step: int = 0
     """Offsets of the last batch that read of it."""
@@ -121,7 +126,7 @@ class Alignment:
             before, at = self._tracker.watermark(tp), self._known.get(tp)
             if read.event_time is not None:
                 self._tracker.observe(tp, self._mark(read.event_time), now)
-            if not self._by_record and at is not None and at < read.stop:
+            if at is not None and at < read.stop:
                 self._learn_pace(tp, read.stop - at, before)
             if read.complete or not self._by_record:  # of a payload nobody else can tell more
                 self._known[tp] = read.stop
@@ -257,23 +262,26 @@ class Alignment:
             last = limits
 
     def _stops(self, position: Offsets, ends: Offsets, limits: _Limits) -> tuple[Offsets, dict[TopicPartition, int]]:
-        """Where to stop so that no watermark passes its limit; and the time of the next record, where that already lies
-        past it."""
+        """Where to stop so that no watermark passes its limit; and the time of the next record, where that alone would
+        pass it."""
         stops = dict(ends)
-        blocked: dict[TopicPartition, int] = {}
         times: dict[TopicPartition, int] = {}
         for tp in ends:
             limit, highest = limits.of(tp), self._highest(tp)
             if highest is not None and highest > limit:
                 stops[tp] = position[tp]
-                if limit != NOTHING:
+                if limit != NOTHING and (self._tracker.watermark(tp) or NOTHING) <= limit:
                     times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
-        for tp, found in self._lookup.times_at(times).items() if times else ():
-            offset, timestamp = (ends[tp], 0) if found is None else found
-            stops[tp] = max(position[tp], min(ends[tp], offset))
-            if offset == position[tp]:
-                blocked[tp] = timestamp
-        return stops, blocked
+        found = self._lookup.times_at(times) if times else {}
+        at = {tp: ends[tp] if answer is None else answer[0] for tp, answer in found.items()}
+        next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
+        blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
+        for tp, offset in at.items():
+            # What lies before the position was read, and no record of it was past the limit.
+            hidden = offset < position[tp] or (tp in blocked and blocked[tp] is None)
+            wanted = position[tp] + self._step(tp, limits.of(tp)) if hidden else offset
+            stops[tp] = min(ends[tp], wanted)
+        return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
 
     def _note_first_records(self, position: Offsets) -> None:
         """Partitions of which nothing was read stand before the first record of their log."""
@@ -296,7 +304,7 @@ class Alignment:
             return known
         return self._mark(newest) if known is None else max(self._mark(newest), known)
 
-    # --- by a field of the payload ------------------------------------------------------------------------------------
+    # --- by what was learned ------------------------------------------------------------------------------------------
 
     def _by_pace(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
         limits = self._limits(self._active(now))

@@ -167,6 +167,10 @@ class Cluster:
 
         return self._ask_leaders(attempts, windows, ask)
 
+    def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The timestamps of single records; None where a reader gets none."""
+        return self.timestamps_in({tp: Window(offset, offset, offset + 1) for tp, offset in offsets.items()})
+
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records below an offset that are still in the log; None if there are none.
 
