@@ -432,6 +432,25 @@ def test_E1_E5_the_short_ways_agree_with_plain_arithmetic(kind, numbers, waterma
     assert strategy.watermark_after(records) == (max(known) - bound - 1 if known else None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "numbers", "late"),
+    [
+        (pa.timestamp("us"), [4999, 5000, 5999, 6000, None], 3),
+        (pa.timestamp("ns"), [4_999_999, 5_999_999, 6_000_000], 2),
+        (pa.timestamp("ms"), [4, 5, 6], 2),
+        (pa.timestamp("s"), [-1, 0, 1], 2),
+        (pa.date32(), [-1, 0, 1], 2),
+        (pa.int64(), [4, 5, 6], 2),
+    ],
+    ids=str,
+)
+def test_E5_late_is_what_is_not_after_the_watermark_in_whole_milliseconds(kind, numbers, late):
+    times = CREATED.times_of(batch(numbers, kind))
+    assert times.late(5) == late
+    assert times.late(2**62) == len(numbers) - numbers.count(None)
+    assert times.late(-(2**62)) == times.late(None) == 0
+
+
 def test_E1_moments_are_what_they_are_called():
     moment = datetime(2026, 11, 16, 10, 0, 0, 999_999, UTC)
     records = pa.record_batch({"created": pa.array([moment], pa.timestamp("us", "UTC"))})
