@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.formats.options import FormatOptions
 from penstock.option_values import Option, duration, flag, text
+
+if TYPE_CHECKING:
+    from penstock.eventtime.strategy import WatermarkStrategy
 
 NEVER = "never"
 
@@ -94,6 +96,8 @@ def default_event_time(formats: FormatOptions) -> EventTimeOptions:
 
 
 def _strategy(values: Mapping[str, Any], formats: FormatOptions) -> WatermarkStrategy:
+    from penstock.eventtime.strategy import WatermarkStrategy  # and pyarrow.compute, 50 ms for reads that need neither
+
     strategy = WatermarkStrategy.bounded(values.get("eventTime.outOfOrderness", 0.0))
     column = values.get("eventTime.column")
     if column not in (None, f"{formats.prefix}timestamp" if formats.flatten else "timestamp"):
