@@ -1,4 +1,4 @@
-"""What watermarks, idleness and alignment cost where there is nothing to align: an even topic, with them and without."""
+"""What event time costs where nobody has to wait for anybody: catching up on an even topic, with it and without."""
 
 from __future__ import annotations
 

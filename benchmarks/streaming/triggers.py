@@ -81,9 +81,7 @@ def measure_planning(arena: Arena) -> list[Measurement]:
     entries = [entry for entry in possible if entry.side in arena.sides]
     size = Size(warm_up=arena.sized(15, 2), settling=arena.sized(4, 1), counted=arena.sized(20, 4))
     with Trickle(arena, PLANNED_PARTITIONS, topics) as trickle:
-        return measure_triggers(
-            arena, PLANNING, entries, trickle, PLANNED_ROWS, size, planning_time
-        )  # fmt: skip
+        return measure_triggers(arena, PLANNING, entries, trickle, PLANNED_ROWS, size, planning_time)
 
 
 def planning_time(ms: Mapping[str, float]) -> float:
