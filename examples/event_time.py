@@ -3,8 +3,8 @@
 python examples/event_time.py localhost:9092 skewed --make
 python examples/event_time.py localhost:9092 skewed --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1
 
-`--make` writes a topic whose partitions begin up to a day apart, like one of which some partitions were read less far, or
-keep less. Spark's own source needs its jars (`--packages`, `--jars`). Without them Penstock plans as that source does.
+`--make` writes a topic whose partitions begin up to a day apart. Spark's own source needs its jars (`--packages` or
+`--jars`); without them Penstock itself stands in for it, with event time left off.
 """
 
 import argparse
@@ -91,7 +91,7 @@ runs = {"Penstock, eventTime.maxDrift=2h": ("penstock", {"eventTime.maxDrift": "
 if arguments.packages or arguments.jars:
     runs = {"Spark's own source": ("kafka", {})} | runs
 else:
-    print("No jars of Spark's own source: Penstock without event time stands in, which plans as that one does.")
+    print("No jars of Spark's own source (--packages): Penstock without event time stands in, which plans as it does")
     runs = {"Penstock without event time": ("penstock", {})} | runs
 
 print(f"{'':32}{'read':>12}{'counted':>12}{'lost':>12}{'triggers':>12}")
