@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.consumer.config import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
 from penstock.consumer.metrics import CONSUMER_METRICS
+from penstock.eventtime.options import EVENT_TIME_OPTIONS
 from penstock.formats.options import FORMAT_OPTIONS
 from penstock.formats.registry_options import REGISTRY_OPTIONS
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
@@ -220,6 +221,7 @@ PARTS = {
     "docs/options.md": {
         "options": lambda: options(OPTIONS.values()),
         "stream options": stream_options,
+        "event time options": lambda: options(EVENT_TIME_OPTIONS.values()),
         "format options": format_options,
         "registry options": lambda: options(REGISTRY_OPTIONS.values()),
         "kafka options": lambda: options(KAFKA_OPTIONS.values()),

@@ -21,6 +21,7 @@ from penstock.errors import (
     DataLoss,
     DeserializerFailed,
     EmbeddedBrokerError,
+    EventTimeError,
     IncompatibleSchema,
     MalformedRecord,
     NoGroupOffset,
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from penstock.consumer.stream import Stream
     from penstock.consumer.subscription import AllowTopics, DenyTopics
     from penstock.embedded import EmbeddedKafka
+    from penstock.eventtime.strategy import WatermarkStrategy
+    from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
     from penstock.spark import register
     from penstock.streamer.adbc import AdbcSink
     from penstock.streamer.dead_letters import DeadLetter, DeadLetterTopic
@@ -77,6 +80,8 @@ __all__ = [
     "DeserializerFailed",
     "EmbeddedBrokerError",
     "EmbeddedKafka",
+    "EventTimeError",
+    "EventTimeStatus",
     "IncompatibleSchema",
     "MalformedRecord",
     "Message",
@@ -85,6 +90,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OptionError",
     "ParquetSink",
+    "PartitionEventTime",
     "PenstockError",
     "ProtocolError",
     "RecordTooLarge",
@@ -98,6 +104,7 @@ __all__ = [
     "Streamer",
     "TopicPartition",
     "UnknownTopic",
+    "WatermarkStrategy",
     "__version__",
     "read_batches",
     "register",
@@ -113,11 +120,14 @@ _HOMES = {
     "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",
     "EmbeddedKafka": "penstock.embedded",
+    "EventTimeStatus": "penstock.eventtime.tracker",
     "Message": "penstock._kernel",
     "ParquetSink": "penstock.streamer.parquet",
+    "PartitionEventTime": "penstock.eventtime.tracker",
     "Stream": "penstock.consumer.stream",
     "Streamer": "penstock.streamer.streamer",
     "TopicPartition": "penstock.topics",
+    "WatermarkStrategy": "penstock.eventtime.strategy",
     "read_batches": "penstock.arrow",
     "register": "penstock.spark",
 }

@@ -47,10 +47,11 @@ def read_batches(
     }
     parsed = parse_options(given)
     if parsed.formats.typed:
-        plan = typed_source(parsed).picked(columns)
+        plan = typed_source(parsed).picked(columns, has_watermarks=True)
         ranges = plan_batch(parsed, whole_partitions=plan.may_end)
         return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(ranges, plan, parsed))
-    wanted = checked_columns(columns, parsed.include_headers)
+    include_watermarks = parsed.event_time is not None and parsed.event_time.include_columns
+    wanted = checked_columns(columns, parsed.include_headers, include_watermarks)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), _read(plan_batch(parsed), wanted, parsed))
 
 

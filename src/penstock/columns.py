@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from penstock.errors import OptionError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 
@@ -25,19 +26,25 @@ TYPES = {
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([(name, TYPES[name]) for name in columns])
+    types = TYPES | WATERMARK_COLUMNS
+    return pa.schema([(name, types[name]) for name in columns])
 
 
-def checked_columns(columns: Sequence[str] | None, include_headers: bool) -> list[str]:
-    """The columns that a user asked for; None asks for all of them."""
+def checked_columns(
+    columns: Sequence[str] | None, include_headers: bool, include_watermarks: bool | None = None
+) -> list[str]:
+    """The columns that a user asked for; None asks for all of them. `include_watermarks`: whether those of event-time
+    watermarks are among all; None: there are none."""
+    known = TYPES if include_watermarks is None else TYPES | WATERMARK_COLUMNS
     if columns is None:
-        return [name for name in TYPES if include_headers or name != "headers"]
+        names = [name for name in TYPES if include_headers or name != "headers"]
+        return names + (list(WATERMARK_COLUMNS) if include_watermarks else [])
     if isinstance(columns, str) or not columns:
         raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["key", "value"]')
     for name in columns:
-        if name not in TYPES:
-            near = difflib.get_close_matches(name, TYPES, n=1)
-            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(TYPES)}"
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(known)}"
             raise OptionError("columns", name, "is not a column of Kafka", way_out)
     if len(set(columns)) < len(columns):
         raise OptionError("columns", list(columns), "names a column twice")

@@ -75,6 +75,10 @@ class StreamEnd:
             return dict(offsets)
         return {tp: min(offset, self._ended.get(tp, offset)) for tp, offset in offsets.items()}
 
+    def is_at(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether a partition that stands at an offset has come to its end."""
+        return tp in self._ended or (tp in self._until and offset >= self._until[tp])
+
     def reached(self, offsets: Mapping[TopicPartition, int]) -> bool | None:
         """Whether a stream that has come to `offsets` is at its end; None if it has none."""
         if self._mode is None:
@@ -83,9 +87,7 @@ class StreamEnd:
             return False
         if not offsets and isinstance(self._mode, AtTimestamp):
             return self._time_is_over
-        return all(
-            tp in self._ended or (tp in self._until and offset >= self._until[tp]) for tp, offset in offsets.items()
-        )
+        return all(self.is_at(tp, offset) for tp, offset in offsets.items())
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are of another topic now: where they end by a record, by time or at first sight is to be found anew."""

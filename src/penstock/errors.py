@@ -22,6 +22,7 @@
     │   ├── SchemaNotFound        an id, subject or version that the registry does not have
     │   └── IncompatibleSchema    records were written with a schema that the one to read with cannot take
     ├── DeserializerFailed        a user's own deserializer failed on a record, or broke its contract
+    ├── EventTimeError            a column or a user's function gives no event times, or no watermarks
     ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
     ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
     ├── NoGroupOffset             the group has committed nothing and no reset rule is set
@@ -290,6 +291,21 @@ class DeserializerFailed(PenstockError):
             ([] if topic is None else [f"{topic}-{partition}"]) + ([] if offset is None else [f"offset {offset}"])
         )
         super().__init__((f"{place}: " if place else "") + f"deserializer {deserializer} failed: {reason}")
+
+
+class EventTimeError(PenstockError):
+    """A column, or a user's own function, gives no event times or no watermarks.
+
+    `details` is the traceback of what a function raised, if it did: the cause itself stays in the process where it
+    happened.
+    """
+
+    def __init__(self, where: str, reason: str, way_out: str = "", details: str = "") -> None:
+        self.where = where
+        self.reason = reason
+        self.way_out = way_out
+        self.details = details
+        super().__init__(f"event time: {where} {reason}" + (f". {way_out}" if way_out else ""))
 
 
 class ConsumerTimeout(PenstockError):

@@ -40,6 +40,11 @@ class TriggerBudget:
         allowed, self._credit = share(min(limits), backlog, self._credit)
         return allowed
 
+    def is_exceeded(self, available: int) -> bool:
+        """Whether a trigger may have to leave some of it for the next one."""
+        most = self.options.max_offsets
+        return self.options.max_bytes is not None or (most is not None and available > most)
+
     def _too_few(self, available: int, now: float) -> bool:
         if self.options.min_offsets is None or available >= self.options.min_offsets:
             return False

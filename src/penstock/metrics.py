@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+from penstock.eventtime.tracker import EventTimeStatus
 from penstock.topics import TopicPartition
 
 REPORT_KEY = "#penstock"
@@ -52,6 +54,18 @@ MALFORMED_RECORDS = Metric("malformedRecords", "counter", "Records that did not 
 DROPPED_RECORDS = Metric("droppedRecords", "counter", "Of those, left out (modes DROPMALFORMED, DEADLETTER)")
 DEAD_LETTERS = Metric("deadLetters", "counter", "Of those, written to deadLetterTopic (mode DEADLETTER)")
 SKIPPED_RECORDS = Metric("skippedRecords", "counter", "Records that a deserializer of your own left out")
+EVENT_TIME_WATERMARK = Metric(
+    "eventTimeWatermark", "gauge", "Combined event-time watermark, in seconds since 1970, as of the last batch"
+)
+EVENT_TIME_LAG = Metric("eventTimeLag", "gauge", "Seconds that the combined event-time watermark is behind the clock")
+LATE_RECORDS = Metric("lateRecords", "counter", "Records whose event time the combined watermark had already passed")
+PARTITION_WATERMARK = Metric(
+    "partitionEventTimeWatermark", "gauge", "Event-time watermark of a partition, in seconds since 1970", PARTITION
+)
+PARTITION_IDLE = Metric("partitionIdle", "gauge", "1 while a partition is idle and holds no other back", PARTITION)
+PARTITION_HELD = Metric(
+    "partitionHeld", "gauge", "1 while a partition is held back, because it is too far ahead of others", PARTITION
+)
 RECORDS_PER_SECOND = Metric("numRecordsInPerSecond", "gauge", "Records per second in the last batch; 0 while idle")
 BYTES_PER_SECOND = Metric(
     "numBytesInPerSecond", "gauge", "Bytes per second, as stored by Kafka, in the last batch (estimated); 0 while idle"
@@ -70,6 +84,12 @@ METRICS = (
     DROPPED_RECORDS,
     DEAD_LETTERS,
     SKIPPED_RECORDS,
+    EVENT_TIME_WATERMARK,
+    EVENT_TIME_LAG,
+    LATE_RECORDS,
+    PARTITION_WATERMARK,
+    PARTITION_IDLE,
+    PARTITION_HELD,
     RECORDS_PER_SECOND,
     BYTES_PER_SECOND,
 )
@@ -85,6 +105,12 @@ class PartitionMetrics:
     current_offset: int
     latest_offset: int | None = None
     committed_offset: int | None = None
+    watermark: int | None = None
+    """Its event-time watermark, in milliseconds since 1970."""
+    idle: bool | None = None
+    """Whether it had no records for so long that it holds no other back."""
+    held: bool | None = None
+    """Whether it is held back, because it would run too far ahead of others."""
 
     @property
     def lag(self) -> int | None:
@@ -111,6 +137,11 @@ class SourceMetrics:
     dropped_records: int | None = None
     dead_letters: int | None = None
     skipped_records: int | None = None
+    watermark: int | None = None
+    """The combined event-time watermark, in milliseconds since 1970."""
+    event_time_lag: float | None = None
+    """Seconds from that to the time of the progress; below 0 if records are of the future."""
+    late_records: int | None = None
     finished: bool | None = None
     """Whether the stream has come to the end that its options set or its deserializer finds; None if it has none, or
     does not say."""
@@ -139,6 +170,9 @@ class SourceMetrics:
             (DROPPED_RECORDS, self.dropped_records),
             (DEAD_LETTERS, self.dead_letters),
             (SKIPPED_RECORDS, self.skipped_records),
+            (EVENT_TIME_WATERMARK, _seconds(self.watermark)),
+            (EVENT_TIME_LAG, self.event_time_lag),
+            (LATE_RECORDS, self.late_records),
             (RECORDS_PER_SECOND, self.records_per_second),
             (BYTES_PER_SECOND, self.bytes_per_second),
         ):
@@ -150,6 +184,9 @@ class SourceMetrics:
                 (CURRENT_OFFSET, each.current_offset),
                 (LATEST_OFFSET, each.latest_offset),
                 (COMMITTED_OFFSET, each.committed_offset),
+                (PARTITION_WATERMARK, _seconds(each.watermark)),
+                (PARTITION_IDLE, each.idle),
+                (PARTITION_HELD, each.held),
             ):
                 if value is not None:
                     yield metric, (each.topic, str(each.partition)), value
@@ -162,9 +199,10 @@ class SourceMetrics:
         latest_offset: str | None,
         num_input_rows: int = 0,
         batch_duration_ms: float | None = None,
+        timestamp: str | None = None,
     ) -> SourceMetrics | None:
-        """Out of the offset texts of a source's progress. None for a source that is not one of Kafka, or says nothing
-        yet: offsets of other sources look different, and are no error here."""
+        """Out of the offset texts of a source's progress, and the time of that. None for a source that is not one of
+        Kafka, or says nothing yet: offsets of other sources look different, and are no error here."""
         document = _document(latest_offset)
         report = document.pop(REPORT_KEY, None) if document is not None else None
         latest, end, start = _offsets(document), _offsets(_document(end_offset)), _offsets(_document(start_offset))
@@ -173,10 +211,14 @@ class SourceMetrics:
         figures = report if isinstance(report, dict) else {}
         committed = _offsets(figures.get("committedOffsets")) or {}
         seconds = None if batch_duration_ms is None else max(1.0, batch_duration_ms) / 1000
+        event_time = _EventTime.of(figures)
         size = _bytes(start, end, num_input_rows, _numbers(figures.get("bytesPerRecord")))
         return cls(
             partitions=tuple(
-                PartitionMetrics(tp.topic, tp.partition, end[tp], (latest or {}).get(tp), committed.get(tp))
+                PartitionMetrics(
+                    *(tp.topic, tp.partition, end[tp], (latest or {}).get(tp), committed.get(tp)),
+                    *event_time.partition(tp),
+                )
                 for tp in sorted(end)
             ),
             num_input_rows=num_input_rows,
@@ -189,6 +231,9 @@ class SourceMetrics:
             dropped_records=_count(figures.get("droppedRecords")),
             dead_letters=_count(figures.get("deadLetters")),
             skipped_records=_count(figures.get("skippedRecords")),
+            watermark=event_time.combined,
+            event_time_lag=event_time.lag(timestamp),
+            late_records=_count(figures.get("lateRecords")),
             finished=finished if isinstance(finished := figures.get("finished"), bool) else None,
             reported=isinstance(report, dict),
         )
@@ -212,6 +257,72 @@ def _bytes(
     return sum(count * per_record.get(tp, average) for tp, count in read.items())
 
 
+# --- event time -------------------------------------------------------------------------------------------------------
+
+
+def event_time_figures(status: EventTimeStatus, late: int) -> dict[str, Any]:
+    """What a source reports of event time."""
+    watermarks: dict[str, dict[str, int]] = {}
+    for tp, each in sorted(status.partitions.items()):
+        if each.watermark is not None:
+            watermarks.setdefault(tp.topic, {})[str(tp.partition)] = each.watermark
+    return {
+        "watermark": status.combined,
+        "watermarks": watermarks,
+        "idlePartitions": _by_topic(status.idle),
+        "heldPartitions": _by_topic(status.held),
+        "lateRecords": late,
+    }
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    document: dict[str, list[int]] = {}
+    for tp in partitions:
+        document.setdefault(tp.topic, []).append(tp.partition)
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class _EventTime:
+    """The same, read again."""
+
+    is_known: bool
+    combined: int | None
+    watermarks: Mapping[TopicPartition, int]
+    idle: frozenset[TopicPartition]
+    held: frozenset[TopicPartition]
+
+    @classmethod
+    def of(cls, figures: Mapping[str, Any]) -> _EventTime:
+        combined, watermarks = figures.get("watermark"), _numbers(figures.get("watermarks"), _is_time)
+        return cls(
+            "watermarks" in figures,
+            combined if _is_time(combined) else None,
+            {tp: int(watermark) for tp, watermark in watermarks.items()},
+            _partitions(figures.get("idlePartitions")),
+            _partitions(figures.get("heldPartitions")),
+        )
+
+    def partition(self, tp: TopicPartition) -> tuple[int | None, bool | None, bool | None]:
+        """Its watermark, and whether it is idle and held back."""
+        if not self.is_known:
+            return None, None, None
+        return self.watermarks.get(tp), tp in self.idle, tp in self.held
+
+    def lag(self, timestamp: str | None) -> float | None:
+        try:
+            moment = datetime.fromisoformat(timestamp or "")
+        except ValueError:
+            return None
+        if self.combined is None:
+            return None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - self.combined / 1000
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
 # --- texts that others wrote ------------------------------------------------------------------------------------------
 
 
@@ -226,14 +337,25 @@ def _document(text: str | None) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _numbers(document: object) -> dict[TopicPartition, float]:
+def _numbers(document: object, fits: Callable[[object], bool] | None = None) -> dict[TopicPartition, float]:
     """`{"topic": {"0": 1.5}}`, without whatever is not like that."""
+    fits = fits or _is_number
     found: dict[TopicPartition, float] = {}
     for topic, partitions in document.items() if isinstance(document, dict) else ():
         for partition, value in partitions.items() if isinstance(partitions, dict) else ():
-            if _is_partition(partition) and _is_number(value):
+            if _is_partition(partition) and fits(value):
                 found[TopicPartition(topic, int(partition))] = value
     return found
+
+
+def _partitions(document: object) -> frozenset[TopicPartition]:
+    """`{"topic": [0, 1]}`, without whatever is not like that."""
+    return frozenset(
+        TopicPartition(topic, partition)
+        for topic, partitions in (document.items() if isinstance(document, dict) else ())
+        for partition in (partitions if isinstance(partitions, list) else ())
+        if _count(partition) is not None
+    )
 
 
 def _offsets(document: object) -> dict[TopicPartition, int] | None:
@@ -257,6 +379,10 @@ def _is_partition(text: str) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LARGEST
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def _count(value: object) -> int | None:

@@ -53,6 +53,19 @@ def milliseconds(low: int) -> Callable[[str, str], float]:
     return lambda name, value: parse(name, value) / 1000
 
 
+UNITS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+"""Spark's units of time; a bare number is milliseconds."""
+
+
+def duration(name: str, value: str) -> float:
+    """Spark's way to write a time: `15m`, `30s`, `500ms`. In seconds."""
+    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", value.strip().lower())
+    if found is None or found[2] not in UNITS:
+        units = ", ".join(filter(None, UNITS))
+        raise OptionError(name, value, "is not a time", f"Write a whole number and one of {units}: 15m, 30s, 500ms")
+    return int(found[1]) * UNITS[found[2]]
+
+
 def flag(name: str, value: str) -> bool:
     if value.strip().lower() not in ("true", "false"):
         raise OptionError(name, value, "must be true or false")

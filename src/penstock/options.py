@@ -1,8 +1,8 @@
 """Every option, declared once: its name, how its text is read, its default and what it is for.
 
-Parsing, errors, defaults, `--help` and the tables in the docs all come from four: OPTIONS here (the source's own,
-named as in Spark's Kafka source), STREAM_OPTIONS (what only a stream looks at), FORMAT_OPTIONS (what makes typed
-columns) and KAFKA_OPTIONS (Kafka's own, behind `kafka.`).
+Parsing, errors, defaults, `--help` and the tables in the docs all come from five: OPTIONS here (the source's own,
+named as in Spark's Kafka source), STREAM_OPTIONS (what only a stream looks at), EVENT_TIME_OPTIONS (watermarks),
+FORMAT_OPTIONS (what makes typed columns) and KAFKA_OPTIONS (Kafka's own, behind `kafka.`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import OptionError
+from penstock.eventtime.options import EVENT_TIME_OPTIONS, EventTimeOptions, event_time_options
 from penstock.formats.options import FORMAT_OPTIONS, FormatOptions, format_options
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.option_values import (
@@ -72,6 +73,7 @@ class SourceOptions:
     push_filters: bool | None = None
     stream: StreamOptions = field(default_factory=StreamOptions)
     formats: FormatOptions = field(default_factory=FormatOptions)
+    event_time: EventTimeOptions | None = None
 
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -224,6 +226,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError("endingOffsets", f"{place}: {EARLIEST}", "the end cannot be the beginning", "Set an offset")
     _check_order(starting, ending)
     pushdown = values.get("filterPushdown", "auto")
+    formats = format_options(values)
     return SourceOptions(
         client=client_config(values),
         subscription=values[chosen[0]],
@@ -243,12 +246,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         offset_retry_interval=values.get("fetchOffset.retryIntervalMs", 1.0),
         push_filters=None if pushdown == "auto" else pushdown == "true",
         stream=stream_options(values, group),
-        formats=format_options(values),
+        formats=formats,
+        event_time=event_time_options(values, formats),
     )
 
 
 def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
-    everything = OPTIONS | STREAM_OPTIONS | FORMAT_OPTIONS | KAFKA_OPTIONS
+    everything = OPTIONS | STREAM_OPTIONS | EVENT_TIME_OPTIONS | FORMAT_OPTIONS | KAFKA_OPTIONS
     known = {name.lower(): option for name, option in everything.items()}
     idle = {name.lower(): reason for name, reason in NO_EFFECT.items()}
     values: dict[str, Any] = {}
@@ -293,7 +297,7 @@ def check_batch(options: SourceOptions) -> None:
         raise OptionError("startingOffsets", "latest", "a batch cannot start at the end", advice)
     if (place := _place_of(LATEST, options.starting)) is not None:
         raise OptionError("startingOffsets", f"{place}: {LATEST}", "a batch cannot start at the end", advice)
-    for name in options.stream.given:
+    for name in (*options.stream.given, *(options.event_time.given if options.event_time else ())):
         log.warning("option %s has no effect in a batch read", name)
 
 

@@ -41,6 +41,7 @@ class ReportCounts:
     dropped: int = 0
     dead_letters: int = 0
     skipped: int = 0
+    late: int = 0
 
     def __add__(self, other: ReportCounts | TaskReport) -> ReportCounts:
         return ReportCounts(
@@ -48,6 +49,7 @@ class ReportCounts:
             self.dropped + other.dropped,
             self.dead_letters + other.dead_letters,
             self.skipped + other.skipped,
+            self.late + other.late,
         )
 
 
@@ -66,6 +68,8 @@ class ReportLedger:
         self._told: dict[tuple[TopicPartition, int, int], TaskReport] = {}
         self._settled = ReportCounts()
         self._ends: dict[TopicPartition, int] = {}
+        self._news: set[TopicPartition] = set()
+        """Partitions of which something was told since event times were last taken."""
 
     def expect(self, ranges: Iterable[OffsetRange]) -> None:
         """The tasks of a batch are about to start; those of the one before are done. Called by the planner's thread."""
@@ -73,7 +77,7 @@ class ReportLedger:
         with self._lock:
             if expected == self._expected:
                 return  # Spark has asked again for the same batch
-            self._settled, self._told, self._expected = self._sum(), {}, expected
+            self._settled, self._told, self._expected, self._news = self._sum(), {}, expected, set()
 
     def take(self, report: TaskReport) -> None:
         """Called by the listener's thread."""
@@ -85,6 +89,7 @@ class ReportLedger:
             if (before := self._told.get(key)) is not None:
                 report = replace(report, dead_letters=max(before.dead_letters, report.dead_letters))
             self._told[key] = report
+            self._news.add(tp)
             if report.ended_at is not None:
                 self._ends[tp] = min(report.ended_at, self._ends.get(tp, report.ended_at))
 
@@ -99,6 +104,25 @@ class ReportLedger:
         with self._lock:
             ends, self._ends = self._ends, {}
             return ends
+
+    def take_event_times(self) -> dict[TopicPartition, tuple[int, int | None, bool]]:
+        """How far the event time of the batch expected last has come, in partitions of which there is news since this
+        was last asked: where its last range stops, the highest event time in its ranges, and whether every one of them
+        has reported. Called by the planner's thread."""
+        with self._lock:
+            news, self._news = self._news, set()
+            if not news:
+                return {}
+            ranges: dict[TopicPartition, list[tuple[TopicPartition, int, int]]] = {tp: [] for tp in news}
+            for key in self._expected:
+                if key[0] in news:
+                    ranges[key[0]].append(key)
+            return {tp: self._event_time(mine) for tp, mine in ranges.items()}
+
+    def _event_time(self, ranges: Sequence[tuple[TopicPartition, int, int]]) -> tuple[int, int | None, bool]:
+        told = [self._told[key] for key in ranges if key in self._told]
+        times = [report.event_time for report in told if report.event_time is not None]
+        return max(stop for _, _, stop in ranges), max(times, default=None), len(told) == len(ranges)
 
     def _sum(self) -> ReportCounts:
         return reduce(ReportCounts.__add__, self._told.values(), self._settled)

@@ -1,4 +1,5 @@
-"""What a task tells its stream's planner: how many records it left out, and that a partition has come to its end.
+"""What a task tells its stream's planner: how many records it left out, up to which event time it has read, and that a
+partition has come to its end.
 
 Spark has no way from a task of a Python source back to that source. So a plan carries the address of a small listener
 in the planner's process (`report_listener.py`), and a task that has something to tell tells it there when it is done:
@@ -38,6 +39,16 @@ SILENCE_SECONDS = 600.0
 """How long a worker keeps mere counts to itself after it could not reach a planner. Without this a firewall that drops
 packets would cost every task its time-out."""
 
+EVENT_TIME_SILENCE_SECONDS = 20.0
+"""The same of event times. While they are missing, partitions may be held back for one of which nobody knows how far it
+has been read."""
+
+UNTOLD_COUNTS = "the query's counts of malformed and skipped records are too low"
+UNTOLD_EVENT_TIME = (
+    "the query does not know how far its event time has come, and its counts of late, malformed and skipped records "
+    "are too low"
+)
+
 LARGEST = 2**63 - 1
 
 
@@ -59,11 +70,22 @@ class TaskReport:
     """Records that a user's deserializer left out (F3)."""
     ended_at: int | None = None
     """F4: the offset of the record by which a user's deserializer ended the partition."""
+    has_event_time: bool = False
+    """Whether event times were looked at. Then a report is sent in any case: that there was none is news too."""
+    event_time: int | None = None
+    """The highest, in milliseconds; None: no record has one."""
+    late: int = 0
+    """E5: records whose event time the combined watermark had passed when the batch was planned."""
 
     def __post_init__(self) -> None:
-        numbers = (self.partition, self.start, self.stop, self.malformed, self.dropped, self.dead_letters, self.skipped)
+        counts = (self.malformed, self.dropped, self.dead_letters, self.skipped, self.late)
+        numbers = (self.partition, self.start, self.stop, *counts)
         if not isinstance(self.topic, str) or not self.topic:
             raise ValueError("a report needs a topic")
+        if self.event_time is not None and not (type(self.event_time) is int and abs(self.event_time) <= LARGEST):
+            raise ValueError(f"{self.event_time!r} is no event time")
+        if type(self.has_event_time) is not bool:
+            raise ValueError(f"{self.has_event_time!r} is neither yes nor no")
         if not all(type(number) is int and 0 <= number <= LARGEST for number in numbers):
             raise ValueError(f"a report's numbers are whole and 0 or more, not {numbers}")
         if self.ended_at is not None and not (type(self.ended_at) is int and self.start <= self.ended_at < self.stop):
@@ -76,7 +98,8 @@ class TaskReport:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to tell."""
-        return self.ended_at is None and not (self.malformed or self.dropped or self.dead_letters or self.skipped)
+        counts = self.malformed or self.dropped or self.dead_letters or self.skipped
+        return self.ended_at is None and not self.has_event_time and not counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +138,14 @@ def send_report(address: ReportAddress, report: TaskReport, timeout: float) -> b
             f"the driver's machine could not be told so within {timeout:g} s ({said}). Executors must reach it: set "
             "SPARK_LOCAL_IP in the driver's environment to the address that they see, and let them through to its ports"
         )
-    _remember(_silent_until, address.token, time.monotonic() + SILENCE_SECONDS)
+    silence = EVENT_TIME_SILENCE_SECONDS if report.has_event_time else SILENCE_SECONDS
+    _remember(_silent_until, address.token, time.monotonic() + silence)
     log.warning(
-        "the planner could not be told what was met in %s [%d, %d), so the query's counts of malformed and skipped "
-        "records are too low. Nothing else is lost (%s)",
+        "the planner could not be told what was met in %s [%d, %d), so %s. Nothing else is lost (%s)",
         report.topic_partition,
         report.start,
         report.stop,
+        UNTOLD_EVENT_TIME if report.has_event_time else UNTOLD_COUNTS,
         said,
     )
     return False

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from penstock.discovery import Discovery
 from penstock.ending import StreamEnd
 from penstock.errors import BrokerError, DataLoss, UnknownTopic
+from penstock.eventtime.alignment import Alignment, Peek, Read
 from penstock.limits import TriggerBudget
 from penstock.offsets.state import split_restored
 from penstock.options import SourceOptions
@@ -77,13 +78,17 @@ class StreamPlanner:
         wall_clock: Callable[[], float] = time.time,
         reports: ReportLedger | None = None,
         deserializer_may_end: bool = False,
+        peek: Peek | None = None,
     ) -> None:
         """`reports`: what tasks tell, if they are asked to. `deserializer_may_end`: whether one of them may tell that
-        its partition has ended (F4)."""
+        its partition has ended (F4). `peek`: see Alignment."""
         self.options = options
         self.reports = reports
         self.cluster = Cluster(options.client)
         self.truncation = Truncation(self.cluster)
+        self.event_time: Alignment | None = None
+        if options.event_time is not None:
+            self.event_time = Alignment(options.event_time, self.cluster, peek, clock, wall_clock)
         self.newest: Offsets = {}
         """What the brokers had at the last trigger."""
         self.finished: bool | None = False if options.ending is not None or deserializer_may_end else None
@@ -102,6 +107,7 @@ class StreamPlanner:
         self._available_now = False
         self._fixed: Offsets | None = None
         self._planned: tuple[Offsets, Offsets, list[OffsetRange]] | None = None
+        self._watermarks: dict[TopicPartition, tuple[int | None, int | None]] = {}
         self._answered: Offsets = {}
         self._silent: frozenset[TopicPartition] = frozenset()
         self._dropped: set[TopicPartition] = set()
@@ -167,6 +173,9 @@ class StreamPlanner:
         Trigger.Once has only one batch)."""
         if self.reports is not None:
             self._end.note_ended(self.reports.take_ends())
+            if self.event_time is not None:
+                told = self.reports.take_event_times()
+                self.event_time.learn({tp: Read(*read) for tp, read in told.items()})
         state = self.restored(start)
         self.recall(state)
         if self.pins_start and not everything and not self.is_durable(start):
@@ -174,6 +183,8 @@ class StreamPlanner:
         ends = self._end.without_ended(self._fixed_ends(state) if self._available_now else self._ends(state))
         self._begin_those_made_anew(state, ends)
         position = self._positions(state, ends, everything)
+        if self.event_time is not None and not everything:
+            ends = self._aligned(self.event_time, position, ends)
         backlog = {tp: size for tp, end in ends.items() if (size := end - position[tp]) > 0 and tp not in self._resets}
         self._weigh(backlog, position)
         allowed: Mapping[TopicPartition, int] | None = backlog
@@ -188,6 +199,19 @@ class StreamPlanner:
         self.finished = self._end.reached(answer)
         self._answered = answer
         return answer
+
+    def _aligned(self, event_time: Alignment, position: Offsets, ends: Offsets) -> Offsets:
+        """Ends, none of them too far ahead of the slowest partition (E4)."""
+        bounded = self._available_now or self.options.ending is not None
+        finished = [tp for tp, end in ends.items() if end <= position[tp]] if self._available_now else []
+        if bounded and not self._available_now:
+            finished = [tp for tp, offset in position.items() if self._end.is_at(tp, offset)]
+        limited = self._budget.is_exceeded(sum(max(0, end - position[tp]) for tp, end in ends.items()))
+        return event_time.cut(position, ends, limited=limited, finished=finished)
+
+    def watermarks(self, tp: TopicPartition) -> tuple[int | None, int | None]:
+        """The combined watermark and that of a partition, before the batch that was planned last."""
+        return self._watermarks.get(tp, (None, None))
 
     def at_the_end(self, start: Offsets, answer: Offsets) -> bool:
         """Whether Spark, given this answer, will end the query and never call again."""
@@ -382,6 +406,9 @@ class StreamPlanner:
         known = self.cluster.known
         assert known is not None, "the cluster has told where logs begin"
         whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
+        if self.event_time is not None:
+            self.event_time.restore({each.topic_partition: each.start for each in whole})
+            self._watermarks = {tp: self.event_time.watermarks(tp) for tp in begin}
         if not self._splits:
             return spread(whole)
         return spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.option_values import Option, flag, number, one_of
+from penstock.option_values import Option, duration, flag, number, one_of
 
 CommitMode: TypeAlias = Literal["on-checkpoint", "periodic", "disabled"]
-
-UNITS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-"""Spark's units of time; a bare number is milliseconds."""
-
-
-def duration(name: str, value: str) -> float:
-    """Spark's way to write a time: `15m`, `30s`, `500ms`. In seconds."""
-    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", value.strip().lower())
-    if found is None or found[2] not in UNITS:
-        units = ", ".join(filter(None, UNITS))
-        raise OptionError(name, value, "is not a time", f"Write a whole number and one of {units}: 15m, 30s, 500ms")
-    return int(found[1]) * UNITS[found[2]]
 
 
 def discovery_interval(name: str, value: str) -> float:

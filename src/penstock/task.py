@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.columns import TYPES, arrow_schema
+from penstock.eventtime.columns import UNKNOWN, WatermarkColumns, Watermarks
 from penstock.fetch.reader import RangeReader
-from penstock.formats.plan import TypedPlan
+from penstock.formats.plan import CHEAPEST, TypedPlan
 from penstock.options import SourceOptions
 from penstock.ranges import OffsetRange
-from penstock.reports import ReportAddress
+from penstock.reports import ReportAddress, TaskReport, send_report
+
+if TYPE_CHECKING:
+    from penstock.eventtime.span import EventTimeSpan
 
 COUNTS_SECONDS, END_SECONDS = 2.0, 10.0
 """How long a task tries to tell its planner: numbers, or that its partition has ended."""
+
+TIMESTAMP = "timestamp"
 
 
 def read_range(
@@ -23,21 +32,65 @@ def read_range(
     *,
     scope: str = "",
     reports: ReportAddress | None = None,
+    watermarks: Watermarks = UNKNOWN,
 ) -> Iterator[pa.RecordBatch]:
     """A range as Arrow batches: Kafka's columns as they are, or typed. `scope` names who reads, to its dead letters;
-    what was met on the way goes to `reports`."""
-    plan = columns if isinstance(columns, TypedPlan) else None
+    what was met on the way goes to `reports`. `watermarks`: those of event time when the range was planned."""
+    span = None
+    if reports is not None and options.event_time is not None:
+        from penstock.eventtime.span import EventTimeSpan
+
+        span = EventTimeSpan(watermarks[0], by_record=options.event_time.by_record)
+    fetched = columns.fetched if isinstance(columns, TypedPlan) else _fetched(columns, span is not None)
     reader = RangeReader(
         range_,
-        columns.fetched if isinstance(columns, TypedPlan) else columns,
+        fetched,
         options.client,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout=options.poll_timeout,
     )
     batches = reader.ahead()
-    if plan is not None:
+    if isinstance(columns, TypedPlan):
         import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
-    return batches if plan is None else _typed(range_, plan, options, batches, scope, reports)
+
+        return _typed(range_, columns, options, batches, scope, reports, span, watermarks)
+    if span is None and fetched == list(columns):
+        return batches
+    return _raw(range_, columns, batches, reports, span, watermarks)
+
+
+def _fetched(columns: Sequence[str], looks_at_time: bool) -> list[str]:
+    """Kafka's columns among those asked for, and the one that event times are in."""
+    fetched = [name for name in columns if name in TYPES]
+    if looks_at_time and TIMESTAMP not in fetched:
+        fetched.append(TIMESTAMP)
+    return fetched or [CHEAPEST]
+
+
+def _raw(
+    range_: OffsetRange,
+    columns: Sequence[str],
+    batches: Generator[pa.RecordBatch, None, None],
+    reports: ReportAddress | None,
+    span: EventTimeSpan | None,
+    watermarks: Watermarks,
+) -> Iterator[pa.RecordBatch]:
+    schema, ours = arrow_schema(columns), WatermarkColumns(watermarks)
+    try:
+        for batch in batches:
+            if span is not None:
+                span.observe(batch.column(TIMESTAMP))
+            if batch.schema.names == schema.names:
+                yield batch
+                continue
+            arrays = [
+                batch.column(name) if name in TYPES else ours.column(name, batch.num_rows) for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    finally:
+        batches.close()
+    if reports is not None and span is not None:
+        _tell(reports, _report(range_, span))
 
 
 def _typed(
@@ -47,9 +100,10 @@ def _typed(
     batches: Generator[pa.RecordBatch, None, None],
     scope: str,
     reports: ReportAddress | None,
+    span: EventTimeSpan | None,
+    watermarks: Watermarks,
 ) -> Iterator[pa.RecordBatch]:
     from penstock.formats.typed import TypedColumns
-    from penstock.reports import TaskReport, send_report
 
     letters = None
     if plan.dead_letter_topic is not None:
@@ -59,7 +113,7 @@ def _typed(
         letters = RangeLetters(options.client, plan.dead_letter_topic, range_, scope, transactional)
     written = 0
     try:
-        made = TypedColumns(plan, range_.topic, range_.partition, letters)
+        made = TypedColumns(plan, range_.topic, range_.partition, letters, span=span, watermarks=watermarks)
         yield from made.batches(batches)
         if letters is not None:
             written = letters.finish(made.ended_at)
@@ -70,16 +124,24 @@ def _typed(
     finally:
         batches.close()
     if reports is not None:
-        report = TaskReport(
-            range_.topic,
-            range_.partition,
-            range_.start,
-            range_.stop,
+        report = replace(
+            _report(range_, span),
             malformed=made.malformed,
             dropped=made.dropped,
             dead_letters=written,
             skipped=made.skipped,
             ended_at=made.ended_at,
         )
-        if not report.is_empty:
-            send_report(reports, report, COUNTS_SECONDS if made.ended_at is None else END_SECONDS)
+        _tell(reports, report)
+
+
+def _report(range_: OffsetRange, span: EventTimeSpan | None) -> TaskReport:
+    report = TaskReport(range_.topic, range_.partition, range_.start, range_.stop)
+    if span is None:
+        return report
+    return replace(report, has_event_time=True, event_time=span.highest, late=span.late)
+
+
+def _tell(reports: ReportAddress, report: TaskReport) -> None:
+    if not report.is_empty:
+        send_report(reports, report, COUNTS_SECONDS if report.ended_at is None else END_SECONDS)

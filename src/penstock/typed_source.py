@@ -23,6 +23,7 @@ def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> Type
         _topics(options),
         lambda column, count: newest(options, column, count),
         include_headers=options.include_headers,
+        include_watermarks=options.event_time is not None and options.event_time.include_columns,
         given=given,
     )
     letters = options.formats.dead_letter_topic

@@ -29,6 +29,7 @@ EXAMPLES = [
     errors.IncompatibleSchema("t-value", 8, 7, "field a"),
     errors.MalformedRecord("t", 3, 42, "value", "is no JSON", b"{"),
     errors.DeserializerFailed("t", 3, 42, "orders:Orders", "ValueError: no price", "Traceback"),
+    errors.EventTimeError("column 'created'", "is of type string", "Cast it", "Traceback"),
     errors.ConsumerTimeout("me-0", 1.5),
     errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
     errors.NoOffsetForTimestamp([("t", 3, 1000)]),

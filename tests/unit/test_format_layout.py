@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
 from penstock.columns import TYPES
 from penstock.errors import OptionError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
+from penstock.eventtime.field import BY_RECORD, EventTimeField
 from penstock.formats.layout import full_layout, part_of, picked
 from penstock.formats.options import FormatOptions
 from penstock.formats.plan import TypedSource
@@ -51,6 +54,94 @@ def test_a_users_schema_picks_and_reorders_also_inside_of_structs():
     assert plan.layout.schema == wanted
     assert plan.value.type == wanted.field("value").type, "only what is picked is parsed"
     assert plan.fetched == ["value", "offset"]
+
+
+CREATED = pa.struct([("at", pa.timestamp("us", tz="UTC")), ("by", pa.string())])
+EVENT = pa.struct([("id", pa.int64()), ("created", CREATED), ("day", pa.date32()), ("a.b", pa.int64())])
+
+
+def events(**options):
+    return TypedSource(RawBytes(), Json(EVENT), FormatOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("flatten", "name", "field"),
+    [
+        (False, "value.created.at", EventTimeField("value", ("created", "at"))),
+        (False, "value.day", EventTimeField("value", ("day",))),
+        (False, "value.id", EventTimeField("value", ("id",))),
+        (False, "value.a.b", EventTimeField("value", ("a.b",))),
+        (False, "timestamp", EventTimeField("timestamp")),
+        (True, "created.at", EventTimeField("value", ("created", "at"))),
+        (True, "day", EventTimeField("value", ("day",))),
+        (True, "a.b", EventTimeField("value", ("a.b",))),
+        (True, "value.day", EventTimeField("value", ("day",))),
+        (True, "kafka_timestamp", EventTimeField("timestamp")),
+    ],
+)
+def test_F19_an_event_time_is_a_column_or_a_way_into_one(flatten, name, field):
+    assert events(flatten=flatten).event_time_field(name) == field
+
+
+@pytest.mark.parametrize(
+    ("flatten", "name", "said"),
+    [
+        (False, "created.at", r"is not a column.*Did you mean value.created.at"),
+        (False, "value.created", r"is struct<.*which is not a time.*milliseconds"),
+        (False, "value.created.by", "is string, which is not a time"),
+        (False, "value.nothing.like.it", "There are value.id, value.created.at, value.day, value.a.b, offset, time"),
+        (False, "key.at", "is not a column of this source"),
+        (False, "partition", "is int32, which is not a time"),
+        (True, "created.by", "is string"),
+        (True, "timestamp", "is not a column of this source.*kafka_timestamp"),
+    ],
+)
+def test_F19_what_is_no_event_time_is_refused_when_the_source_is_made(flatten, name, said):
+    with pytest.raises(OptionError, match=said) as caught:
+        events(flatten=flatten).event_time_field(name)
+    assert caught.value.name == "eventTime.column"
+
+
+def test_F19_an_event_time_that_nobody_picked_is_fetched_and_parsed_and_not_laid_out():
+    source = events()
+    at = source.event_time_field("value.created.at")
+    alone = source.plan(pa.schema([("offset", pa.int64())]), at)
+    assert (alone.layout.names, alone.fetched) == (["offset"], ["value", "offset"])
+    assert alone.value.type == pa.struct([("created", pa.struct([("at", pa.timestamp("us", tz="UTC"))]))])
+    by = pa.struct([("created", pa.struct([("by", pa.string())])), ("id", pa.int64())])
+    beside = source.plan(pa.schema([("value", by)]), at)
+    assert beside.layout.schema.field("value").type == by
+    assert beside.value.type == pa.struct(
+        [("created", pa.struct([("by", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])), ("id", pa.int64())]
+    )
+    assert source.plan(pa.schema([("value", EVENT)]), at).value.type == EVENT
+    assert pickle.loads(pickle.dumps(beside)) == beside
+
+
+def test_F19_a_flattened_event_time_that_nobody_picked_is_parsed_beside_the_others():
+    source = events(flatten=True)
+    plan = source.plan(pa.schema([("id", pa.int64())]), source.event_time_field("day"))
+    assert plan.layout.names == ["id"]
+    assert plan.value.type == pa.struct([("id", pa.int64()), ("day", pa.date32())])
+
+
+def test_F19_by_the_records_own_time_nothing_more_is_parsed():
+    plan = events().plan(pa.schema([("offset", pa.int64())]), BY_RECORD)
+    assert (plan.fetched, plan.specs) == (["offset", "timestamp"], {})
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_watermark_columns_are_there_on_request(flatten):
+    source = events(flatten=flatten)
+    ours = list(WATERMARK_COLUMNS)
+    assert not {*ours} & {*source.layout.names}
+    assert replace(source, include_watermarks=True).layout.names[-2:] == ours
+    wanted = pa.schema([("_partition_watermark", pa.timestamp("us", tz="UTC"))])
+    plan = source.plan(wanted)
+    assert (plan.layout.schema, plan.specs, plan.fetched) == (wanted, {}, ["partition"])
+    assert source.picked(ours, has_watermarks=True).layout.names == ours
+    with pytest.raises(OptionError, match="_watermark"):
+        source.picked(ours)
 
 
 def test_what_nobody_picked_is_neither_fetched_nor_parsed():

@@ -12,9 +12,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock import metrics as module
+from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
 from penstock.metrics import METRICS, SourceMetrics
 from penstock.prometheus import register
+from penstock.topics import TopicPartition
 
+UNREAD = PartitionEventTime(None, False, False)
+MADE = "2023-11-14T22:13:30.500Z"
 START = '{"orders": {"0": 100, "1": 200}}'
 END = '{"orders": {"0": 110, "1": 230}}'
 LATEST = {"orders": {"0": 150, "1": 230}}
@@ -28,6 +32,11 @@ REPORT = {
     "droppedRecords": 4,
     "deadLetters": 5,
     "skippedRecords": 6,
+    "watermark": 1_700_000_000_500,
+    "watermarks": {"orders": {"0": 1_700_000_000_500, "1": 1_700_000_009_000}},
+    "idlePartitions": {"orders": [0]},
+    "heldPartitions": {"orders": [1]},
+    "lateRecords": 7,
     "finished": False,
 }
 
@@ -37,7 +46,7 @@ def reported(**changes: object) -> str:
 
 
 def of(start: str | None = START, end: str | None = END, latest: str | None = None, rows: int = 40) -> SourceMetrics:
-    found = SourceMetrics.from_progress(start, end, reported() if latest is None else latest, rows, 500)
+    found = SourceMetrics.from_progress(start, end, reported() if latest is None else latest, rows, 500, MADE)
     assert found is not None
     return found
 
@@ -65,6 +74,51 @@ def test_F26_totals():
     assert found.skipped_records == 6
     assert found.finished is False
     assert found.reported
+
+
+def test_E5_F19_event_time_of_the_source_and_of_each_partition():
+    found = of()
+    assert (found.watermark, found.event_time_lag, found.late_records) == (1_700_000_000_500, 10.0, 7)
+    assert [(each.watermark, each.idle, each.held) for each in found.partitions] == [
+        (1_700_000_000_500, True, False),
+        (1_700_000_009_000, False, True),
+    ]
+
+
+def test_F19_what_is_not_known_of_event_time_is_not_shown():
+    found = of(latest=reported(watermark=None, watermarks={}, idlePartitions={}, heldPartitions={}, lateRecords=0))
+    assert (found.watermark, found.event_time_lag, found.late_records) == (None, None, 0)
+    assert [(each.watermark, each.idle, each.held) for each in found.partitions] == [(None, False, False)] * 2
+    without = of(latest=json.dumps(LATEST))
+    assert (without.watermark, without.event_time_lag, without.late_records) == (None, None, None)
+    assert [(each.watermark, each.idle, each.held) for each in without.partitions] == [(None, None, None)] * 2
+
+
+def test_F19_records_of_the_future_and_of_before_1970_have_event_time_too():
+    assert of(latest=reported(watermark=1_700_000_020_500)).event_time_lag == -10
+    assert of(latest=reported(watermark=-1, watermarks={"orders": {"0": -5}})).partitions[0].watermark == -5
+
+
+@pytest.mark.parametrize("timestamp", [None, "", "yesterday", "2023-11-14T22:13:30.500"])
+def test_F19_without_the_time_of_the_progress_there_is_no_event_time_lag(timestamp):
+    found = SourceMetrics.from_progress(START, END, reported(), 40, 500, timestamp)
+    assert found is not None
+    assert found.event_time_lag == (10.0 if timestamp and timestamp.startswith("2023") else None)
+    assert found.watermark == 1_700_000_000_500
+
+
+def test_F19_a_status_is_reported_as_it_is():
+    a, b, c = (TopicPartition("orders", number) for number in range(3))
+    status = EventTimeStatus(
+        5, {a: PartitionEventTime(5, True, False), b: PartitionEventTime(9, False, True), c: UNREAD}
+    )
+    assert module.event_time_figures(status, 4) == {
+        "watermark": 5,
+        "watermarks": {"orders": {"0": 5, "1": 9}},
+        "idlePartitions": {"orders": [0]},
+        "heldPartitions": {"orders": [1]},
+        "lateRecords": 4,
+    }
 
 
 def test_F26_lag_is_never_below_zero():
@@ -164,6 +218,9 @@ def test_F26_offsets_of_other_sources_are_passed_over(offset):
         {"committedOffsets": [], "bytesPerRecord": 5},
         {"committedOffsets": {"orders": 5}, "bytesPerRecord": {"orders": {"0": "a", "x": 1, "1": -4}}},
         {"bytesPerRecord": {"orders": {"0": 1e400, "1": 10**400}}},
+        {"watermark": "now", "watermarks": 5, "idlePartitions": [], "heldPartitions": 1, "lateRecords": -1},
+        {"watermark": True, "watermarks": {"orders": {"0": 1.5, "1": 10**400, "x": 1}}, "lateRecords": "1"},
+        {"watermark": 10**30, "idlePartitions": {"orders": 5}, "heldPartitions": {"orders": ["0", -1, None]}},
     ],
 )
 def test_F26_a_report_that_makes_no_sense_is_no_report(report):
@@ -173,6 +230,8 @@ def test_F26_a_report_that_makes_no_sense_is_no_report(report):
     assert (found.malformed_records, found.dropped_records, found.dead_letters) == (None, None, None)
     assert (found.bytes_per_second, found.finished, found.skipped_records) == (None, None, None)
     assert found.partitions[0].committed_offset is None
+    assert (found.watermark, found.event_time_lag, found.late_records) == (None, None, None)
+    assert not any(each.watermark or each.idle or each.held for each in found.partitions)
 
 
 json_values = st.recursive(
@@ -224,6 +283,10 @@ def test_F26_prometheus_text():
     assert 'penstock_records_lag{partition="0",query="orders",source="0",topic="orders"} 40.0\n' in text
     assert 'penstock_committed_offset{partition="0",query="orders",source="0",topic="orders"} 100.0\n' in text
     assert 'penstock_commits_succeeded_total{query="orders",source="0"} 3.0\n' in text
+    assert 'penstock_event_time_lag{query="orders",source="0"} 10.0\n' in text
+    assert 'penstock_late_records_total{query="orders",source="0"} 7.0\n' in text
+    assert 'penstock_partition_held{partition="1",query="orders",source="0",topic="orders"} 1.0\n' in text
+    assert 'penstock_partition_held{partition="0",query="orders",source="0",topic="orders"} 0.0\n' in text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families.keys() == {metric.prometheus_name for metric in METRICS}
     for metric in METRICS:

@@ -91,6 +91,12 @@ def hung_up(connection: socket.socket) -> bool:
         {"ended_at": 99},
         {"ended_at": 200},
         {"ended_at": "150"},
+        {"late": -1},
+        {"late": None},
+        {"event_time": 1.0},
+        {"event_time": True},
+        {"event_time": 2**63},
+        {"has_event_time": 1},
     ],
     ids=str,
 )
@@ -106,7 +112,13 @@ def test_an_address_crosses_to_executors_and_its_token_does_not_print(listen):
 
 
 def test_a_report_survives_its_bytes():
-    for report in (REPORT, replace(REPORT, ended_at=150), TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1)):
+    times = {"has_event_time": True, "event_time": 1 - 2**63, "late": 2**63 - 1}
+    for report in (
+        REPORT,
+        replace(REPORT, ended_at=150),
+        TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1),
+        replace(REPORT, **times),
+    ):
         message = module.written(report, "token")
         assert module.read(message, "token") == report
         assert len(message) < module.LARGEST_MESSAGE
@@ -124,6 +136,13 @@ def test_a_report_arrives_before_the_task_goes_on(listen):
 
 def test_a_task_that_met_nothing_asks_nobody(nobody):
     assert send_report(nobody, TaskReport("orders", 0, 0, 10), SECONDS)
+
+
+def test_F19_that_no_record_has_an_event_time_is_news_too(listen):
+    taken = []
+    report = TaskReport("orders", 0, 0, 10, has_event_time=True)
+    assert send_report(listen(taken.append).address, report, SECONDS)
+    assert taken == [report]
 
 
 def test_many_tasks_report_at_once(listen):
@@ -144,6 +163,23 @@ def test_counts_that_do_not_arrive_are_logged_once_and_cost_nothing_more(nobody,
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it asked again"))
     assert not send_report(nobody, REPORT, SECONDS)
     assert len(caplog.records) == 1
+
+
+def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(nobody, caplog, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    asked = []
+    monkeypatch.setattr(module, "_tell_any", lambda *_: asked.append(now) or ["no"])
+    times = replace(REPORT, has_event_time=True, event_time=5)
+    for report, silence in ((times, module.EVENT_TIME_SILENCE_SECONDS), (REPORT, module.SILENCE_SECONDS)):
+        asked.clear()
+        began = now
+        for waited in (0.0, silence - 0.5, silence + 0.5):
+            now = began + waited
+            assert not send_report(nobody, report, SECONDS)
+        assert asked == [began, began + silence + 0.5]
+        now += module.SILENCE_SECONDS + 1
+    assert "how far its event time has come" in caplog.messages[0]
 
 
 def test_F4_an_end_that_does_not_arrive_fails_the_task(nobody):
@@ -346,6 +382,46 @@ def test_counts_are_summed_over_ranges_and_batches():
     assert ledger.counts() == ReportCounts(13, 1, 2, 5)
 
 
+def test_E5_late_records_are_summed_and_those_of_a_task_that_is_run_again_count_once():
+    ledger = ReportLedger()
+    ledger.expect([FIRST, SECOND])
+    ledger.take(of(FIRST, late=2))
+    ledger.take(of(FIRST, late=2))
+    ledger.take(of(SECOND, late=3))
+    ledger.expect([OffsetRange("t", 0, 10, 20)])
+    ledger.take(of(OffsetRange("t", 0, 10, 20), late=10))
+    assert ledger.counts() == ReportCounts(late=15)
+
+
+def test_F19_the_highest_event_time_of_a_partition_is_that_of_all_its_ranges():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
+    ledger.expect([*parts, SECOND])
+    assert ledger.take_event_times() == {}
+    ledger.take(of(parts[1], has_event_time=True, event_time=70))
+    ledger.take(of(parts[0], has_event_time=True, event_time=50))
+    assert ledger.take_event_times() == {A: (30, 70, False)}
+    assert ledger.take_event_times() == {}, "there is no news"
+    ledger.take(of(SECOND, has_event_time=True))
+    ledger.take(of(parts[2], has_event_time=True))
+    assert ledger.take_event_times() == {A: (30, 70, True), TopicPartition("t", 1): (10, None, True)}
+
+
+def test_F19_event_times_are_those_of_the_batch_at_hand():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, has_event_time=True, event_time=-5))
+    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
+    assert ledger.take_event_times() == {A: (10, -5, True)}
+    ledger.take(of(FIRST, has_event_time=True, event_time=7))  # the task was run again
+    assert ledger.take_event_times() == {A: (10, 7, True)}
+    ledger.take(of(FIRST, has_event_time=True, event_time=9))
+    ledger.expect([SECOND])
+    assert ledger.take_event_times() == {}
+    ledger.take(of(FIRST, has_event_time=True, event_time=9))
+    assert ledger.take_event_times() == {}
+
+
 def test_of_two_reports_of_one_range_the_last_counts():
     ledger = ReportLedger()
     ledger.expect([FIRST])
@@ -446,4 +522,7 @@ def test_a_report_is_small_json():
         "dead_letters": 3,
         "skipped": 7,
         "ended_at": None,
+        "has_event_time": False,
+        "event_time": None,
+        "late": 0,
     }

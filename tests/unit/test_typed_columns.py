@@ -10,6 +10,8 @@ import pytest
 
 from penstock.columns import TYPES, arrow_schema
 from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
+from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.custom import load_deserializer
 from penstock.formats.options import FormatOptions
 from penstock.formats.plan import TypedSource
@@ -240,3 +242,59 @@ def test_an_own_class_of_another_version_is_not_taken_for_the_one_planned_with()
     spec = replace(own()["value"], type=pa.struct([("n", pa.int64())]))
     with pytest.raises(PenstockError, match="another schema here than on the driver"):
         typed([b"1"], value=spec)
+
+
+# --- event time -------------------------------------------------------------------------------------------------------
+
+TIMED = pa.struct([("at", pa.int64()), ("y", pa.string())])
+TIMES = [b'{"at": 5, "y": "a"}', b'{"at": 9,', None, b'{"at": 7, "y": "b"}', b'{"y": "c"}', b'{"at": "x", "y": "d"}']
+
+
+def timed(values, watermark=None, *, value=None, wanted=None, event_time="value.at", **options):
+    source = TypedSource(RawBytes(), value or Json(TIMED), FormatOptions(**options))
+    plan = source.plan(wanted, source.event_time_field(event_time))
+    span = EventTimeSpan(watermark)
+    columns = TypedColumns(plan, "t", 3, Letters(), span=span, watermarks=(watermark, 4))
+    return columns.batch(records(values).select(plan.fetched)), span
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED", "DEADLETTER"])
+@pytest.mark.parametrize("flatten", [False, True])
+def test_E5_F19_rows_that_did_not_parse_or_have_no_time_are_neither_late_nor_the_highest(mode, flatten):
+    batch, span = timed(TIMES, 5, mode=mode, flatten=flatten)
+    assert (span.highest, span.late) == (7, 1)
+    assert batch.num_rows == (6 if mode == "PERMISSIVE" else 4)
+
+
+def test_F19_rows_that_a_users_class_left_out_have_no_event_time(tmp_path, monkeypatch):
+    (tmp_path / "own_times.py").write_text(
+        "class Own:\n"
+        "    def schema(self):\n"
+        "        return 'at BIGINT'\n"
+        "    def deserialize_record(self, record):\n"
+        "        at = int(record.value)\n"
+        "        return {'at': at} if at < 10 else None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = load_deserializer("own_times:Own", "value")
+    spec = Custom("own_times:Own", own.type, own.columns)
+    batch, span = timed([b"3", b"99", b"8"], value=spec, wanted=pa.schema([("offset", pa.int64())]))
+    assert batch.to_pydict() == {"offset": [100, 102]}
+    assert span.highest == 8
+
+
+@pytest.mark.parametrize("flatten", [False, True])
+def test_F19_an_event_time_that_was_not_asked_for_is_not_in_the_result(flatten):
+    y = ("y", pa.string())
+    wanted = pa.schema([y if flatten else ("value", pa.struct([y])), ("_watermark", WATERMARK_COLUMNS["_watermark"])])
+    batch, span = timed(TIMES, 6, wanted=wanted, flatten=flatten, mode="DROPMALFORMED")
+    assert batch.schema == wanted
+    assert (span.highest, span.late) == (7, 1)
+    texts = batch.column("y") if flatten else batch.column("value").field("y")
+    assert texts.to_pylist() == ["a", None, "b", "c"]
+    assert batch.column("_watermark").cast(pa.int64()).to_pylist() == [6000] * 4
+
+
+def test_F19_a_time_by_the_record_stands_beside_typed_columns():
+    batch, span = timed(GOOD, 0, value=Json(POINT), event_time="timestamp", wanted=pa.schema([("value", POINT)]))
+    assert (batch.schema.names, span.highest, span.late) == (["value"], 0, 4)

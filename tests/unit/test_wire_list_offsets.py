@@ -16,8 +16,10 @@ from penstock.wire.list_offsets import (
     KNOWS_LOCAL,
     LATEST,
     LOWEST,
+    NOT_FOUND,
     encode_offsets_request,
     read_offsets_response,
+    read_times_response,
 )
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic
 
@@ -77,7 +79,7 @@ def test_brokers_that_know_no_tiered_storage_are_asked_for_the_beginning(version
 
 
 def response(version, rows, correlation_id=5):
-    """A frame as kafka-python writes it; rows: {topic: [(partition, error code, offset)]}."""
+    """A frame as kafka-python writes it; rows: {topic: [(partition, error code, offset)]}, or a timestamp as well."""
     topic_class = ListOffsetsResponse.ListOffsetsTopicResponse
     topics = [
         topic_class(
@@ -85,9 +87,14 @@ def response(version, rows, correlation_id=5):
             name=name,
             partitions=[
                 topic_class.ListOffsetsPartitionResponse(
-                    version=version, partition_index=p, error_code=error, timestamp=-1, offset=offset, leader_epoch=3
+                    version=version,
+                    partition_index=p,
+                    error_code=error,
+                    timestamp=timestamp[0] if timestamp else -1,
+                    offset=offset,
+                    leader_epoch=3,
                 )
-                for p, error, offset in partitions
+                for p, error, offset, *timestamp in partitions
             ],
         )
         for name, partitions in rows.items()
@@ -139,3 +146,44 @@ def test_tagged_fields_of_a_partition_are_stepped_over():
     tagged = plain[:first] + b"\x02\x00\x01x\x01\x02yz" + plain[first + 1 :]
     found, _ = read_offsets_response(memoryview(tagged), 11, 5, ASKED, TIMES)
     assert found == {TopicPartition("a", p): 10 + p for p in range(3)}
+
+
+# --- with timestamps --------------------------------------------------------------------------------------------------
+
+LATER = {tp: 1_700_000_000_000 + tp.partition for tp in TIMES}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_timestamps_are_read_as_kafka_python_writes_them(version):
+    rows = {
+        name: [(p, 0, p * 1000, LATER[name, p] + 9) for p in reversed(range(count))] for name, count in NAMES.items()
+    }
+    found, refused = read_times_response(response(version, rows), version, 5, ASKED, LATER)
+    assert found == {tp: (tp.partition * 1000, time + 9) for tp, time in LATER.items()}
+    assert refused == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_times_without_a_record_and_with_errors(version):
+    rows = {"a": [(0, 6, -1, -1), (1, 0, -1, -1), (2, 0, 8, LATER["a", 2])]}
+    found, refused = read_times_response(response(version, rows), version, 5, ASKED, LATER)
+    assert found == {TopicPartition("a", 1): NOT_FOUND, TopicPartition("a", 2): (8, LATER["a", 2])}
+    assert {tp: problem.error_code for tp, problem in refused.items()} == {TopicPartition("a", 0): 6}
+    with pytest.raises(AuthorizationFailed, match="offsets of a-1"):
+        read_times_response(response(version, {"a": [(1, 29, -1)]}), version, 5, ASKED, LATER)
+
+
+def test_a_record_before_the_time_is_no_answer():
+    rows = {"a": [(0, 0, 5, LATER["a", 0] - 1)], "stranger": [(0, 0, 1, 1)]}
+    found, refused = read_times_response(response(11, rows), 11, 5, ASKED, LATER)
+    assert found == {}
+    assert "makes no sense" in str(refused[TopicPartition("a", 0)])
+
+
+def test_tagged_fields_are_stepped_over_with_timestamps_too():
+    time = LATER["a", 0] + 5
+    plain = bytes(response(11, {"a": [(0, 0, 10, time), (1, 0, 11, time)]}))
+    first = plain.index(struct.pack(">ihqqi", 0, 0, time, 10, 3)) + 26
+    tagged = plain[:first] + b"\x01\x00\x01x" + plain[first + 1 :]
+    found, _ = read_times_response(memoryview(tagged), 11, 5, ASKED, LATER)
+    assert found == {TopicPartition("a", p): (10 + p, time) for p in range(2)}

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.columns import TYPES
 from penstock.errors import OptionError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
 
 CORRUPT = "_corrupt_record"
 ERROR = "_error"
@@ -22,7 +23,7 @@ class Column:
 
     name: str
     source: str
-    """The Kafka column it is made of, or CORRUPT or ERROR."""
+    """The Kafka column it is made of; its own name, if it is one of errors or event-time watermarks."""
     type: pa.DataType
     field: str | None = None
     """The field of a flattened value."""
@@ -60,6 +61,7 @@ def full_layout(
     *,
     include_headers: bool = False,
     include_errors: bool = False,
+    include_watermarks: bool = False,
     prefix: str | None = None,
 ) -> Layout:
     """Every column there is: Kafka's with their types, or, with a prefix, flattened."""
@@ -75,6 +77,8 @@ def full_layout(
         columns += [Column(prefix + name, name, types[name]) for name in names]
     if include_errors:
         columns += [Column(name, name, kind) for name, kind in ERROR_COLUMNS.items()]
+    if include_watermarks:
+        columns += [Column(name, name, kind) for name, kind in WATERMARK_COLUMNS.items()]
     _check_names(column.name for column in columns)
     return Layout(tuple(columns))
 

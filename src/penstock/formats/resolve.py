@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock._kernel import avro_type, compile_protobuf, protobuf_message, protobuf_type
 from penstock.columns import TYPES
 from penstock.errors import OptionError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.formats.decoding import descriptors_of, kernel_format
 from penstock.formats.inference import infer_json
 from penstock.formats.json_schema import json_schema_type
@@ -35,6 +36,7 @@ def resolve_formats(
     sample: Sample,
     *,
     include_headers: bool = False,
+    include_watermarks: bool = False,
     given: pa.Schema | None = None,
 ) -> TypedSource:
     """`topics`: those of the subscription, if it names them. `given`: a user's own schema of the whole result, which
@@ -45,7 +47,7 @@ def resolve_formats(
         unwanted = given is not None and mine is None and column.format == "json" and column.schema is None
         specs.append(_Resolving(options, column, topics, sample, mine, unwanted).spec())
     key, value = specs
-    return TypedSource(key, value, options, include_headers)
+    return TypedSource(key, value, options, include_headers, include_watermarks)
 
 
 def _given_type(options: FormatOptions, column: str, given: pa.Schema | None) -> pa.DataType | None:
@@ -60,7 +62,8 @@ def _given_type(options: FormatOptions, column: str, given: pa.Schema | None) ->
 
 
 def _is_ours(name: str, prefix: str) -> bool:
-    return name in ERROR_COLUMNS or (name.startswith(prefix) and name.removeprefix(prefix) in TYPES)
+    own = name in ERROR_COLUMNS or name in WATERMARK_COLUMNS
+    return own or (name.startswith(prefix) and name.removeprefix(prefix) in TYPES)
 
 
 class _Resolving:

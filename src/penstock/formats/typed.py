@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import MalformedRecord
+from penstock.eventtime.columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
+from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, part_of
 from penstock.formats.plan import TypedPlan
@@ -37,8 +39,20 @@ class Letters(Protocol):
 class TypedColumns:
     """Makes the columns that a plan asks for out of those that it fetches. For one thread."""
 
-    def __init__(self, plan: TypedPlan, topic: str, partition: int, letters: Letters | None = None) -> None:
+    def __init__(
+        self,
+        plan: TypedPlan,
+        topic: str,
+        partition: int,
+        letters: Letters | None = None,
+        *,
+        span: EventTimeSpan | None = None,
+        watermarks: Watermarks = UNKNOWN,
+    ) -> None:
+        """`span` is shown the event times of what is left of each batch."""
         self._plan = plan
+        self._span = span
+        self._watermarks = WatermarkColumns(watermarks)
         self._schema = plan.layout.schema
         self._place = (topic, partition)
         self._letters = letters
@@ -81,6 +95,8 @@ class TypedColumns:
             part.add(column, decoded.array, decoded.faults, decoded.rows)
         if part.faults:
             self._judge(part)
+        if self._span is not None and (where := self._plan.event_time) is not None:
+            self._span.observe(where.values(part.column(where.source)))
         return self._laid_out(part)
 
     def _judge(self, part: _Part) -> None:
@@ -111,9 +127,10 @@ class TypedColumns:
             if column.source in ERROR_COLUMNS:
                 arrays.append(part.errors(column.source))
                 continue
-            made = part.typed.get(column.source)
-            if made is None:
-                made = part.records.column(column.source)
+            if column.source in WATERMARK_COLUMNS:
+                arrays.append(self._watermarks.column(column.source, part.records.num_rows))
+                continue
+            made = part.column(column.source)
             if column.field is not None:
                 # Not `field`, which does not know of the struct's own nulls.
                 children = flat.get(column.source) or flat.setdefault(column.source, made.flatten())
@@ -129,6 +146,11 @@ class _Part:
         self.records = records
         self.typed: dict[str, pa.Array] = {}
         self.faults: list[Fault] = []
+
+    def column(self, source: str) -> pa.Array:
+        """A column of Kafka's, decoded if it was to be."""
+        made = self.typed.get(source)
+        return self.records.column(source) if made is None else made
 
     def add(self, column: str, array: pa.Array, faults: Sequence[tuple[int, str]], rows: pa.Array | None) -> None:
         """A column for the records as they are now. Its faults name rows of the input, of which `rows` were kept."""

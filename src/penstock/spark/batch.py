@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from penstock.eventtime.columns import UNKNOWN, Watermarks
 from penstock.formats.plan import TypedPlan
 from penstock.options import SourceOptions
 from penstock.ranges import EVERYTHING, OffsetRange
@@ -18,11 +19,15 @@ from penstock.spark.filters import narrowing_of
 
 
 class RangePartition(InputPartition):
-    """A task's share: one range of offsets, and in a stream where to tell what was met in it."""
+    """A task's share: one range of offsets, and in a stream where to tell what was met in it, and the event-time
+    watermarks (combined, of its partition) by which it was planned."""
 
-    def __init__(self, value: OffsetRange, reports: ReportAddress | None = None) -> None:
+    def __init__(
+        self, value: OffsetRange, reports: ReportAddress | None = None, watermarks: Watermarks = UNKNOWN
+    ) -> None:
         super().__init__(value)
         self.reports = reports
+        self.watermarks = watermarks
 
 
 class BatchReader(DataSourceReader):
@@ -58,7 +63,9 @@ def read_partition(
     from penstock.task import read_range
 
     assert isinstance(partition, RangePartition)
-    batches = read_range(partition.value, columns, options, scope=scope, reports=partition.reports)
+    batches = read_range(
+        partition.value, columns, options, scope=scope, reports=partition.reports, watermarks=partition.watermarks
+    )
     _freeze_heap()
     return batches
 

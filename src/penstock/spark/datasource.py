@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from penstock.eventtime.columns import WATERMARK_COLUMNS
+from penstock.eventtime.options import default_event_time
 from penstock.formats.plan import TypedSource
 from penstock.options import check_batch, parse_options
 from penstock.spark.batch import BatchReader, FilteringBatchReader
-from penstock.spark.schema import full_schema, typed_schema, wanted_columns
+from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The worker in which Spark makes a reader when filter pushdown is on: its presence is how `auto` knows."""
@@ -32,11 +35,13 @@ class PenstockDataSource(DataSource):
         not known yet."""
         options = parse_options(self.options)
         if not options.formats.typed:
-            return full_schema(options.include_headers)
+            watermarks = options.event_time is not None and options.event_time.include_columns
+            return full_schema(options.include_headers, watermarks)
         from penstock.typed_source import typed_source
 
         # Spark pickles this object after the call: schemas of a registry, or of records looked at, are settled once.
         self._source = typed_source(options)
+        event_time_field(options, self._source)  # it may name none of these columns
         return typed_schema(self._source)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -52,7 +57,9 @@ class PenstockDataSource(DataSource):
         from penstock.spark.stream import StreamReader
 
         options = parse_options(self.options)
-        return StreamReader(options, wanted_columns(options, schema, self._source))
+        if options.event_time is None and not WATERMARK_COLUMNS.keys().isdisjoint(schema.names):
+            options = replace(options, event_time=default_event_time(options.formats))
+        return StreamReader(options, wanted_columns(options, schema, self._source, is_stream=True))
 
 
 def register(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import SparkSession
@@ -193,7 +194,12 @@ def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]
     """The Kafka sources of a progress, by their number in the query."""
     found = (
         SourceMetrics.from_progress(
-            source.startOffset, source.endOffset, source.latestOffset, source.numInputRows, progress.batchDuration
+            source.startOffset,
+            source.endOffset,
+            source.latestOffset,
+            source.numInputRows,
+            progress.batchDuration,
+            progress.timestamp,
         )
         for source in progress.sources
     )
@@ -232,7 +238,43 @@ def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
     skipped = _total(source.skipped_records for source in sources)
     if skipped:
         parts.append(f"{skipped:,} skipped")
+    parts += _event_time(sources)
     return f"query {name}: " + ", ".join(parts)
+
+
+def _event_time(sources: Sequence[SourceMetrics]) -> list[str]:
+    """How far event time has come in the source that is furthest behind, and what stands still."""
+    said = []
+    slowest = min(
+        (source for source in sources if source.watermark is not None), key=lambda s: s.watermark or 0, default=None
+    )
+    if slowest is not None and slowest.watermark is not None:
+        said.append(f"watermark {_moment(slowest.watermark)}")
+        if (lag := slowest.event_time_lag) is not None:
+            said[-1] += f" ({_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead'})"
+    partitions = [partition for source in sources for partition in source.partitions]
+    for count, what in (
+        (sum(partition.idle or False for partition in partitions), "idle"),
+        (sum(partition.held or False for partition in partitions), "held back"),
+        (_total(source.late_records for source in sources), "late"),
+    ):
+        if count:
+            said.append(f"{count:,} {what}")
+    return said
+
+
+def _moment(milliseconds: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):  # no year that a calendar has: a producer's clock is broken
+        return f"{milliseconds:,} ms"
+
+
+def _duration(seconds: float) -> str:
+    for unit, factor in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * factor:
+            return f"{seconds / factor:,.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _rate(size: float) -> str:

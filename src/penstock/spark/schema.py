@@ -16,7 +16,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.columns import checked_columns
 from penstock.errors import OptionError
+from penstock.eventtime.columns import WATERMARK_COLUMNS
+from penstock.eventtime.field import BY_RECORD, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.options import SourceOptions
 
@@ -34,17 +37,21 @@ TYPES: dict[str, DataType] = {
 }
 
 
-def full_schema(include_headers: bool) -> StructType:
-    names = TYPES if include_headers else [name for name in TYPES if name != "headers"]
-    return StructType([StructField(name, TYPES[name]) for name in names])
+WITH_WATERMARKS: dict[str, DataType] = TYPES | {name: TimestampType() for name in WATERMARK_COLUMNS}
+
+
+def full_schema(include_headers: bool, include_watermarks: bool = False) -> StructType:
+    names = checked_columns(None, include_headers, include_watermarks)
+    return StructType([StructField(name, WITH_WATERMARKS[name]) for name in names])
 
 
 def columns_of(schema: StructType) -> list[str]:
     """The columns a user's schema names. It may leave out and reorder; it cannot rename or retype."""
     for field in schema.fields:
-        if field.name not in TYPES:
-            raise OptionError("schema", field.name, "is not a column of Kafka", f"The columns are {', '.join(TYPES)}")
-        wanted = TYPES[field.name]
+        if field.name not in WITH_WATERMARKS:
+            way_out = f"The columns are {', '.join(WITH_WATERMARKS)}"
+            raise OptionError("schema", field.name, "is not a column of Kafka", way_out)
+        wanted = WITH_WATERMARKS[field.name]
         if field.dataType.simpleString() != wanted.simpleString():
             raise OptionError(
                 "schema",
@@ -64,9 +71,11 @@ def typed_schema(source: TypedSource) -> StructType:
     return from_arrow_schema(source.layout.schema)
 
 
-def wanted_columns(options: SourceOptions, schema: StructType, source: TypedSource | None) -> list[str] | TypedPlan:
+def wanted_columns(
+    options: SourceOptions, schema: StructType, source: TypedSource | None, *, is_stream: bool = False
+) -> list[str] | TypedPlan:
     """What to read for a schema, a user's or our own. `source` is what was settled when the DataFrame was made; with a
-    user's schema that is now."""
+    user's schema that is now. Tasks of a stream look at event times."""
     if not options.formats.typed:
         return columns_of(schema)
     wanted = arrow_of(schema)
@@ -74,7 +83,15 @@ def wanted_columns(options: SourceOptions, schema: StructType, source: TypedSour
         from penstock.typed_source import typed_source  # with everything that decodes: raw reads load none of it
 
         source = typed_source(options, wanted)
-    return source.plan(wanted)
+    return source.plan(wanted, event_time_field(options, source) if is_stream else None)
+
+
+def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeField | None:
+    """Where event times are, if somebody wants to know."""
+    if options.event_time is None:
+        return None
+    column = options.event_time.strategy.timestamps
+    return source.event_time_field(column) if isinstance(column, str) else BY_RECORD
 
 
 def arrow_of(schema: StructType) -> pa.Schema:

@@ -11,7 +11,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -24,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.formats.plan import TypedPlan
-from penstock.metrics import REPORT_KEY
+from penstock.metrics import REPORT_KEY, event_time_figures
 from penstock.offsets.committer import Committer
 from penstock.offsets.state import OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
@@ -61,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _driver(self) -> _Planning:
         if self._planning is None:
-            self._planning = _Planning(self._options, *_what_tasks_tell(self._columns))
+            self._planning = _Planning(self._options, self._columns)
         return self._planning
 
     # --- called on the driver, one call at a time -------------------------------------------------------------------
@@ -105,7 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = with_retries(self._options, lambda: self._driver.planner.ranges(from_json(start), from_json(end)))
         reports = self._driver.report_address() if ranges else None
-        return [RangePartition(each, reports) for each in ranges]
+        watermarks = self._driver.planner.watermarks
+        return [RangePartition(each, reports, watermarks(each.topic_partition)) for each in ranges]
 
     def stop(self) -> None:
         if self._planning is not None:
@@ -115,14 +117,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_partition(partition, self._columns, self._options, _scope_of(self._options, self._columns))
-
-
-def _what_tasks_tell(columns: list[str] | TypedPlan) -> tuple[bool, bool]:
-    """Whether tasks are to tell what they met, which only those that parse do; and whether that may be the end of a
-    partition (F4)."""
-    if not isinstance(columns, TypedPlan):
-        return False, False
-    return bool(columns.specs), columns.may_end
 
 
 def _scope_of(options: SourceOptions, columns: list[str] | TypedPlan) -> str:
@@ -138,12 +132,19 @@ class _Planning:
     """What lives only on the driver: the planner, the committer if there is a group to commit to, and the listener if
     tasks have something to report."""
 
-    def __init__(self, options: SourceOptions, tasks_report: bool, deserializer_may_end: bool) -> None:
+    def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         _log_with_time_and_name()
         self._options = options
-        self._ledger = ReportLedger() if tasks_report else None
+        self._plan = columns if isinstance(columns, TypedPlan) else None
+        self._parses = self._plan is not None and bool(self._plan.specs)
+        self._ledger = ReportLedger() if self._parses or options.event_time is not None else None
         self._listener: ReportListener | None = None
-        self.planner = StreamPlanner(options, reports=self._ledger, deserializer_may_end=deserializer_may_end)
+        self.planner = StreamPlanner(
+            options,
+            reports=self._ledger,
+            deserializer_may_end=self._plan is not None and self._plan.may_end,
+            peek=self._event_times_before,
+        )
         self.reports = options.stream.report_metrics
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
         self._state: Offsets = {}
@@ -176,7 +177,10 @@ class _Planning:
 
     def say_counts(self) -> None:
         """Spark makes no progress of a trigger without data: after the last batch of a run only the log can tell."""
-        if self._ledger is not None and (counts := self._ledger.counts()) != ReportCounts():
+        counts = ReportCounts() if self._ledger is None else self._ledger.counts()
+        if counts.late:
+            log.warning("records of this run that were late by its event-time watermark: %d", counts.late)
+        if replace(counts, late=0) != ReportCounts():
             log.warning(
                 "records of this run that did not parse: %d (dropped: %d, sent to deadLetterTopic: %d); skipped by its "
                 "deserializer: %d",
@@ -185,7 +189,7 @@ class _Planning:
 
     def report(self) -> dict[str, Any]:
         committer, planner = self._committer, self.planner
-        return self._counts() | {
+        figures = {
             "commitsSucceeded": 0 if committer is None else committer.succeeded,
             "commitsFailed": 0 if committer is None else committer.failed,
             "committedOffsets": {} if committer is None else self._committed_texts.write(dict(committer.committed)),
@@ -193,9 +197,10 @@ class _Planning:
             "lostRanges": planner.lost_ranges,
             "finished": planner.finished,
         }
+        return self._counts() | self._event_time() | figures
 
     def _counts(self) -> dict[str, Any]:
-        if self._ledger is None:
+        if self._ledger is None or not self._parses:
             return {}
         counts = self._ledger.counts()
         return {
@@ -204,6 +209,18 @@ class _Planning:
             "deadLetters": counts.dead_letters,
             "skippedRecords": counts.skipped,
         }
+
+    def _event_time(self) -> dict[str, Any]:
+        if self._ledger is None or self.planner.event_time is None:
+            return {}
+        return event_time_figures(self.planner.event_time.status(), self._ledger.counts().late)
+
+    def _event_times_before(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """Called only where event time is a field of the payload."""
+        from penstock.peeking import event_times_before  # with everything that decodes
+
+        assert self._plan is not None
+        return event_times_before(before, self._plan, self._options, self.planner.cluster)
 
     def _make_committer(self, options: SourceOptions) -> Committer | None:
         group, stream = options.rules.group, options.stream

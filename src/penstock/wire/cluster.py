@@ -20,9 +20,11 @@ from penstock.wire.connection import Connection, Pending
 from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
 from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed, find_coordinator
-from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets
+from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets, ask_times
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
 from penstock.wire.sample import ask_sizes
+from penstock.wire.timestamps import find_maxima
+from penstock.wire.window import Window, ask_windows
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
@@ -134,6 +136,51 @@ class Cluster:
         """The first offset at or after a time (ms) per partition; None where no record is that young."""
         found = self._offsets(times)
         return {tp: None if offset < 0 else offset for tp, offset in found.items()}
+
+    def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
+        """Like `for_times`, with the timestamp of what was found: (offset, timestamp).
+
+        As the broker sees it: what lies at that offset may be a transaction's marker, or a record that was aborted.
+        `timestamps_in` tells.
+        """
+        attempts = self._brokers.attempts(f"asking for the times of {len(times)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> PendingAnswers[tuple[int, int]]:
+            return ask_times(connection, partitions, times, metadata)
+
+        found = self._ask_leaders(attempts, times, ask)
+        return {tp: None if offset < 0 else (offset, time) for tp, (offset, time) in found.items()}
+
+    def timestamps_in(self, windows: Mapping[TopicPartition, Window]) -> dict[TopicPartition, int | None]:
+        """The largest timestamp of the records in small windows of logs, by one fetch per leader.
+
+        Of what a reader gets: without markers and, under read_committed, aborted records. None where there are none.
+        """
+        attempts = self._brokers.attempts(f"looking into {len(windows)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> PendingAnswers[int | None]:
+            return ask_windows(connection, {tp: windows[tp] for tp in partitions}, metadata)
+
+        return self._ask_leaders(attempts, windows, ask)
+
+    def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The timestamps of single records; None where a reader gets none."""
+        return self.timestamps_in({tp: Window(offset, offset, offset + 1) for tp, offset in offsets.items()})
+
+    def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The largest timestamp of the records below an offset that are still in the log; None if there are none.
+
+        Never more than that; penstock.wire.timestamps says when it may be less.
+        """
+        return find_maxima(before, self)
+
+    def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The largest timestamp of the records that can be read now; None where there are none."""
+        return find_maxima(self.end(partitions), self)
 
     def local_begin(self, tp: TopicPartition) -> int:
         """The first offset on the leader's own disk: below it lies tiered storage, if the topic has that."""

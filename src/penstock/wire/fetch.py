@@ -55,6 +55,8 @@ class FetchedPartition:
     aborted: list[tuple[int, int]]
     preferred_replica: int
     records: memoryview
+    log_start: int = 0
+    """Where the log begins. A batch may have begun before that."""
 
 
 @dataclass(slots=True)
@@ -181,8 +183,7 @@ def _read_response(reader: FrameReader, version: int) -> FetchResponse:
 
 def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -> FetchedPartition:
     partition, error_code, high_watermark, last_stable = reader.numbers(">ihqq")
-    if version >= 5:
-        reader.number(">q")  # log start offset
+    log_start = reader.number(">q") if version >= 5 else 0
     fetched = FetchedPartition(
         topic,
         partition,
@@ -192,6 +193,7 @@ def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -
         aborted=[_read_aborted(reader) for _ in range(reader.count())],
         preferred_replica=reader.number(">i") if version >= 11 else -1,
         records=reader.data(),
+        log_start=log_start,
     )
     reader.tags()
     return fetched

@@ -8,8 +8,8 @@ network: 2,000 partitions in 20 topics 11.4 ms there and 1.0 ms here; 4 partitio
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
@@ -27,6 +27,9 @@ EARLIEST_LOCAL = -4
 KNOWS_LOCAL = 8
 """The first version that tells a leader's own disk from tiered storage."""
 
+NOT_FOUND = (-1, -1)
+"""Offset and timestamp where no record is that late."""
+
 LOWEST, HIGHEST = 1, 11
 _HAS_ISOLATION, _HAS_EPOCHS, FLEXIBLE, _HAS_TIMEOUT = 2, 4, 6, 10  # the versions that brought them
 
@@ -37,13 +40,22 @@ _ASKED_EPOCH = struct.Struct(">iiq")
 _ASKED_FLEXIBLE = struct.Struct(">iiqx")
 """The same and no tagged fields."""
 
-_ANSWERED = struct.Struct(">ih8xq")
+_OFFSETS = ">ih8xq"
 """Partition, error, timestamp (not wanted), offset."""
-_ANSWERED_EPOCH = struct.Struct(">ih8xq4x")
-_ANSWERED_FLEXIBLE = struct.Struct(">ih8xq4xx")
+_TIMES = ">ihqq"
+"""The same with the timestamp."""
+_LAYOUTS = {
+    fields: (struct.Struct(fields), struct.Struct(fields + "4x"), struct.Struct(fields + "4xx"))
+    for fields in (_OFFSETS, _TIMES)
+}
+"""As they are at first, with a leader epoch, and with no tagged fields after it."""
 
 ByTopic: TypeAlias = dict[str, dict[int, TopicPartition]]
 Refused: TypeAlias = dict[TopicPartition, NotYet]
+Found = TypeVar("Found")
+ReadResponse: TypeAlias = Callable[
+    [memoryview, int, int, ByTopic, Mapping[TopicPartition, int]], tuple[dict[TopicPartition, Found], Refused]
+]
 
 
 def ask_offsets(
@@ -56,6 +68,29 @@ def ask_offsets(
 
     The answer has the offsets (-1 for a time past the last record), and which partitions to ask again, and why.
     """
+    return _ask(connection, partitions, times, metadata, read_offsets_response)
+
+
+def ask_times(
+    connection: Connection,
+    partitions: Iterable[TopicPartition],
+    times: Mapping[TopicPartition, int],
+    metadata: Metadata,
+) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], Refused]]:
+    """Ask a leader for the first record at or after a time (ms): its offset and its timestamp.
+
+    `NOT_FOUND` where there is none. Which partitions to ask again, and why, as above.
+    """
+    return _ask(connection, partitions, times, metadata, read_times_response)
+
+
+def _ask(
+    connection: Connection,
+    partitions: Iterable[TopicPartition],
+    times: Mapping[TopicPartition, int],
+    metadata: Metadata,
+    read_response: ReadResponse[Found],
+) -> Pending[tuple[dict[TopicPartition, Found], Refused]]:
     config = connection.config
     version = connection.version(ListOffsetsRequest, at_most=HIGHEST)
     if version < LOWEST:
@@ -71,10 +106,10 @@ def ask_offsets(
     request = EncodedRequest("ListOffsetsRequest", ListOffsetsRequest.API_KEY, version, version >= FLEXIBLE, body)
     correlation_id = connection.send(request, config.request_timeout)
 
-    def read(timeout: float) -> tuple[Offsets, Refused]:
+    def read(timeout: float) -> tuple[dict[TopicPartition, Found], Refused]:
         frame = connection.receive_into(bytearray(1024), timeout)
         try:
-            return read_offsets_response(frame, version, correlation_id, asked, times)
+            return read_response(frame, version, correlation_id, asked, times)
         except (struct.error, IndexError, ValueError) as error:
             connection.close()  # out of step: nobody else may have it
             raise ProtocolError(
@@ -130,7 +165,7 @@ def read_offsets_response(
     nothing: dict[int, TopicPartition] = {}
     for _ in range(reader.count()):
         numbers = asked.get(reader.text(), nothing)
-        for number, error_code, offset in _rows(reader, version):
+        for number, error_code, offset in _rows(reader, version, _OFFSETS):
             tp = numbers.get(number)
             if tp is None:
                 continue
@@ -139,21 +174,56 @@ def read_offsets_response(
             elif error_code == 0:
                 refused[tp] = NotYet(f"offset {offset} of {tp} makes no sense")
             else:
-                try:
-                    check(error_code, f"offsets of {tp}")
-                except NotYet as error:
-                    refused[tp] = error
+                refused[tp] = _refusal(error_code, tp)
         reader.tags()
     return found, refused
 
 
-def _rows(reader: FrameReader, version: int) -> Iterable[tuple[int, ...]]:
-    """Partition, error code and offset of each partition of a topic."""
+def read_times_response(
+    frame: memoryview, version: int, correlation_id: int, asked: ByTopic, times: Mapping[TopicPartition, int]
+) -> tuple[dict[TopicPartition, tuple[int, int]], Refused]:
+    """Read a response frame with the timestamps in it: (offset, timestamp) by partition, `NOT_FOUND` for none."""
+    reader = FrameReader(frame, version >= FLEXIBLE, correlation_id)
+    if version >= _HAS_ISOLATION:
+        reader.number(">i")
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    refused: Refused = {}
+    nothing: dict[int, TopicPartition] = {}
+    for _ in range(reader.count()):
+        numbers = asked.get(reader.text(), nothing)
+        for number, error_code, timestamp, offset in _rows(reader, version, _TIMES):
+            tp = numbers.get(number)
+            if tp is None:
+                continue
+            if error_code != 0:
+                refused[tp] = _refusal(error_code, tp)
+            elif offset < 0 or timestamp < 0:
+                found[tp] = NOT_FOUND
+            elif timestamp < times[tp]:
+                refused[tp] = NotYet(f"timestamp {timestamp} of {tp} makes no sense at or after {times[tp]}")
+            else:
+                found[tp] = offset, timestamp
+        reader.tags()
+    return found, refused
+
+
+def _refusal(error_code: int, tp: TopicPartition) -> NotYet:
+    """Why to ask again; raises what no asking heals."""
+    try:
+        check(error_code, f"offsets of {tp}")
+    except NotYet as error:
+        return error
+    raise AssertionError("an error code of 0 is no refusal")
+
+
+def _rows(reader: FrameReader, version: int, fields: str) -> Iterable[tuple[int, ...]]:
+    """The fields of each partition of a topic."""
+    plain, with_epoch, flexible = _LAYOUTS[fields]
     count = reader.count()
     if version < FLEXIBLE:
-        layout = _ANSWERED if version < _HAS_EPOCHS else _ANSWERED_EPOCH
+        layout = plain if version < _HAS_EPOCHS else with_epoch
         return layout.iter_unpack(reader.take(layout.size * count))
-    layout = _ANSWERED_FLEXIBLE
+    layout = flexible
     start = reader.at
     rows = reader.take(layout.size * count)
     if not any(rows[layout.size - 1 :: layout.size]):
@@ -162,6 +232,6 @@ def _rows(reader: FrameReader, version: int) -> Iterable[tuple[int, ...]]:
     reader.at = start
     slow = []
     for _ in range(count):
-        slow.append(reader.numbers(">ih8xq4x"))
+        slow.append(reader.numbers(with_epoch.format))
         reader.tags()
     return slow

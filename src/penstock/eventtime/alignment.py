@@ -1,0 +1,362 @@
+"""WHO WAITS FOR WHOM: how far each partition may go in one trigger, so that none runs ahead of the slowest (E4).
+
+Spark's watermark is the highest event time of everything it has read. So a batch must not hold records that are further
+ahead of the slowest active partition than the drift allows. Where event time is the record's own timestamp, brokers
+know the first offset of a time, and everything before it is older: the bound holds, whatever the order of records. A
+field of the payload has no index, so how fast time passes in a partition is learned from what was read of it. So it is
+where markers of transactions, which bear the time of the commit, hide the records from the index.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.eventtime.options import EventTimeOptions
+from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime, WatermarkTracker
+from penstock.startup import listed
+from penstock.topics import Offsets, TopicPartition
+
+log = logging.getLogger(__name__)
+
+FIRST_STEP = 10_000
+"""Offsets of a partition whose times are not known yet."""
+
+GROWTH = 8
+"""A step by what was learned is at most so many times the last one: few records may have taught the wrong thing."""
+
+SAID_SECONDS = 60.0
+"""How often the log says who holds the others back."""
+
+NOTHING, EVERYTHING = -(2**63), 2**63
+"""Limits that nobody and that everybody keeps."""
+
+
+class TimeLookup(Protocol):
+    """What brokers know of record timestamps (milliseconds)."""
+
+    def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The highest timestamp of the records before an offset; None if there are none."""
+
+    def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
+        """Offset and timestamp of the first record, marker or aborted record that is not older than a time; None if all
+        are older."""
+
+    def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The timestamps of single records; None where a reader gets none."""
+
+
+Peek: TypeAlias = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
+"""The highest event time of the last few records before an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the tasks of a batch have read of a partition."""
+
+    stop: int
+    event_time: int | None
+    """The highest; None if no record had one."""
+    complete: bool = True
+    """Whether all of its tasks have told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The watermarks that must not be passed. Nobody waits for itself, so the slowest has a limit of its own: the drift
+    ahead of the next slowest."""
+
+    others: int
+    slowest: int
+    which: TopicPartition | None
+
+    def of(self, tp: TopicPartition) -> int:
+        return self.slowest if tp == self.which else self.others
+
+
+@dataclass(slots=True)
+class _Pace:
+    """How fast time passes in a partition."""
+
+    step: int = 0
+    """Offsets of the last batch that read of it."""
+    per_offset: float | None = None
+    """Milliseconds."""
+
+
+class Alignment:
+    """Watermarks of a stream's partitions, and how far each may be read. For one thread."""
+
+    def __init__(
+        self,
+        options: EventTimeOptions,
+        lookup: TimeLookup,
+        peek: Peek | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`peek` is for a stream that is started again, and whose event time is a field of the payload."""
+        self._strategy = options.strategy
+        self._by_record = options.by_record
+        self._lookup, self._peek = lookup, peek
+        self._clock, self._wall_clock = clock, wall_clock
+        self._tracker = WatermarkTracker(options.strategy.idleness, options.strategy.max_drift)
+        self._known: Offsets = {}
+        """Up to where the watermark of a partition counts."""
+        self._newest: dict[TopicPartition, tuple[int, int | None]] = {}
+        """The end of a log when it was last looked at, and the highest timestamp before it."""
+        self._floors: dict[TopicPartition, tuple[int, int]] = {}
+        """A partition's position, and the watermark that it will have with the next record at least."""
+        self._pace: dict[TopicPartition, _Pace] = {}
+        self._held: frozenset[TopicPartition] = frozenset()
+        self._seen: set[TopicPartition] = set()
+        self._said_at = float("-inf")
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def learn(self, told: Mapping[TopicPartition, Read]) -> None:
+        """Take what tasks have told of the batch before."""
+        now = self._clock()
+        for tp, read in told.items():
+            before, at = self._tracker.watermark(tp), self._known.get(tp)
+            if read.event_time is not None:
+                self._tracker.observe(tp, self._mark(read.event_time), now)
+            if at is not None and at < read.stop:
+                self._learn_pace(tp, read.stop - at, before)
+            if read.complete or not self._by_record:  # of a payload nobody else can tell more
+                self._known[tp] = read.stop
+
+    def _learn_pace(self, tp: TopicPartition, step: int, before: int | None) -> None:
+        pace, after = self._pace.setdefault(tp, _Pace()), self._tracker.watermark(tp)
+        pace.step = step
+        if before is not None and after is not None:
+            pace.per_offset = (after - before) / step
+
+    def restore(self, position: Offsets) -> None:
+        """Find out what was read before these offsets, where no task has told."""
+        unknown = {tp: offset for tp, offset in position.items() if self._known.get(tp) != offset}
+        if not unknown:
+            return
+        found = self._lookup.max_timestamps(unknown) if self._by_record else self._peeked(unknown)
+        self._tracker.set_partitions({*position, *self._known}, now := self._clock())
+        for tp, offset in unknown.items():
+            if (event_time := found.get(tp)) is not None:
+                self._tracker.observe(tp, self._mark(event_time), now)
+            self._known[tp] = offset
+
+    def _peeked(self, unknown: Offsets) -> Mapping[TopicPartition, int | None]:
+        if self._peek is None:
+            return {}
+        try:
+            return self._peek(unknown)
+        except PenstockError as error:
+            log.warning("event times before the start are not known, watermarks begin anew: %s", error)
+            return {}
+
+    def watermarks(self, tp: TopicPartition) -> tuple[int | None, int | None]:
+        """The combined watermark, and the partition's own."""
+        return self._tracker.combined(self._clock()), self._tracker.watermark(tp)
+
+    def status(self) -> EventTimeStatus:
+        status = self._tracker.status(self._clock())
+        return EventTimeStatus(
+            status.combined,
+            {
+                tp: PartitionEventTime(each.watermark, each.idle, tp in self._held)
+                for tp, each in status.partitions.items()
+            },
+        )
+
+    # --- one trigger --------------------------------------------------------------------------------------------------
+
+    def cut(
+        self, position: Offsets, ends: Offsets, *, limited: bool = False, finished: Collection[TopicPartition] = ()
+    ) -> Offsets:
+        """Ends of a trigger, none further than the drift allows.
+
+        `limited`: less than these ends may be read. `finished`: partitions that end for good where they stand.
+        """
+        self.restore({tp: position[tp] for tp in ends})  # not of those whose leader does not answer
+        now = self._clock()
+        partitions = {*position, *ends}
+        for tp in self._known.keys() - partitions:
+            self._forget(tp)
+        self._tracker.set_partitions(partitions, now)
+        backlog = [tp for tp, end in ends.items() if end > position[tp]]
+        self._note_idle(partitions.difference(backlog), finished, ends, now)
+        for tp in backlog:
+            self._tracker.has_records(tp, now)
+        if self._strategy.max_drift is None or not backlog:
+            cut = ends
+        elif not self._by_record:
+            cut = ends | self._by_pace(position, {tp: ends[tp] for tp in backlog}, now)
+        else:
+            self._look_at_newest({tp: ends[tp] for tp in backlog})
+            stops = self._within_limit if limited else self._up_to_the_slowest_end
+            cut = ends | stops(position, {tp: ends[tp] for tp in backlog}, now)
+        self._held = frozenset(tp for tp in backlog if cut[tp] < ends[tp])
+        self._say(backlog, position, cut, now)
+        return cut
+
+    def _forget(self, tp: TopicPartition) -> None:
+        del self._known[tp]
+        for memory in (self._newest, self._floors, self._pace):
+            memory.pop(tp, None)
+        self._seen.discard(tp)
+
+    def _note_idle(
+        self, without: Collection[TopicPartition], finished: Collection[TopicPartition], ends: Offsets, now: float
+    ) -> None:
+        """Partitions without a record to read. One that is new to us may have had none for long: then it is idle at
+        once, as it was before a restart."""
+        idleness = self._strategy.idleness
+        fresh = {tp: ends[tp] for tp in without if tp in ends and tp not in self._seen}
+        stale: set[TopicPartition] = set()
+        if fresh and idleness is not None:
+            self._look_at_newest(fresh)
+            latest = (self._wall_clock() - idleness) * 1000
+            stale = {tp for tp in fresh if (newest := self._newest[tp][1]) is None or newest < latest}
+        self._seen.update(ends)
+        for tp in without:
+            if tp in finished or tp in stale:
+                self._tracker.finish(tp)
+            else:
+                self._tracker.has_none(tp, now)
+
+    def _look_at_newest(self, ends: Offsets) -> None:
+        """Ask for the newest records of logs that have grown since."""
+        grown = {tp: end for tp, end in ends.items() if self._newest.get(tp, (-1, None))[0] != end}
+        if grown:
+            self._newest |= {tp: (grown[tp], found) for tp, found in self._lookup.max_timestamps(grown).items()}
+
+    # --- by the record's own timestamp --------------------------------------------------------------------------------
+
+    def _up_to_the_slowest_end(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
+        """Everything up to the cut will be read, so the slowest is the one whose log ends first."""
+        stands = {tp: self._highest(tp) if tp in ends else mark for tp, mark in self._active(now).items()}
+        # A log whose records have no timestamps has no event time that could be late.
+        limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
+        return self._stops(position, ends, limits)[0]
+
+    def _within_limit(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
+        """Nobody knows how far the slowest will get, so what counts is where it stands: before its next record.
+
+        Where time jumps in the slowest partition, that record lies past the limit: then the limit is set anew by its
+        time. Each round lifts the slowest, so that at last one of them may go on.
+        """
+        active = self._active(now)
+        self._note_first_records({tp: position[tp] for tp, mark in active.items() if mark is None and tp in ends})
+        last = None
+        while True:
+            stands = {tp: self._stands(tp, mark, position) for tp, mark in active.items()}
+            limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
+            stops, blocked = self._stops(position, ends, limits)
+            if limits == last or not blocked or any(stop > position[tp] for tp, stop in stops.items()):
+                return stops
+            self._floors |= {tp: (position[tp], self._mark(timestamp)) for tp, timestamp in blocked.items()}
+            last = limits
+
+    def _stops(self, position: Offsets, ends: Offsets, limits: _Limits) -> tuple[Offsets, dict[TopicPartition, int]]:
+        """Where to stop so that no watermark passes its limit; and the time of the next record, where that alone would
+        pass it."""
+        stops = dict(ends)
+        times: dict[TopicPartition, int] = {}
+        for tp in ends:
+            limit, highest = limits.of(tp), self._highest(tp)
+            if highest is not None and highest > limit:
+                stops[tp] = position[tp]
+                if limit != NOTHING and (self._tracker.watermark(tp) or NOTHING) <= limit:
+                    times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
+        found = self._lookup.times_at(times) if times else {}
+        at = {tp: ends[tp] if answer is None else answer[0] for tp, answer in found.items()}
+        next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
+        blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
+        for tp, offset in at.items():
+            # What lies before the position was read, and no record of it was past the limit.
+            hidden = offset < position[tp] or (tp in blocked and blocked[tp] is None)
+            wanted = position[tp] + self._step(tp, limits.of(tp)) if hidden else offset
+            stops[tp] = min(ends[tp], wanted)
+        return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
+
+    def _note_first_records(self, position: Offsets) -> None:
+        """Partitions of which nothing was read stand before the first record of their log."""
+        unknown = [tp for tp, at in position.items() if self._floors.get(tp, (-1, 0))[0] != at]
+        if unknown:
+            for tp, found in self._lookup.times_at(dict.fromkeys(unknown, 0)).items():
+                if found is not None:
+                    self._floors[tp] = position[tp], self._mark(found[1])
+
+    def _stands(self, tp: TopicPartition, mark: int | None, position: Offsets) -> int | None:
+        at, floor = self._floors.get(tp, (-1, NOTHING))
+        if at != position.get(tp):
+            return mark
+        return floor if mark is None else max(floor, mark)
+
+    def _highest(self, tp: TopicPartition) -> int | None:
+        """The watermark that a partition has when its log is read to the end."""
+        newest, known = self._newest[tp][1], self._tracker.watermark(tp)
+        if newest is None:
+            return known
+        return self._mark(newest) if known is None else max(self._mark(newest), known)
+
+    # --- by what was learned ------------------------------------------------------------------------------------------
+
+    def _by_pace(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
+        limits = self._limits(self._active(now))
+        return {tp: min(end, position[tp] + self._step(tp, limits.of(tp))) for tp, end in ends.items()}
+
+    def _step(self, tp: TopicPartition, limit: int) -> int:
+        mark, pace = self._tracker.watermark(tp), self._pace.get(tp)
+        if mark is None:
+            return FIRST_STEP
+        if mark > limit:
+            return 0
+        if pace is None or pace.per_offset is None:
+            return FIRST_STEP
+        most = max(FIRST_STEP, GROWTH * pace.step)
+        return most if pace.per_offset <= 0 else max(1, min(most, int((limit - mark) / pace.per_offset)))
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    def _active(self, now: float) -> dict[TopicPartition, int | None]:
+        partitions = self._tracker.status(now).partitions
+        return {tp: each.watermark for tp, each in partitions.items() if not each.idle}
+
+    def _limits(self, stands: Mapping[TopicPartition, int | None]) -> _Limits:
+        """How far each may go, where the active ones stand there."""
+        drift = self._strategy.max_drift
+        assert drift is not None
+        low = heapq.nsmallest(2, ((NOTHING if mark is None else mark, tp) for tp, mark in stands.items()))
+        reach = [mark if mark == NOTHING else mark + drift for mark, _ in low]
+        match reach:
+            case []:
+                return _Limits(EVERYTHING, EVERYTHING, None)
+            case [others]:
+                return _Limits(others, EVERYTHING, low[0][1])
+            case [others, slowest]:
+                return _Limits(others, slowest, low[0][1])
+        raise AssertionError(reach)
+
+    def _mark(self, event_time: int) -> int:
+        mark = self._strategy.watermark_of(event_time)
+        assert mark is not None, "options only make strategies that have one"
+        return mark
+
+    def _say(self, backlog: Collection[TopicPartition], position: Offsets, cut: Offsets, now: float) -> None:
+        """A stream that stands still although there is something to read should say why."""
+        if not backlog or any(cut[tp] > position[tp] for tp in backlog) or now < self._said_at + SAID_SECONDS:
+            return
+        self._said_at = now
+        waits = sorted(tp for tp in self._active(now) if tp not in backlog)
+        idleness = self._strategy.idleness
+        log.warning(
+            "%s would run ahead by more than eventTime.maxDrift, and wait for %s, where nothing comes%s",
+            listed(sorted(backlog)),
+            listed(waits),
+            ": set eventTime.idleness to go on without" if idleness is None else f"; for {idleness:g} s at most",
+        )

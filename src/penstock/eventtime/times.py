@@ -1,0 +1,137 @@
+"""Times out of Arrow columns: a column or a path into structs, of whatever type, as milliseconds since the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import EventTimeError
+from penstock.option_values import did_you_mean
+
+MILLISECONDS_OF_A_DAY = 86_400_000
+SCALES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""By unit of a timestamp: how to make milliseconds of it, times the first and divided by the second."""
+
+WAY_OUT = "A timestamp, a date, or an int64 of milliseconds since the epoch would do"
+
+
+def is_time(given: pa.DataType) -> bool:
+    """Whether times can be read from it. A column without any value (null) has no times, and that is no error."""
+    return bool(
+        pa.types.is_timestamp(given) or pa.types.is_date(given) or pa.types.is_int64(given) or pa.types.is_null(given)
+    )
+
+
+class EventTimes:
+    """The times of some records, in milliseconds since the epoch, rounded down; null where a record has none.
+
+    Do not simplify: to divide each time by 1000 costs 3.4 ns of CPU, to look for the lowest and the highest 0.3 ns. So
+    the times stay in their own unit for as long as nobody wants each of them.
+    """
+
+    __slots__ = ("_bounds", "_numbers", "_scale")
+
+    def __init__(self, times: pa.Array, where: str, way_out: str = WAY_OUT, absent: int | None = None) -> None:
+        """`absent` is a time that stands for none."""
+        given = times.type
+        if not is_time(given):
+            raise EventTimeError(where, f"is of type {given}, which is not a time", way_out)
+        if pa.types.is_date32(given):
+            times = times.cast(pa.int32())
+            self._scale = MILLISECONDS_OF_A_DAY, 1
+        else:
+            self._scale = SCALES[given.unit] if pa.types.is_timestamp(given) else (1, 1)
+        self._numbers: pa.Int64Array = times.cast(pa.int64())
+        self._bounds = self._measure(where)
+        if absent is not None and self.earliest is not None and self.earliest <= absent:
+            milliseconds = self.milliseconds()
+            self._numbers = pc.if_else(pc.equal(milliseconds, absent), pa.scalar(None, pa.int64()), milliseconds)
+            self._scale = 1, 1
+            self._bounds = self._measure(where)
+
+    @property
+    def earliest(self) -> int | None:
+        return self._bounds[0]
+
+    @property
+    def latest(self) -> int | None:
+        return self._bounds[1]
+
+    def late(self, watermark: int | None) -> int:
+        """How many are not after a watermark, and so should have come before it (E5)."""
+        if watermark is None or self.earliest is None or self.earliest > watermark:
+            return 0
+        factor, divisor = self._scale
+        last = ((watermark + 1) * divisor - 1) // factor
+        return int(pc.less_equal(self._numbers, min(last, 2**63 - 1)).true_count)
+
+    def milliseconds(self) -> pa.Int64Array:
+        factor, divisor = self._scale
+        if factor > 1:
+            return pc.multiply(self._numbers, factor)
+        if divisor == 1:
+            return self._numbers
+        # Arrow rounds towards zero, which is up before 1970: a watermark would be 1 ms past what it stands for.
+        quotients = pc.divide(self._numbers, divisor)
+        if self.earliest is None or self.earliest >= 0:
+            return quotients
+        rounded_up = pc.greater(pc.multiply(quotients, divisor), self._numbers)
+        return pc.subtract(quotients, rounded_up.cast(pa.int64()))
+
+    def _measure(self, where: str) -> tuple[int | None, int | None]:
+        factor, divisor = self._scale
+        found = pc.min_max(self._numbers).as_py()
+        if found["min"] is None:
+            return None, None
+        low, high = found["min"] * factor // divisor, found["max"] * factor // divisor
+        if low < -(2**63) or high >= 2**63:
+            raise EventTimeError(where, "has a time too far off to count its milliseconds", "Check its unit")
+        return low, high
+
+
+def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
+    """The column of that name, or the field that the path leads to through structs: `value.created`."""
+    found = _indices(list(batch.schema), path)
+    if found is None:
+        raise _not_there(batch.schema, path)
+    column = batch.column(found[0])
+    # struct_field, unlike StructArray.field, has null where the struct itself is null.
+    return pc.struct_field(column, found[1:]) if len(found) > 1 else column
+
+
+def _indices(fields: list[pa.Field], path: str) -> list[int] | None:
+    """The way to a path, as the position of a field at each level. Names may have dots of their own."""
+    for index, field in enumerate(fields):
+        if field.name == path:
+            return [index]
+    for index, field in enumerate(fields):
+        if pa.types.is_struct(field.type) and path.startswith(field.name + "."):
+            below = _indices(list(field.type), path[len(field.name) + 1 :])
+            if below is not None:
+                return [index, *below]
+    return None
+
+
+def _time_paths(fields: list[pa.Field], above: str = "") -> Iterator[str]:
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from _time_paths(list(field.type), f"{above}{field.name}.")
+        elif is_time(field.type):
+            yield above + field.name
+
+
+def _not_there(schema: pa.Schema, path: str) -> EventTimeError:
+    known = list(_time_paths(list(schema)))
+    last = path.rsplit(".", 1)[-1]
+    nearest = [name for name in known if name.rsplit(".", 1)[-1] == last]
+    way_out = f"Did you mean {nearest[0]}?" if nearest else did_you_mean(path, known)
+    if not way_out and known:
+        way_out = f"Columns with a time are {', '.join(known)}"
+    elif not way_out:
+        way_out = f"No column has a time; there are {', '.join(schema.names)}"
+    for field in schema:
+        if path.startswith(field.name + ".") and not pa.types.is_struct(field.type):
+            way_out = f"{field.name} is of type {field.type} and has no fields. {way_out}"
+    return EventTimeError(f"column {path!r}", "is not there", way_out)

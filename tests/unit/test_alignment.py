@@ -1,0 +1,305 @@
+"""E2 to E4 in the planner: who waits for whom, over logs that are lists of timestamps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import TopicPartition
+from penstock.eventtime.alignment import FIRST_STEP, Alignment, Read
+from penstock.eventtime.options import EventTimeOptions
+from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.limits import share
+
+A, B, C = (TopicPartition("t", number) for number in range(3))
+HOUR = 3_600_000
+MINUTE = 60_000
+BASE = 1_767_225_600_000
+
+
+class Marker(int):
+    """The end of a transaction: the index has its time, a reader never sees it."""
+
+
+@dataclass
+class Logs:
+    """Partitions as lists of timestamps, and the answers that a broker gives about them."""
+
+    logs: dict[TopicPartition, list[int]]
+    asked: list[str] = field(default_factory=list)
+
+    def max_timestamps(self, before):
+        self.asked.append("max")
+        return {tp: max(records(self.logs[tp][:offset]), default=None) for tp, offset in before.items()}
+
+    def times_at(self, times):
+        self.asked.append("times")
+        return {
+            tp: next(((at, stamp) for at, stamp in enumerate(self.logs[tp]) if stamp >= time), None)
+            for tp, time in times.items()
+        }
+
+    def timestamps_of(self, offsets):
+        self.asked.append("records")
+        return {tp: next(iter(records(self.logs[tp][at : at + 1])), None) for tp, at in offsets.items()}
+
+    def ends(self):
+        return {tp: len(log) for tp, log in self.logs.items()}
+
+
+def records(log):
+    return [stamp for stamp in log if not isinstance(stamp, Marker)]
+
+
+class Stream:
+    """A stream over such logs, batch by batch, with Spark's rule of late records."""
+
+    def __init__(self, logs, *, drift, out_of_order=0, idleness=60.0, by_record=True, delay=None):
+        strategy = WatermarkStrategy.bounded(out_of_order / 1000).with_idleness(idleness).with_alignment(drift / 1000)
+        if not by_record:
+            strategy = strategy.with_timestamps("value.at")
+        self.logs = Logs(logs)
+        self.now = 0.0
+        self.wall = BASE / 1000
+        self.options = EventTimeOptions(strategy)
+        self.position = dict.fromkeys(logs, 0)
+        self.delay = drift + out_of_order if delay is None else delay
+        self.highest, self.dropped = None, 0
+        self.start()
+
+    def start(self):
+        """Anew, on the same offsets."""
+        self.alignment = Alignment(
+            self.options, self.logs, self.logs.max_timestamps, lambda: self.now, lambda: self.wall
+        )
+
+    def plan(self, limit=None, bounded=False):
+        ends = self.logs.ends()
+        backlog = sum(ends[tp] - self.position[tp] for tp in ends)
+        finished = [tp for tp in ends if ends[tp] == self.position[tp]] if bounded else ()
+        return self.alignment.cut(
+            dict(self.position), ends, limited=limit is not None and backlog > limit, finished=finished
+        )
+
+    def step(self, limit=None, bounded=False):
+        """One trigger; returns how many records it read."""
+        cut = self.plan(limit, bounded)
+        allowed = {tp: stop - self.position[tp] for tp, stop in cut.items() if stop > self.position[tp]}
+        if limit is not None:
+            allowed, _ = share(limit, allowed, {})
+        batch = {tp: self.logs.logs[tp][self.position[tp] : self.position[tp] + n] for tp, n in allowed.items() if n}
+        stamps = [stamp for read in batch.values() for stamp in records(read)]
+        if self.highest is not None:
+            self.dropped += sum(stamp < self.highest - self.delay for stamp in stamps)
+        self.highest = max([*stamps, *([] if self.highest is None else [self.highest])], default=None)
+        for tp, read in batch.items():
+            self.position[tp] += len(read)
+        self.alignment.learn(
+            {tp: Read(self.position[tp], max(records(read), default=None)) for tp, read in batch.items()}
+        )
+        return sum(map(len, batch.values()))
+
+
+def test_E4_a_partition_is_read_up_to_the_drift_ahead_of_the_slowest():
+    stream = Stream({A: [BASE, BASE + MINUTE], B: [BASE + i * MINUTE for i in range(100)]}, drift=10 * MINUTE)
+    stream.step()
+    # A's log ends with watermark one minute less a millisecond; B's may be ten minutes further.
+    assert stream.position == {A: 2, B: 12}
+    assert stream.alignment.status().partitions[B].held
+    assert stream.step() == 0, "A has nothing to read and is not idle yet"
+
+
+def test_E3_an_idle_partition_holds_nobody_back():
+    stream = Stream({A: [BASE], B: [BASE + i * HOUR for i in range(3)]}, drift=MINUTE, idleness=30.0)
+    stream.step()
+    assert stream.position == {A: 1, B: 1}
+    assert stream.step() == 0
+    stream.now = 29.0
+    assert stream.step() == 0
+    stream.now = 31.0
+    assert stream.step() == 2
+    status = stream.alignment.status()
+    assert status.partitions[A].idle
+    assert not status.partitions[B].held
+    assert status.combined == BASE + 2 * HOUR - 1
+
+
+def test_E3_a_partition_that_wakes_is_waited_for_again_and_does_not_pull_the_watermark_back():
+    stream = Stream({A: [BASE], B: [BASE + HOUR]}, drift=MINUTE, idleness=30.0)
+    stream.step()
+    stream.step()
+    stream.now = 31.0
+    stream.step()
+    before = stream.alignment.status().combined
+    stream.logs.logs[A] += [BASE + 1, BASE + 2]
+    stream.logs.logs[B] += [BASE + 2 * HOUR]
+    assert stream.step() == 2
+    assert stream.position == {A: 3, B: 1}, "B waits for A, which is an hour behind"
+    assert stream.alignment.status().combined == before
+
+
+def test_E3_a_partition_whose_newest_record_is_old_is_idle_from_the_start():
+    stream = Stream({A: [BASE - HOUR], B: [BASE], C: []}, drift=MINUTE, idleness=30.0)
+    stream.position[A] = 1
+    assert stream.step() == 1
+    status = stream.alignment.status().partitions
+    assert status[A].idle
+    assert status[C].idle
+
+
+def test_E3_without_idleness_the_others_wait_for_ever(caplog):
+    stream = Stream({A: [], B: [BASE]}, drift=MINUTE)
+    stream.options = EventTimeOptions(WatermarkStrategy.monotonous().with_alignment("1m"))
+    stream.start()
+    stream.now = 1e6
+    assert stream.step() == 0
+    assert "t-1 would run ahead by more than eventTime.maxDrift, and wait for t-0" in caplog.text
+    assert "set eventTime.idleness" in caplog.text
+
+
+def test_E2_the_combined_watermark_is_the_slowest_ones():
+    stream = Stream({A: [BASE + 5], B: [BASE + 9]}, drift=HOUR)
+    assert stream.alignment.status().combined is None
+    stream.step()
+    assert stream.alignment.status().combined == BASE + 4
+    assert stream.alignment.watermarks(B) == (BASE + 4, BASE + 8)
+
+
+def test_out_of_order_timestamps_do_not_break_the_bound():
+    late = [BASE, BASE + 2 * HOUR, BASE + 1, BASE + 3]  # the second one is far too early
+    stream = Stream({A: [BASE], B: late}, drift=HOUR)
+    stream.step()
+    assert stream.position == {A: 1, B: 1}, "what lies behind the early record waits with it"
+
+
+def test_a_gap_in_the_slowest_partitions_time_does_not_stop_the_stream():
+    stream = Stream({A: [BASE, BASE + 10 * HOUR], B: [BASE, BASE + 12 * HOUR]}, drift=HOUR)
+    while stream.step(limit=1, bounded=True):
+        pass
+    assert stream.position == stream.logs.ends()
+    assert stream.dropped == 0
+
+
+def test_an_even_topic_asks_for_nothing_but_its_newest_records():
+    stream = Stream({tp: [BASE + i for i in range(50)] for tp in (A, B, C)}, drift=MINUTE)
+    stream.step()
+    stream.logs.asked.clear()
+    for log in stream.logs.logs.values():
+        log += [BASE + 100]
+    assert stream.step() == 3
+    assert stream.logs.asked == ["max"]
+    stream.logs.asked.clear()
+    assert stream.step() == 0
+    assert stream.logs.asked == []
+
+
+def test_a_lost_report_is_made_up_for_by_the_broker():
+    stream = Stream({A: [BASE, BASE + MINUTE], B: [BASE, BASE + 2]}, drift=HOUR)
+    stream.position = {A: 2, B: 1}
+    stream.alignment.learn({A: Read(2, BASE, complete=False), B: Read(1, BASE)})
+    stream.plan()
+    assert stream.alignment.watermarks(A)[1] == BASE + MINUTE - 1
+
+
+def test_a_payload_field_is_read_in_steps_that_are_learned():
+    fast, slow = [BASE + i for i in range(500_000)], [BASE + i // 10 for i in range(500_000)]
+    stream = Stream({A: fast, B: slow}, drift=5_000, by_record=False, delay=15_000)
+    assert stream.step() == 2 * FIRST_STEP, "nothing is known yet"
+    assert stream.position == {A: FIRST_STEP, B: FIRST_STEP}
+    stream.step()
+    assert stream.position[A] == FIRST_STEP, "it is nine seconds ahead"
+    assert stream.position[B] > FIRST_STEP
+    triggers = 2
+    while stream.step(bounded=True):
+        triggers += 1
+        marks = [stream.alignment.watermarks(tp)[1] for tp in (A, B)]
+        if stream.position[B] < len(slow):
+            assert marks[0] - marks[1] < 15_000
+    assert stream.position == stream.logs.ends()
+    assert triggers < 60
+
+
+def test_markers_of_transactions_hide_records_from_the_index_and_stop_nothing():
+    """They bear the time of the commit, here of a replay long after the records' own."""
+    logs = {
+        tp: [Marker(BASE + 100 * HOUR) if i % 10 == 9 else BASE + start + i * MINUTE for i in range(2000)]
+        for tp, start in ((A, 0), (B, 5 * HOUR))
+    }
+    stream = Stream(logs, drift=HOUR)
+    for _ in range(1000):
+        if not stream.step(limit=100, bounded=True):
+            break
+    assert stream.position == stream.logs.ends()
+
+
+@st.composite
+def topics(draw, markers=False):
+    """Logs whose records are out of order by less than a bound; the bound, a drift, and a limit."""
+    out_of_order = draw(st.sampled_from([0, 5, 1000]))
+    logs = {}
+    for number in range(draw(st.integers(1, 4))):
+        at, log = BASE + draw(st.integers(0, 100_000)), []
+        for gap in draw(st.lists(st.sampled_from([0, 1, 10, 500, 60_000]), max_size=30)):
+            at += gap
+            log.append(at - draw(st.integers(0, out_of_order)))
+            if markers and draw(st.booleans()):
+                log.append(Marker(at + draw(st.sampled_from([1, 500, 10**7]))))
+        logs[TopicPartition("t", number)] = log
+    return logs, out_of_order, draw(st.sampled_from([0, 10, 1000, 100_000])), draw(st.sampled_from([None, 1, 3, 10]))
+
+
+@settings(deadline=None, max_examples=300)
+@given(topics(), st.sets(st.integers(0, 20)))
+def test_E4_nothing_that_was_in_order_is_ever_late_and_everything_is_read(drawn, restarts):
+    logs, out_of_order, drift, limit = drawn
+    stream = Stream(logs, drift=drift, out_of_order=out_of_order)
+    told = []
+    for trigger in range(400):
+        if trigger in restarts:
+            stream.start()
+        if not stream.step(limit, bounded=True):
+            break
+        status = stream.alignment.status()
+        active = [each.watermark for each in status.partitions.values() if not each.idle]
+        if active and None not in active and status.combined is not None:
+            told.append(status.combined)
+    assert stream.position == stream.logs.ends()
+    assert stream.dropped == 0
+    assert restarts or told == sorted(told)
+
+
+@settings(deadline=None, max_examples=200)
+@given(topics(markers=True))
+def test_a_log_with_transactions_is_read_to_its_end(drawn):
+    logs, out_of_order, drift, limit = drawn
+    stream = Stream(logs, drift=drift, out_of_order=out_of_order)
+    for _ in range(500):
+        if not stream.step(limit, bounded=True):
+            break
+    assert stream.position == stream.logs.ends()
+
+
+@settings(deadline=None, max_examples=100)
+@given(topics())
+def test_a_restart_knows_the_watermarks_that_were_there(drawn):
+    logs, out_of_order, drift, limit = drawn
+    stream = Stream(logs, drift=drift, out_of_order=out_of_order)
+    stream.step(limit)
+    before = {tp: stream.alignment.watermarks(tp)[1] for tp in logs}
+    stream.start()
+    stream.plan(limit)
+    assert {tp: stream.alignment.watermarks(tp)[1] for tp in logs} == before
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+def test_without_alignment_slow_partitions_lose_records(limit):
+    """That the rule above is not empty."""
+    logs = {A: [BASE + i for i in range(100)], B: [BASE + HOUR + i for i in range(100)]}
+    stream = Stream(logs, drift=10**12, delay=MINUTE)
+    stream.step(limit=100)
+    while stream.step(limit, bounded=True):
+        pass
+    assert stream.dropped
