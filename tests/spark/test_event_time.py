@@ -28,11 +28,11 @@ SPAN = 12 * HOUR
 APART = 24 * HOUR // (PARTITIONS - 1)
 FIRST = (int(time.time()) * 1000 - 48 * HOUR) // HOUR * HOUR
 DRIFT = {"eventTime.maxDrift": "6h"}
-SOON = 60.0
+SOON = 180.0
 
 
 def event_time(partition: int, offset: int) -> int:
-    """Of skewed topics, in ms: each partition holds half a day, and the last one's begins 24 hours after the first's."""
+    """Of skewed topics, in ms: each partition holds half a day, and the last one begins 24 hours after the first."""
     return FIRST + partition * APART + offset * SPAN // EACH
 
 
