@@ -16,6 +16,9 @@ from typing import Any
 from benchmarks import environments, memory, report, speed
 from benchmarks.arena import Arena
 from benchmarks.consumer import latency, readers, throughput
+from benchmarks.event_time import catching_up as even
+from benchmarks.event_time import figures as event_time
+from benchmarks.event_time import planning, replay
 from benchmarks.formats import figures as formats
 from benchmarks.formats import reading
 from benchmarks.machine import load_average, machine, versions
@@ -46,11 +49,17 @@ MEMORY = "memory"
 STREAMS = "streams"
 CONSUMER = "consumer"
 FORMATS = "formats"
-PARTS = {STREAMS: FIGURES, CONSUMER: readers.FIGURES, FORMATS: formats.FIGURES}
+EVENT_TIME = "event-time"
+PARTS = {
+    STREAMS: FIGURES,
+    CONSUMER: readers.FIGURES,
+    FORMATS: formats.FIGURES,
+    EVENT_TIME: event_time.FIGURES,
+}
 """Figures that a name stands for in `--only`, and that have a file of results of their own."""
 
-NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES)
-ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES)))
+NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES)
+ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES)))
 PARTITIONS = 4
 ROWS = 6_000_000
 QUICK = 10
@@ -74,13 +83,14 @@ def parse_arguments() -> argparse.Namespace:
         metavar="NAME",
         choices=(*NAMES, *PARTS),
         help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-, "
-        f"{CONSUMER} for all that begin with consumer-, {FORMATS} for all that begin with formats-",
+        f"{CONSUMER} for all that begin with consumer-, {FORMATS} for all that begin with formats-, {EVENT_TIME} for "
+        "all that begin so",
     )
     parser.add_argument(
         "--side",
         action="append",
         choices=ALL_SIDES,
-        help="of the stream, consumer and format figures this side alone, may be repeated",
+        help="of the stream, consumer, format and event-time figures this side alone, may be repeated",
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
@@ -88,7 +98,7 @@ def parse_arguments() -> argparse.Namespace:
         "--stream-rounds",
         type=int,
         default=3,
-        help="rounds of each stream, consumer and format figure (default: %(default)s)",
+        help="rounds of each stream, consumer, format and event-time figure (default: %(default)s)",
     )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
@@ -137,10 +147,13 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
         arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
         consumers = measure_consumers(names, arena)
         typed = reading.measure(arena, names)
+        timed = measure_event_time(names, arena)
         streams, growths = measure_streams(names, arena)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed) + "\n\n")
-    path = write_results(arguments, names, results, peaks, streams, growths, consumers, typed, busy, distribution)
+    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed, timed) + "\n\n")
+    path = write_results(
+        arguments, names, results, peaks, streams, growths, consumers, typed, timed, busy, distribution
+    )
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
 
 
@@ -149,7 +162,7 @@ def make_rivals(
 ) -> Rivals:
     """The environments of those who take part, made before anything is measured."""
     sides = sides_of(arguments)
-    beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED}
+    beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED, event_time.REPLAY}
     jvm_source = speed.SPARK_JVM in names or (JVM in sides and beside_jvm & set(names))
     group = {side for side in sides if set(readers.FIGURES) & set(names)}
     confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) or (
@@ -229,6 +242,11 @@ def measure_consumers(names: list[str], arena: Arena) -> list[Measurement]:
     return measured
 
 
+def measure_event_time(names: list[str], arena: Arena) -> list[Measurement]:
+    parts = {event_time.CATCH_UP: even, event_time.REPLAY: replay, event_time.PLANNING: planning}
+    return [one for name, part in parts.items() if name in names for one in part.measure(arena)]
+
+
 def measure_streams(names: list[str], arena: Arena) -> tuple[list[Measurement], list[Growth]]:
     measured: list[Measurement] = []
     growths: list[Growth] = []
@@ -254,10 +272,11 @@ def write_results(
     growths: list[Growth],
     consumers: list[Measurement],
     typed: list[Measurement],
+    timed: list[Measurement],
     busy: float,
     distribution: Distribution,
 ) -> Path:
-    """`latest.json` is a whole run, `streams.json`, `consumer.json` and `formats.json` one of all figures of that part;
+    """`latest.json` is a whole run, `streams.json`, `consumer.json` and so on one of all figures of that part;
     anything shorter goes to `partial.json`, which git ignores."""
     full = not arguments.quick and not arguments.side
     name = "partial"
@@ -284,13 +303,16 @@ def write_results(
             "broker_heap_mb": BROKER_HEAP_MB,
             "contestants": names,
         },
-        "figures": [figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers, typed)],
+        "figures": [
+            figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers, typed, timed)
+        ],
         "speed": [result.as_json() for result in results],
         "memory": [peak.as_json() for peak in peaks],
         "streams": [one.as_json() for one in streams],
         "stream_memory": [growth.as_json() for growth in growths],
         "consumers": [one.as_json() for one in consumers],
         "formats": [one.as_json() for one in typed],
+        "event_time": [one.as_json() for one in timed],
     }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks import speed
 from benchmarks.consumer import targets as consumer_targets
+from benchmarks.event_time import targets as event_time_targets
 from benchmarks.figure import Figure
 from benchmarks.formats import targets as format_targets
 from benchmarks.measurement import Measurement
@@ -46,6 +47,7 @@ def figures(
     growths: Sequence[Growth] = (),
     consumers: Sequence[Measurement] = (),
     formats: Sequence[Measurement] = (),
+    event_time: Sequence[Measurement] = (),
 ) -> list[Figure]:
     """Everything that has a target and was measured."""
     by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
@@ -58,7 +60,8 @@ def figures(
                 ratio = mine / theirs
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
     found += _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
-    return found + consumer_targets.figures(consumers) + format_targets.figures(formats)
+    found += consumer_targets.figures(consumers) + format_targets.figures(formats)
+    return found + event_time_targets.figures(event_time)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -92,8 +95,9 @@ def text(
     growths: Sequence[Growth] = (),
     consumers: Sequence[Measurement] = (),
     formats: Sequence[Measurement] = (),
+    event_time: Sequence[Measurement] = (),
 ) -> str:
-    """The tables for a reader: speeds, memory, streams, consumers, formats, targets."""
+    """The tables for a reader: speeds, memory, streams, consumers, formats, event time, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
@@ -129,7 +133,9 @@ def text(
         parts.append(_measurements("consumer figure", consumers))
     if formats:
         parts.append(_measurements("format figure", formats))
-    found = figures(results, peaks, streams, growths, consumers, formats)
+    if event_time:
+        parts.append(_measurements("event-time figure", event_time))
+    found = figures(results, peaks, streams, growths, consumers, formats, event_time)
     if found:
         rows = [
             (

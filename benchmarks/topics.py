@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,24 @@ class Topic:
     """Of keys and values: what a contestant must have seen to have read everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Timestamps of a topic's records, in milliseconds: a partition's rise evenly over `span`."""
+
+    first: int
+    """Of partition 0."""
+    span: int
+    apart: int = 0
+    """How much later each partition begins than the one before it."""
+
+    def at(self, partition: int, offset: int, records: int) -> int:
+        """The timestamp of a record, of so many in its partition."""
+        return self.first + partition * self.apart + offset * self.span // records
+
+    def settings(self) -> list[str]:
+        return [f"-Dfirst.time={self.first}", f"-Dspan.ms={self.span}", f"-Dapart.ms={self.apart}"]
+
+
 def load(
     kafka: EmbeddedKafka,
     distribution: Distribution,
@@ -38,11 +56,16 @@ def load(
     batch_size: int,
     say: Callable[[str], None],
     values: Sequence[str | Path] = (),
+    times: Times | None = None,
+    configs: Mapping[str, object] | None = None,
 ) -> Topic:
     """Load.java's own events, or what it is told of files of `values`."""
     # The events' times lie in the past, and compressed topics must not be recompressed by the broker.
-    kafka.create_topic(name, partitions, configs={"retention.ms": -1, "compression.type": "producer"})
-    command: list[str | Path] = [distribution.java, "-Xmx1g", "-cp", distribution.classpath(), LOADER]
+    kafka.create_topic(
+        name, partitions, configs={"retention.ms": -1, "compression.type": "producer", **(configs or {})}
+    )
+    command: list[str | Path] = [distribution.java, "-Xmx1g", *(times.settings() if times else ())]
+    command += ["-cp", distribution.classpath(), LOADER]
     command += [kafka.bootstrap_servers, name, str(partitions), str(rows), codec, str(batch_size), *values]
     size = None
     with Process(f"loading {name}", command) as loader:

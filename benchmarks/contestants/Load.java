@@ -3,6 +3,9 @@
 //
 //   java -cp <Kafka's jars> Load.java BOOTSTRAP TOPIC PARTITIONS RECORDS CODEC BATCH_SIZE [VALUES [EVERY OTHERS]]
 //
+// Timestamps begin an hour ago and rise by one in a thousand records. With -Dfirst.time=MS -Dspan.ms=MS -Dapart.ms=MS those
+// of a partition begin apart.ms after those of the one before it, the first at first.time, and spread over span.ms.
+//
 // A producer of its own, because Kafka's ProducerPerformance sends no keys. Prints the records so far once a second
 // and at the end the bytes of keys and values. In a file of values each stands after its length, an int.
 
@@ -25,7 +28,9 @@ public class Load {
     static final String[] EVENTS = {"page_view", "page_view", "page_view", "add_to_cart", "search", "checkout"};
     static final String[] COUNTRIES = {"DE", "US", "FR", "JP", "BR", "IN", "GB", "PL"};
     static final String[] DEVICES = {"mobile", "mobile", "desktop", "tablet"};
-    static final long FIRST_TIME = System.currentTimeMillis() - 3_600_000;
+    static final long FIRST_TIME = Long.getLong("first.time", System.currentTimeMillis() - 3_600_000);
+    static final long APART = Long.getLong("apart.ms", 0);
+    static final Long SPAN = Long.getLong("span.ms");
     static final int THREADS = 2;
 
     interface Values {
@@ -85,7 +90,7 @@ public class Load {
                      AtomicLong sent, AtomicLong bytes, AtomicReference<Throwable> failure) {
         for (long i = 0; i < records && failure.get() == null; i++) {
             byte[][] record = values.next();
-            long time = FIRST_TIME + i / 1000;
+            long time = FIRST_TIME + partition * APART + (SPAN == null ? i / 1000 : i * SPAN / records);
             producer.send(
                 new ProducerRecord<>(topic, partition, time, record[0], record[1]),
                 (metadata, error) -> {

@@ -1,8 +1,9 @@
-"""A stream of all seven columns into the noop sink, by Penstock or by Spark's JVM source: one query at a time.
+"""A stream of all seven columns, by Penstock or by Spark's JVM source: one query at a time, into the noop sink.
 
     spark_stream.py FORMAT CORES SETTINGS [JAR...]        FORMAT: penstock, kafka;  SETTINGS: of the session, JSON
 
     catch-up    everything there is (AvailableNow), then the end: seconds, rows
+    replay      the same, counted in windows behind withWatermark: what is in them in the end, and what Spark dropped
     start       a query that runs on; answers when it waits for data
     settle      answers when it has read what there is
     idle        the processor time that it takes, and its triggers, while nothing comes
@@ -44,6 +45,7 @@ class Stream:
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
         orders: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "catch-up": self.catch_up,
+            "replay": self.replay,
             "start": self.start,
             "settle": self.settle,
             "idle": self.idle,
@@ -77,6 +79,36 @@ class Stream:
             answer["rows"] = sum(progress.observedMetrics["seen"]["rows"] for progress in triggers)
             answer["bytes"] = sum(progress.observedMetrics["seen"]["bytes"] for progress in triggers)
         return answer
+
+    def replay(self, order: dict[str, Any]) -> dict[str, Any]:
+        windows = F.window("timestamp", order["window"])
+        counts = self._frame(order).withWatermark("timestamp", order["delay"]).groupBy(windows).count()
+        counted: dict[Any, int] = {}
+
+        def keep(batch: DataFrame, number: int) -> None:
+            counted.update((row["window"]["start"], row["count"]) for row in batch.collect())
+
+        writer = counts.writeStream.outputMode("update").foreachBatch(keep)
+        writer = writer.option("checkpointLocation", order["checkpoint"]).trigger(availableNow=True)
+        began = time.perf_counter()
+        query = writer.start()
+        ended = query.awaitTermination(END_SECONDS)
+        seconds = time.perf_counter() - began
+        if not ended:
+            raise TimeoutError(f"the stream did not catch up within {END_SECONDS} s")
+        progresses = [progress for progress in query.recentProgress if progress.numInputRows]
+        triggers = [
+            {
+                "rows": progress.numInputRows,
+                "ends": json.loads(progress.sources[0].endOffset),
+                "watermark": progress.eventTime.get("watermark"),
+                # After Spark has counted within its tasks: one of these stands for many records.
+                "dropped": sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators),
+            }
+            for progress in progresses
+        ]
+        rows = sum(progress.numInputRows for progress in progresses)
+        return {"seconds": seconds, "rows": rows, "counted": sum(counted.values()), "triggers": triggers}
 
     def start(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self._query is None

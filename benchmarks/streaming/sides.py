@@ -66,9 +66,13 @@ class Stream(Contestant):
     def catch_up(self, options: Mapping[str, str], *, verify: bool) -> dict[str, Any]:
         return self._order("catch-up", options={"startingOffsets": "earliest", **options}, verify=verify)
 
+    def replay(self, options: Mapping[str, str], window: str, delay: str) -> dict[str, Any]:
+        """Count everything in windows, behind a watermark of Spark's own."""
+        return self._order("replay", options={"startingOffsets": "earliest", **options}, window=window, delay=delay)
+
     def _order(self, what: str, **details: Any) -> dict[str, Any]:
         order = {"do": what, "bootstrap": self._arena.kafka.bootstrap_servers, **details}
-        if what in ("start", "catch-up"):
+        if what in ("start", "catch-up", "replay"):
             order["checkpoint"] = self._arena.checkpoint()
         return self.ask(order, ORDER_SECONDS)
 

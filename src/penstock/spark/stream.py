@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         planner, limits = self._driver.planner, self._options.stream
-        limited = limits.max_offsets or limits.max_bytes or limits.min_offsets
+        limited = limits.max_offsets or limits.max_bytes or limits.min_offsets or planner.event_time is not None
         return OPTIONS_DECIDE if planner.pins_start or limited else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:

@@ -1,0 +1,1 @@
+"""Event time: what keeping partitions together costs, and what it saves that Spark's own source loses."""

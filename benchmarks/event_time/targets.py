@@ -1,0 +1,57 @@
+"""What event time is to reach, beside what it reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from benchmarks.event_time.figures import CATCH_UP, OFF, ON, PLANNING, REPLAY, case
+from benchmarks.event_time.planning import BEHIND, LIVE
+from benchmarks.event_time.replay import LOST
+from benchmarks.figure import Figure
+from benchmarks.measurement import Measurement
+from benchmarks.streaming.catching_up import ALL_AT_ONCE, LIMITED
+from benchmarks.streaming.sides import PENSTOCK
+from benchmarks.target import Target, compare
+
+CODEC = "none"
+ADDED_MS = 50.0
+SHARE = 0.25
+
+TARGETS = tuple(
+    Target(
+        f"event time on / off, catching up, {what}", CATCH_UP,
+        (PENSTOCK, case(what, ON)), (PENSTOCK, case(what, OFF)), at_least=0.9,
+    )
+    for what in (ALL_AT_ONCE, LIMITED)
+)  # fmt: skip
+
+
+def figures(measurements: Iterable[Measurement]) -> list[Figure]:
+    measured = list(measurements)
+    return compare(TARGETS, measured, CODEC) + _added(measured) + _lost(measured)
+
+
+def _added(measured: list[Measurement]) -> list[Figure]:
+    by_case = {one.case: one for one in measured if one.figure == PLANNING}
+    found = []
+    for what in (LIVE, BEHIND):
+        on, off = by_case.get(case(what, ON)), by_case.get(case(what, OFF))
+        if on is None or off is None:
+            continue
+        added = on.value - off.value
+        share = added / median(each["triggerExecution"] for each in on.extra)
+        name = f"event time, planning 200 partitions, {what}"
+        found.append(Figure(f"{name}: added", CODEC, added, f"<= {ADDED_MS:g} ms", added <= ADDED_MS, " ms"))
+        found.append(Figure(f"{name}: added, of the trigger", CODEC, share, f"<= {SHARE:g}", share <= SHARE))
+    return found
+
+
+def _lost(measured: list[Measurement]) -> list[Figure]:
+    return [
+        Figure(
+            "skewed replay: records lost by Penstock, worst run", CODEC, max(one.rounds), "<= 0", max(one.rounds) <= 0
+        )
+        for one in measured
+        if (one.figure, one.case, one.side) == (REPLAY, LOST, PENSTOCK)
+    ]

@@ -1,0 +1,233 @@
+"""Event time in Spark: what `withWatermark` drops of a skewed topic, and what it does not where partitions are aligned.
+
+Spark's watermark is the highest event time of all that was read, less a delay. Penstock without event-time options
+plans as Spark's own source does (each partition gets its share of the limit), so it stands in for that one here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 (as PySpark's own documentation has it)
+
+from fix_produce import Rec
+
+PARTITIONS = 8
+EACH = 240
+RECORDS = PARTITIONS * EACH
+HOUR = 3_600_000
+SPAN = 12 * HOUR
+APART = 24 * HOUR // (PARTITIONS - 1)
+FIRST = (int(time.time()) * 1000 - 48 * HOUR) // HOUR * HOUR
+DRIFT = {"eventTime.maxDrift": "6h"}
+SOON = 180.0
+
+
+def event_time(partition: int, offset: int) -> int:
+    """Of skewed topics, in ms: each partition holds half a day, and the last one begins 24 hours after the first."""
+    return FIRST + partition * APART + offset * SPAN // EACH
+
+
+def text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+def skewed(timestamped: bool) -> list[Rec]:
+    """With event times in the record's own timestamp, or in a field of the value alone."""
+    times = [(p, event_time(p, offset)) for offset in range(EACH) for p in range(PARTITIONS)]
+    return [
+        Rec(json.dumps({"created": text(ms)}).encode(), timestamp=ms if timestamped else FIRST, partition=p)
+        for p, ms in times
+    ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a replay: rows read, rows in the counts of the windows, rows that Spark says it has dropped (as many
+    as were left of them when its tasks had counted), and the combined watermarks of its batches, in their order."""
+
+    read: int
+    counted: int
+    dropped: int
+    watermarks: list[datetime]
+
+
+class Replay:
+    """Everything there is, counted by windows of half an hour behind Spark's own watermark."""
+
+    def __init__(self, spark: Any, options: dict[str, str], folder: Path) -> None:
+        self._spark, self._options, self._folder = spark, options, folder
+        self._counted: dict[Any, int] = {}
+        self._progress: list[Any] = []
+
+    def run(self, column: str = "timestamp", fail_at: int | None = None) -> Outcome:
+        """`fail_at`: the batch whose sink fails, and with it the query."""
+        frame = self._spark.readStream.format("penstock").options(**self._options).load()
+        if "_watermark" in frame.columns:
+            frame = frame.observe("seen", F.min("_watermark").alias("low"), F.max("_watermark").alias("high"))
+        counts = (
+            frame.withColumn("at", F.col(column))
+            .withWatermark("at", "6 hours")
+            .groupBy(F.window("at", "30 minutes"))
+            .count()
+        )
+
+        def keep(batch: Any, number: int) -> None:
+            if number == fail_at:
+                raise RuntimeError("the sink is full")
+            self._counted.update((row["window"]["start"], row["count"]) for row in batch.collect())
+
+        writer = counts.writeStream.outputMode("update").foreachBatch(keep)
+        query = writer.option("checkpointLocation", str(self._folder)).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(SOON), "the stream did not end"
+        finally:
+            self._progress += [each for each in query.recentProgress if each.numInputRows]
+            query.stop()
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        seen = [each.observedMetrics["seen"] for each in self._progress if "seen" in each.observedMetrics]
+        assert all(one["low"] == one["high"] for one in seen), "one combined watermark for all rows of a batch"
+        operators = [operator for each in self._progress for operator in each.stateOperators]
+        return Outcome(
+            read=sum(each.numInputRows for each in self._progress),
+            counted=sum(self._counted.values()),
+            dropped=sum(operator.numRowsDroppedByWatermark for operator in operators),
+            watermarks=[one["low"] for one in seen if one["low"] is not None],
+        )
+
+
+@pytest.fixture
+def replay(spark: Any, kafka: Any, tmp_path: Path) -> Callable[..., Replay]:
+    def make(topic: str, **options: str) -> Replay:
+        limit = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(RECORDS // 8)}
+        return Replay(spark, kafka.client_options() | limit | {"subscribe": topic} | options, tmp_path / "checkpoint")
+
+    return make
+
+
+@pytest.fixture
+def skewed_topic(topic: Callable[..., str], produce: Callable[..., int]) -> str:
+    name = topic(partitions=PARTITIONS)
+    produce(name, skewed(timestamped=True))
+    return name
+
+
+def test_without_alignment_spark_drops_what_slow_partitions_hold(replay, skewed_topic):
+    outcome = replay(skewed_topic).run()
+    assert outcome.read == RECORDS
+    assert outcome.dropped > 0
+    assert outcome.counted < RECORDS * 3 // 4
+
+
+def test_E4_a_replay_of_a_skewed_topic_loses_nothing(replay, skewed_topic):
+    outcome = replay(skewed_topic, **DRIFT).run()
+    assert outcome.dropped == 0
+    assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
+
+
+def test_E4_a_replay_by_a_field_of_the_value_loses_nothing(replay, topic, produce):
+    name = topic(partitions=PARTITIONS)
+    produce(name, skewed(timestamped=False))
+    typed = {"valueFormat": "json", "valueSchema": "created TIMESTAMP", "eventTime.column": "value.created"}
+    outcome = replay(name, **DRIFT, **typed).run(column="value.created")
+    assert outcome.dropped == 0
+    assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
+
+
+def test_E2_a_query_that_is_started_again_goes_on_with_its_watermark(replay, skewed_topic):
+    running = replay(skewed_topic, **DRIFT, includeWatermarks="true")
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        running.run(fail_at=3)
+    before = running.outcome()
+    assert before.watermarks
+    assert before.read < RECORDS
+    after = running.run()
+    assert after.watermarks == sorted(after.watermarks)
+    assert after.watermarks[len(before.watermarks)] >= before.watermarks[-1]
+    assert after.dropped == 0
+    assert (after.read, after.counted) == (RECORDS, RECORDS)
+
+
+# --- a live topic -----------------------------------------------------------------------------------------------------
+
+
+class Live:
+    """A query that goes on, and what its batches have brought."""
+
+    def __init__(self, spark: Any, options: dict[str, str], folder: Path) -> None:
+        self.rows: dict[int, list[Any]] = {}
+        frame = spark.readStream.format("penstock").options(**options).load()
+        frame = frame.select("partition", "offset", "timestamp", "_watermark")
+        self.query = (
+            frame.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(folder / "checkpoint")).start()
+        )
+
+    def _keep(self, batch: Any, number: int) -> None:
+        self.rows[number] = batch.collect()
+
+    def offsets(self, partition: int) -> list[int]:
+        return [row["offset"] for rows in self.rows.values() for row in rows if row["partition"] == partition]
+
+    def watermarks(self) -> list[datetime]:
+        """Of all batches with rows, in their order."""
+        seen = [rows[0]["_watermark"] for _, rows in sorted(self.rows.items()) if rows]
+        return [mark for mark in seen if mark is not None]
+
+    def until(self, come_true: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + SOON
+        while not (found := come_true()):
+            if failure := self.query.exception():
+                raise failure
+            assert time.monotonic() < deadline, f"not seen in {SOON} s: {self.rows}"
+            time.sleep(0.05)
+        return found
+
+    def report(self) -> dict[str, Any]:
+        """What the source tells in the query's progress."""
+        progress = self.query.lastProgress
+        return {} if progress is None else json.loads(progress.sources[0].latestOffset).get("#penstock", {})
+
+
+@pytest.fixture
+def live(spark: Any, kafka: Any, tmp_path: Path) -> Iterator[Callable[..., Live]]:
+    started: list[Live] = []
+
+    def start(topic: str, **options: str) -> Live:
+        options = kafka.client_options() | {"subscribe": topic, "startingOffsets": "earliest"} | options
+        started.append(Live(spark, options | {"includeWatermarks": "true"}, tmp_path))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.query.stop()
+
+
+def test_E3_a_dead_partition_holds_the_others_for_a_while_and_is_read_when_it_comes_back(live, topic, produce):
+    name = topic(partitions=2)
+    hours = 12
+    produce(name, [Rec(b"", timestamp=FIRST + number * HOUR, partition=0) for number in range(hours)])
+    produce(name, [Rec(b"", timestamp=FIRST + HOUR, partition=1)])
+    query = live(name, **{"eventTime.maxDrift": "3h", "eventTime.idleness": "3s"})
+    # Partition 1 ends at one o'clock, so the other one is held at four until it is idle.
+    query.until(lambda: query.offsets(0) == list(range(hours)) and query.offsets(1) == [0])
+    first = next(rows for _, rows in sorted(query.rows.items()) if rows)
+    assert max(row["timestamp"] for row in first).timestamp() * 1000 == FIRST + 4 * HOUR
+    # Records that are older than all that was read come from the dead one, and as many new ones from the other.
+    produce(name, [Rec(b"", timestamp=FIRST + 2 * HOUR + number, partition=1) for number in range(5)])
+    query.until(lambda: query.offsets(1) == list(range(6)))
+    produce(
+        name, [Rec(b"", timestamp=FIRST + (hours + number) * HOUR, partition=p) for number in range(3) for p in (0, 1)]
+    )
+    query.until(lambda: len(query.offsets(0)) == hours + 3 and len(query.offsets(1)) == 9)
+    assert query.watermarks() == sorted(query.watermarks())
+    assert query.until(lambda: query.report().get("lateRecords")) == 5
