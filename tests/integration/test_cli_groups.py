@@ -266,3 +266,60 @@ def spread(kafka, topic) -> bool:
     partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
     admin.elect_leaders(ElectionType.PREFERRED, [RdPartition(topic, number) for number in partitions]).result(30)
     return len({partition.leader for partition in partitions.values()}) > 1
+
+
+# --- event time -------------------------------------------------------------------------------------------------------
+
+
+def test_E2_event_time_of_what_is_committed(penstock, cluster, topic, produce, clicks, group):
+    """Partition 0 is slow, 1 is read to its end, 2 is five minutes ahead of 0; another topic's first record is late."""
+    other = topic()
+    produce(other, [Rec(b"v", timestamp=BASE + at * 60_000) for at in (8, 1, 2, 9)])  # its second one is out of order
+    offsets = dict(
+        zip([*(TopicPartition(clicks, p) for p in range(3)), TopicPartition(other, 0)], (2, 10, 7, 3), strict=True)
+    )
+    cluster.commit(group, offsets)
+    code, out, err = penstock("describe", group, "--event-time", "--max-drift", "6m")
+    assert (code, err) == (0, "")
+    assert "Event time: watermark 2025-01-31T12:00:59.999Z, " in out
+    assert f" behind now, slowest {clicks}-0, 1 idle, 1 held back by a drift of 6 min\n" in out
+    seen = {(row[0], row[1]): row for row in rows(out) if len(row) > 4}
+    assert seen[clicks, "0"][2:7] == ["2", "8", "2025-01-31T12:00:59.999Z", "8", "min"]
+    assert seen[clicks, "1"][2:7] == ["10", "0", "2025-01-31T12:08:59.999Z", "0", "s"]
+    assert seen[clicks, "2"][2:7] == ["7", "3", "2025-01-31T12:05:59.999Z", "3", "min"]
+    assert seen[other, "0"][2:7] == ["3", "1", "2025-01-31T12:07:59.999Z", "1", "min"]
+    assert [seen[key][-1] for key in ((clicks, "0"), (clicks, "1"), (other, "0"))] == ["slowest", "idle", "back"]
+    assert seen[clicks, "2"][-2:] == ["5", "min"]
+
+    code, out, _ = penstock("describe", group, "--event-time", "--out-of-orderness", "10s", "--json")
+    found = json.loads(out)["event_time"]
+    assert (code, found["watermark_ms"], found["slowest"]) == (0, BASE + 60_000 - 10_000 - 1, f"{clicks}-0")
+    assert found["behind_now_ms"] > 0
+    assert {p["ahead_ms"] for p in found["partitions"]} == {0, None, 5 * 60_000, 7 * 60_000}
+
+
+@pytest.mark.parametrize("where", [["--event-time"], ["list", "--event-time"], ["--event-time", "list", "--json"]])
+def test_E2_event_time_of_all_groups(penstock, cluster, kafka, topic, clicks, group, where):
+    gone = topic()
+    cluster.commit(group, {TopicPartition(clicks, 0): 2, TopicPartition(clicks, 1): 9, TopicPartition(gone, 0): 1})
+    kafka.delete_topic(gone)
+    code, out, _ = penstock(*where)
+    assert code == 0
+    if "--json" in where:
+        (seen,) = (line for line in map(json.loads, out.splitlines()) if line["group"] == group)
+        assert (seen["watermark_ms"], seen["slowest"]) == (BASE + 60_000 - 1, f"{clicks}-0")
+    else:
+        (seen,) = (line for line in rows(out) if line[0] == group)
+        assert seen[1] == "2025-01-31T12:00:59.999Z"
+        assert seen[-4] == f"{clicks}-0"
+
+
+def test_E2_a_member_that_has_committed_nothing_has_no_watermark(penstock, kafka, clicks, group):
+    with members(kafka, group, clicks) as consumers:
+        consumers[0].commit(
+            offsets=[RdPartition(clicks, consumers[0].assignment()[0].partition, 4)], asynchronous=False
+        )
+        code, out, _ = penstock("describe", group, "--event-time")
+    assert code == 0
+    assert "Event time: no watermark yet: nothing before what is committed has a timestamp in" in out
+    assert "and 1 more" in out

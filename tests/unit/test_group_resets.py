@@ -151,6 +151,11 @@ def test_a_file_that_is_not_there_is_named():
         (["reset", "g", "--from-file", "x", "--topic", "t"], "--from-file names the partitions itself"),
         (["reset", "g", "--to", "soon", "--topic", "t"], "is not a position"),
         (["list"], "which broker? None was named"),
+        (["--event-time"], "which broker? None was named"),
+        (["describe", "g", "--max-drift", "5m"], "Add --event-time"),
+        (["--event-time", "--max-drift", "soon", "describe", "g"], "--max-drift"),
+        (["--event-time", "delete", "g"], "does not go with delete"),
+        (["--event-time", "reset", "g", "--topic", "t", "--to", "earliest"], "does not go with reset"),
     ],
 )
 def test_wrong_usage_is_told_before_any_broker_is_asked(arguments, words, capsys, monkeypatch):

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.topics import TopicPartition
-from penstock.wire.timestamps import ROUNDS, find_maxima
+from penstock.wire.timestamps import ROUNDS
+from penstock.wire.timestamps import find_maxima as find_maxima_knowing
 
 
 class ListedLogs:
@@ -47,6 +48,10 @@ class ListedLogs:
         return max(seen, default=None)
 
 
+def find_maxima(before, log):
+    return find_maxima_knowing(before, log, {})
+
+
 def brute_force(log, before):
     return max((t for o, t, real in log if o < before and real and t >= 0), default=None)
 
@@ -84,6 +89,17 @@ def test_F19_records_in_order_cost_two_requests_whatever_the_number_of_partition
     asked = ListedLogs(logs)
     assert find_maxima(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
     assert asked.requests == ["windows", "times"]
+
+
+def test_F19_what_the_caller_has_seen_is_not_looked_at():
+    logs = {TopicPartition("t", p): plain([5, 9, 7, 12]) for p in range(3)}
+    asked = ListedLogs(logs)
+    known = {TopicPartition("t", 0): 9, TopicPartition("t", 1): 9}
+    assert find_maxima_knowing(dict.fromkeys(known, 3), asked, known) == known
+    assert asked.requests == ["times"]
+    # The record that was seen is not the latest; nothing was seen.
+    known = {TopicPartition("t", 0): 7, TopicPartition("t", 1): None}
+    assert find_maxima_knowing(dict.fromkeys(logs, 3), asked, known) == dict.fromkeys(logs, 9)
 
 
 def test_F19_a_day_out_of_order_costs_few_requests():

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.cli import table
+from penstock.cli import group_times, table
 from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.event_time import add_event_time_arguments, ask_event_time, refuse_event_time, strategy_of
 from penstock.cli.resets import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
 from penstock.errors import BrokerError, OptionError, UnknownTopic
 from penstock.options import parse_options
@@ -29,6 +30,8 @@ EPILOG = f"""\
 examples:
   penstock groups -b localhost:9092 list
   penstock groups -b localhost:9092 describe words
+  penstock groups -b localhost:9092 --event-time describe words
+  penstock groups -b localhost:9092 --event-time
   penstock groups -b localhost:9092 reset words --topic clicks --to earliest
   penstock groups -b localhost:9092 reset words --topic clicks:0,1 --by -100 --execute
   penstock groups -b localhost:9092 delete words --execute
@@ -39,15 +42,22 @@ LIST_EPILOG = f"""\
 examples:
   penstock groups list -b localhost:9092
   penstock groups list -b localhost:9092 --json | jq -r 'select(.state == "Empty").group'
+  penstock groups list -b localhost:9092 --event-time
 
 {EXIT_CODES}"""
 
 DESCRIBE_EPILOG = f"""\
-example:
+examples:
   penstock groups describe words -b localhost:9092
+  penstock groups describe words -b localhost:9092 --event-time --out-of-orderness 10s --max-drift 5m
 
 COMMITTED is the next offset the group will read, END that of the next record to be written, LAG what lies between
 (compaction and transactions leave gaps, so there may be fewer records). A - stands for what is not known or not there.
+
+With --event-time: WATERMARK is how far the committed records of a partition are in time, by their timestamps. BEHIND
+NEWEST is the way to the partition's newest record, BEHIND NOW that to this moment, AHEAD how far it is before the
+slowest. The watermark of the group is that of the slowest; a partition that is read to its end is idle and holds
+nobody back. One that is ahead by more than --max-drift is held back by a query that has this drift.
 
 {EXIT_CODES}"""
 
@@ -73,6 +83,7 @@ example:
 {EXIT_CODES}"""
 
 MEMBERS_SHOWN = 5
+SHOWN_KINDS = ("classic", "consumer")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -84,14 +95,24 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_connection_arguments(parser)
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
+    add_event_time_arguments(parser)
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+
+    def run_without_verb(arguments: argparse.Namespace) -> int:
+        if not arguments.event_time:
+            parser.error("the following arguments are required: VERB")
+        return run_list(arguments)
+
+    parser.set_defaults(run=run_without_verb, json=False)
 
     listing = _verb(verbs, "list", "the groups of all brokers", LIST_EPILOG, run_list)
     listing.add_argument("--json", action="store_true", help="one JSON object per group and line")
+    add_event_time_arguments(listing, again=True)
 
     describing = _verb(verbs, "describe", "state, members, offsets and lag of a group", DESCRIBE_EPILOG, run_describe)
     describing.add_argument("group", metavar="GROUP")
     describing.add_argument("--json", action="store_true", help="one JSON object")
+    add_event_time_arguments(describing, again=True)
 
     resetting = _verb(verbs, "reset", "send a group to other offsets (a dry run first)", RESET_EPILOG, run_reset)
     resetting.add_argument("group", metavar="GROUP")
@@ -137,7 +158,21 @@ def _admin(arguments: argparse.Namespace) -> GroupAdmin:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    groups = _admin(arguments).groups()
+    strategy, admin = strategy_of(arguments), _admin(arguments)
+    groups = admin.groups()
+    if strategy is not None:
+        offsets = {
+            each.group: {tp: commit.offset for tp, commit in admin.all_commits(each.group).items()}
+            for each in groups
+            if each.kind in SHOWN_KINDS
+        }
+        ends = _ends(admin, {tp for committed in offsets.values() for tp in committed})
+        found = {
+            group: ask_event_time(admin, committed, ends, strategy) for group, committed in offsets.items() if committed
+        }
+        for line in group_times.documents(found) if arguments.json else group_times.overview(found):
+            print(line)
+        return 0
     if arguments.json:
         for group in groups:
             print(json.dumps(asdict(group), ensure_ascii=False))
@@ -180,15 +215,20 @@ def standings(
 
 
 def run_describe(arguments: argparse.Namespace) -> int:
-    admin, group = _admin(arguments), arguments.group
+    strategy, admin, group = strategy_of(arguments), _admin(arguments), arguments.group
     described = _existing(admin, group)
     committed = {tp: commit.offset for tp, commit in admin.all_commits(group).items()}
     read = {tp for member in described.members for tp in member.partitions}
-    rows = standings(described, committed, _ends(admin, {*committed, *read}))
+    ends = _ends(admin, {*committed, *read})
+    rows = standings(described, committed, ends)
+    times = None
+    if strategy is not None:
+        times = ask_event_time(admin, {tp: committed.get(tp) for tp in {*committed, *read}}, ends, strategy)
     if arguments.json:
-        print(json.dumps(_document(described, admin, rows), ensure_ascii=False))
+        more = {} if times is None else {"event_time": group_times.document(times)}
+        print(json.dumps(_document(described, admin, rows) | more, ensure_ascii=False))
         return 0
-    for line in _report(described, admin, rows):
+    for line in _report(described, admin, rows, times):
         print(line)
     return 0
 
@@ -209,7 +249,12 @@ def _document(described: DescribedGroup, admin: GroupAdmin, rows: Sequence[Stand
     }
 
 
-def _report(described: DescribedGroup, admin: GroupAdmin, rows: Sequence[Standing]) -> Iterable[str]:
+def _report(
+    described: DescribedGroup,
+    admin: GroupAdmin,
+    rows: Sequence[Standing],
+    times: group_times.GroupEventTime | None = None,
+) -> Iterable[str]:
     coordinator, members = admin.coordinator(described.group), described.members
     with_assignor = f", assignor {described.assignor}" if described.assignor else ""
     yield (
@@ -230,6 +275,9 @@ def _report(described: DescribedGroup, admin: GroupAdmin, rows: Sequence[Standin
     yield ""
     if not rows:
         yield "No offsets are committed, and no member reads a partition."
+        return
+    if times is not None:
+        yield from group_times.report(times)
         return
     yield from table.lines(
         ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"),
@@ -273,6 +321,7 @@ def _existing(admin: GroupAdmin, group: str) -> DescribedGroup:
 
 
 def run_reset(arguments: argparse.Namespace) -> int:
+    refuse_event_time(arguments)
     target = _target(arguments)
     topics = [parse_topic(text) for text in arguments.topic]
     admin, group = _admin(arguments), arguments.group
@@ -358,6 +407,7 @@ def _show(plan: Sequence[Move], as_json: bool, executed: bool) -> None:
 
 
 def run_delete(arguments: argparse.Namespace) -> int:
+    refuse_event_time(arguments)
     admin, group = _admin(arguments), arguments.group
     described = _existing(admin, group)
     if described.members:

@@ -100,10 +100,17 @@ class Search:
             self.high = None  # the index has told two stories: see the top of this file
 
 
-def find_maxima(before: Mapping[TopicPartition, int], log: Log) -> dict[TopicPartition, int | None]:
-    """The largest timestamps of the records below these offsets; None where there are none."""
+def find_maxima(
+    before: Mapping[TopicPartition, int], log: Log, known: Mapping[TopicPartition, int | None]
+) -> dict[TopicPartition, int | None]:
+    """The largest timestamps of the records below these offsets; None where there are none.
+
+    `known` are those of some records there, which need not be looked at then.
+    """
     searches = {tp: Search(offset) for tp, offset in before.items() if offset > 0}
-    _look_back(searches, 1, log)
+    for tp, search in searches.items():
+        search.see(known.get(tp))
+    _look_back({tp: search for tp, search in searches.items() if search.sure is None}, 1, log)
     unseen = {tp: search for tp, search in searches.items() if search.sure is None}
     if unseen:
         begins, ends = log.begin(unseen), log.end(unseen)

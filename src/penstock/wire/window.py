@@ -154,7 +154,7 @@ def _later(largest: int | None, batch: Any) -> int | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    latest: int | None = None if batch is None else pc.max(batch.column(0).cast(pa.int64())).as_py()
+    latest: int | None = None if batch is None else pc.max(batch.column(0).view(pa.int64())).as_py()
     if latest is None or latest < 0:
         return largest
     return latest // 1000 if largest is None else max(largest, latest // 1000)

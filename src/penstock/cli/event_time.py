@@ -1,0 +1,70 @@
+"""`--event-time`: its arguments, and what they make the cluster be asked."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+
+from penstock.cli.group_times import GroupEventTime, group_event_time
+from penstock.errors import OptionError
+from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.option_values import duration
+from penstock.topics import TopicPartition
+from penstock.wire.cluster import Cluster
+
+
+def add_event_time_arguments(parser: argparse.ArgumentParser, again: bool = False) -> None:
+    """`again`: they may have been given before the verb."""
+    wanted = parser.add_argument_group("event time")
+    absent = argparse.SUPPRESS if again else None
+    wanted.add_argument(
+        "--event-time",
+        action="store_true",
+        default=argparse.SUPPRESS if again else False,
+        help="how far in time, by record timestamps; without a verb: of all groups",
+    )
+    wanted.add_argument(
+        "--out-of-orderness",
+        metavar="TIME",
+        default=absent,
+        help="how much older a record may be than one before it: 10s",
+    )
+    wanted.add_argument(
+        "--max-drift",
+        metavar="TIME",
+        default=absent,
+        help="show which partitions a query with this drift holds back: 5m",
+    )
+
+
+def strategy_of(arguments: argparse.Namespace) -> WatermarkStrategy | None:
+    """How event time is to be told; None if nobody asks for it."""
+    given = {
+        name: duration(name, text)
+        for name in ("--out-of-orderness", "--max-drift")
+        if (text := getattr(arguments, name[2:].replace("-", "_"))) is not None
+    }
+    if arguments.event_time:
+        return WatermarkStrategy.bounded(given.get("--out-of-orderness", 0)).with_alignment(given.get("--max-drift"))
+    for name in given:
+        raise OptionError(name, None, "says how to tell event time", "Add --event-time")
+    return None
+
+
+def refuse_event_time(arguments: argparse.Namespace) -> None:
+    if strategy_of(arguments) is not None:
+        raise OptionError("--event-time", None, f"does not go with {arguments.verb}", "It is for list and describe")
+
+
+def ask_event_time(
+    cluster: Cluster,
+    committed: Mapping[TopicPartition, int | None],
+    ends: Mapping[TopicPartition, int],
+    strategy: WatermarkStrategy,
+) -> GroupEventTime:
+    """`ends` has the partitions that can be asked, and maybe others."""
+    there = [tp for tp in committed if tp in ends]
+    reached = cluster.max_timestamps({tp: at for tp in there if (at := committed[tp]) is not None})
+    newest = cluster.newest_timestamps(there)
+    return group_event_time(committed, ends, reached, newest, strategy, int(time.time() * 1000))
