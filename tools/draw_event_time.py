@@ -173,6 +173,9 @@ def panel(run: Run, left: float, *, axis: bool) -> list[str]:
         parts.append(f'  <path class="grid" d="M{left} {y(hours * HOUR)} H{right}"/>')
         if axis:
             parts.append(f'  <text class="small end" x="{left - 8}" y="{float(y(hours * HOUR)) + 4}">{hours} h</text>')
+    if axis:
+        where = f"18 {(TOP + BOTTOM) / 2:g}"
+        parts.append(f'  <text class="small middle" transform="translate({where}) rotate(-90)">event time</text>')
     kept, lost = [], []
     for piece in run.pieces:
         # In the course of a trigger, from its left edge to its right.
