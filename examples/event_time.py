@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 PARTITIONS, DAY = 8, 86_400_000
-DRIFT = "2 hours"
-TRIGGERS = 12
+DRIFT = "4 hours"
+TRIGGERS = 8
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("address", help="brokers to ask first: host:port,host:port")
@@ -87,7 +87,7 @@ spark = builder.getOrCreate()
 
 everything = {"kafka.bootstrap.servers": arguments.address, "subscribe": arguments.topic}
 limit = max(1, spark.read.format("penstock").options(**everything).load().count() // TRIGGERS)
-runs = {"Penstock, eventTime.maxDrift=2h": ("penstock", {"eventTime.maxDrift": "2h"})}
+runs = {"Penstock, eventTime.maxDrift=4h": ("penstock", {"eventTime.maxDrift": "4h"})}
 if arguments.packages or arguments.jars:
     runs = {"Spark's own source": ("kafka", {})} | runs
 else:

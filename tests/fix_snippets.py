@@ -106,7 +106,12 @@ def written(cluster: Any, name: str, records: list[Rec]) -> None:
 
 VISITS = [b'{"user": "u%d", "page": "/p%d", "seconds": %d}' % (i % 7, i % 3, i) for i in range(97)]
 BAD_VISITS = [b'{"user": "u1", "pa', b'{"user": "u2", "page": "/p1", "seconds": "many"}', b"hello"]
-TOPICS = ("clicks", "orders", "visits", "bad-visits", "bad-clicks")
+READINGS = [
+    Rec(b'{"sensor": "s%d", "at": "2025-01-31T12:%02d:00Z", "celsius": %d}' % (p, minute, 20 + p), partition=p)
+    for minute in range(40)
+    for p in range(4)
+]
+TOPICS = ("clicks", "orders", "visits", "bad-visits", "bad-clicks", "readings")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +121,8 @@ def documented(kafka: Any) -> Iterator[Any]:
         filled(kafka, name)
     kafka.create_topic("visits", 1)
     written(kafka, "visits", [Rec(value, partition=0) for value in VISITS[:40] + BAD_VISITS + VISITS[40:]])
+    kafka.create_topic("readings", 4)
+    written(kafka, "readings", READINGS)
     for name in ("bad-visits", "bad-clicks"):
         kafka.create_topic(name, 1)
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "billing"})

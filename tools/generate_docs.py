@@ -27,6 +27,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 STREAM_RESULTS = ROOT / "benchmarks" / "results" / "streams.json"
 CONSUMER_RESULTS = ROOT / "benchmarks" / "results" / "consumer.json"
 FORMAT_RESULTS = ROOT / "benchmarks" / "results" / "formats.json"
+EVENT_TIME_RESULTS = ROOT / "benchmarks" / "results" / "event-time.json"
 
 READERS = {
     "spark-penstock": 'PySpark, `format("penstock")`',
@@ -85,6 +86,17 @@ FORMAT_SIDES = {
     "penstock": "Penstock",
     "jvm": "Spark's JVM source + function",
     "udf": "Penstock's raw read + Python UDF",
+}
+
+EVENT_TIMES = {
+    ("event-time-catch-up", "1 M per trigger, event time off"): "an even topic, 1 M records per trigger, M rows/s",
+    ("event-time-catch-up", "1 M per trigger, event time on"): "the same with watermarks, idleness and alignment",
+    ("event-time-catch-up", "all at once, event time off"): "an even topic, all at once, M rows/s",
+    ("event-time-catch-up", "all at once, event time on"): "the same with watermarks, idleness and alignment",
+    ("event-time-planning", "a record in each, event time off"): "planning a trigger, 200 partitions, ms",
+    ("event-time-planning", "a record in each, event time on"): "the same with watermarks, idleness and alignment",
+    ("event-time-replay", "records lost"): "a skewed topic counted behind `withWatermark`: records lost of 6 M",
+    ("event-time-replay", "time"): "the same, s",
 }
 
 
@@ -174,6 +186,12 @@ def benchmark(path: Path = RESULTS) -> str:
         typed = json.loads(FORMAT_RESULTS.read_text("utf-8"))
         figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in typed["figures"]]
     format_rows = side_by_side(typed.get("formats", []), FORMATS, FORMAT_SIDES)
+    timed: dict[str, Any] = results
+    if not results.get("event_time") and EVENT_TIME_RESULTS.exists():
+        timed = json.loads(EVENT_TIME_RESULTS.read_text("utf-8"))
+        figures += [(one["figure"], one["codec"], f"{one['value']:.2f}", one["target"]) for one in timed["figures"]]
+    event_time_sides = {side: SIDES[side] for side in ("penstock", "jvm")}
+    event_time_rows = side_by_side(timed.get("event_time", []), EVENT_TIMES, event_time_sides)
     setting, machine = results["setting"], results["machine"]
     versions = {**consumed["versions"], **typed["versions"], **results["versions"]}
     return "\n\n".join(
@@ -206,6 +224,15 @@ def benchmark(path: Path = RESULTS) -> str:
                     table(("", *FORMAT_SIDES.values()), format_rows),
                 )
                 if format_rows
+                else ()
+            ),
+            *(
+                (
+                    f"Event time, uncompressed, median of at least {timed['setting']['stream_rounds']} rounds "
+                    f"({timed['date'][:10]}):",
+                    table(("", *event_time_sides.values()), event_time_rows),
+                )
+                if event_time_rows
                 else ()
             ),
             "What they come to, beside what was aimed for:",

@@ -32,6 +32,9 @@ from spark_session import session
 END_SECONDS = 100
 """A query that has not caught up by then hangs."""
 
+REPLAY_SECONDS = 500
+"""The same for one whose triggers keep state, and of which there may be many."""
+
 PLANNER = "python_streaming_source_runner"
 """In the command line of the process that plans for a Python source."""
 
@@ -92,10 +95,10 @@ class Stream:
         writer = writer.option("checkpointLocation", order["checkpoint"]).trigger(availableNow=True)
         began = time.perf_counter()
         query = writer.start()
-        ended = query.awaitTermination(END_SECONDS)
+        ended = query.awaitTermination(REPLAY_SECONDS)
         seconds = time.perf_counter() - began
         if not ended:
-            raise TimeoutError(f"the stream did not catch up within {END_SECONDS} s")
+            raise TimeoutError(f"the stream did not catch up within {REPLAY_SECONDS} s")
         progresses = [progress for progress in query.recentProgress if progress.numInputRows]
         triggers = [
             {

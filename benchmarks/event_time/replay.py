@@ -84,7 +84,8 @@ def measure(arena: Arena) -> list[Measurement]:
 
 
 def replay(stream: Stream, topic: Topic) -> dict[str, Any]:
-    options = {"subscribe": topic.name, "maxOffsetsPerTrigger": str(topic.rows // TRIGGERS), **OPTIONS[stream.side]}
+    limit = -(-topic.rows // TRIGGERS)
+    options = {"subscribe": topic.name, "maxOffsetsPerTrigger": str(limit), **OPTIONS[stream.side]}
     answer = stream.replay(options, WINDOW, DELAY)
     if answer["rows"] != topic.rows:
         raise WrongRead(f"{stream.name} read {answer['rows']} of {topic.rows} records of {topic.name}")

@@ -21,6 +21,9 @@ SIDES = (PENSTOCK, JVM, FLINK)
 ORDER_SECONDS = 120.0
 """For an order to a stream: the slowest here is a cold one that catches up on 6 M records, 20 s."""
 
+REPLAY_SECONDS = 600.0
+"""For a stream that counts 6 M records behind a watermark, in dozens of triggers."""
+
 _COMPILE_SECONDS = 120.0
 
 
@@ -68,13 +71,14 @@ class Stream(Contestant):
 
     def replay(self, options: Mapping[str, str], window: str, delay: str) -> dict[str, Any]:
         """Count everything in windows, behind a watermark of Spark's own."""
-        return self._order("replay", options={"startingOffsets": "earliest", **options}, window=window, delay=delay)
+        order = {"options": {"startingOffsets": "earliest", **options}, "window": window, "delay": delay}
+        return self._order("replay", REPLAY_SECONDS, **order)
 
-    def _order(self, what: str, **details: Any) -> dict[str, Any]:
+    def _order(self, what: str, patience: float = ORDER_SECONDS, **details: Any) -> dict[str, Any]:
         order = {"do": what, "bootstrap": self._arena.kafka.bootstrap_servers, **details}
         if what in ("start", "catch-up", "replay"):
             order["checkpoint"] = self._arena.checkpoint()
-        return self.ask(order, ORDER_SECONDS)
+        return self.ask(order, patience)
 
 
 class FlinkJob(Process):

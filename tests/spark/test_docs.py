@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fix_snippets import CONSUMER_PAGE, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, run_as_test
+from fix_snippets import CONSUMER_PAGE, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, program, run_as_test
 from penstock import EmbeddedKafka
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -43,6 +43,10 @@ def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path, req
     if page.name == "formats.md":  # not only that they run: what they say of their results is so
         assert namespace["letters"].count() == 3
         assert namespace["table"].num_rows == 100
+    if page.name == "event-time.md":
+        counted = namespace["spark"].table("clicks_by_time").groupBy("window").agg({"count": "max"})
+        assert sum(row["max(count)"] for row in counted.collect()) == 200
+        assert namespace["spark"].table("marked").where("late").count() == 0
 
 
 class secured:  # noqa: N801 (a context manager, read like a function)
@@ -110,6 +114,19 @@ def test_examples_run(program, target, words, documented, tmp_path):
         out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert words in out
+    assert "Traceback" not in err
+
+
+def test_the_event_time_example_shows_what_is_lost(documented):
+    address, topic = documented.bootstrap_servers, "skewed-by-an-example"
+    with program(str(ROOT / "examples" / "event_time.py"), address, topic, "--make", "4000") as process:
+        out, err = process.communicate(timeout=240)
+    documented.delete_topic(topic)
+    assert process.returncode == 0, err
+    lost = dict(re.findall(r"^(Penstock.*?) +4,000 +[\d,]+ +([\d,]+) +\d+$", out, re.MULTILINE))
+    assert lost.keys() == {"Penstock without event time", "Penstock, eventTime.maxDrift=4h"}, out
+    assert int(lost["Penstock without event time"].replace(",", "")) > 1000
+    assert lost["Penstock, eventTime.maxDrift=4h"] == "0"
     assert "Traceback" not in err
 
 
