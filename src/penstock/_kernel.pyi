@@ -65,8 +65,8 @@ def protobuf_type(descriptors: bytes, message: str) -> Type:
 def protobuf_message(descriptors: bytes, message: str) -> str:
     """The full name of a message given by any name; of the set's first, if that is empty. Raises ValueError."""
 
-def compile_protobuf(main: str, files: Sequence[tuple[str, str]]) -> bytes:
-    """A descriptor set out of `.proto` texts by name. Raises ValueError."""
+def compile_protobuf(main: str, files: Sequence[tuple[str, str | bytes]]) -> bytes:
+    """A descriptor set out of files by name: `.proto` texts, or FileDescriptorProtos. Raises ValueError."""
 
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.

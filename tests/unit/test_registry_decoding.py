@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from penstock._kernel import compile_protobuf, protobuf_type
+from penstock._kernel import compile_protobuf, protobuf_message, protobuf_type
 from penstock.errors import SchemaNotFound
 from penstock.formats import decoding
 from penstock.formats.decoding import _Native, descriptors_of
@@ -125,12 +125,17 @@ def test_source_or_descriptor_what_is_referred_to_comes_along():
         in_base64("common.proto", {"common.proto": COMMON}),
         in_base64("main.proto", {"common.proto": COMMON, "main.proto": MAIN}),
     )
-    for text, reference in [(MAIN, COMMON), (main, COMMON), (main, common)]:
+    for text, reference in [(MAIN, COMMON), (main, COMMON), (main, common), (MAIN, common)]:
         made = descriptors_of(RegisteredSchema(1, "PROTOBUF", text, (("common.proto", reference),)))
         assert pa.field(protobuf_type(made, "M")).type == pa.struct({"c": pa.struct({"id": pa.int64()})})
 
 
-def test_source_that_needs_a_descriptor_says_what_to_do():
-    common = in_base64("common.proto", {"common.proto": COMMON})
-    with pytest.raises(ValueError, match=r"'common\.proto' not found: the registry keeps it as a descriptor in base64"):
-        descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", common),)))
+def test_a_descriptor_is_known_by_the_name_that_it_is_referred_to_by():
+    other = in_base64("elsewhere/c.proto", {"elsewhere/c.proto": COMMON})
+    made = descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", other),)))
+    assert protobuf_message(made, "C") == "c.C"
+
+
+def test_what_is_no_descriptor_is_named():
+    with pytest.raises(ValueError, match=r"common\.proto is no file descriptor"):
+        descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", "bm9uZQ=="),)))

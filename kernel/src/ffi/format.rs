@@ -12,7 +12,7 @@ use super::arrow::{array_capsule, arrow_error, refused, schema_capsule, take_arr
 use crate::formats::avro::{self, Avro};
 use crate::formats::framing::Framing;
 use crate::formats::json::Json;
-use crate::formats::protobuf::{self, Protobuf};
+use crate::formats::protobuf::{self, Proto, Protobuf};
 use crate::formats::text::Text;
 use crate::formats::{Fault, Outcome, Reader};
 
@@ -158,8 +158,24 @@ pub fn protobuf_message(descriptors: &[u8], message: &str) -> PyResult<String> {
     protobuf::message_name(descriptors, message).map_err(PyValueError::new_err)
 }
 
+/// A `.proto` file: `str` or `bytes`.
+#[derive(Clone, FromPyObject)]
+pub enum File {
+    Source(String),
+    Descriptor(Vec<u8>),
+}
+
+impl From<File> for Proto {
+    fn from(file: File) -> Self {
+        match file {
+            File::Source(text) => Proto::Source(text),
+            File::Descriptor(bytes) => Proto::Descriptor(bytes),
+        }
+    }
+}
+
 #[pyfunction]
-pub fn compile_protobuf(main: &str, files: Vec<(String, String)>) -> PyResult<Vec<u8>> {
+pub fn compile_protobuf(main: &str, files: Vec<(String, File)>) -> PyResult<Vec<u8>> {
     protobuf::compile(main, &files).map_err(PyValueError::new_err)
 }
 

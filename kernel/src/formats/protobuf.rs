@@ -43,15 +43,17 @@ use std::sync::Arc;
 use arrow_schema::{ArrowError, DataType};
 
 use self::bad::{BATCH, Bad, Budget};
+pub use self::descriptors::Proto;
 use self::descriptors::guarded;
 use self::record::Record;
 use self::wire::{Cursor, MAX_DEPTH};
 use self::writer::Writer;
 use super::{Decoded, Fault, Format, Row};
 
-/// Compiles `.proto` texts, by the names they import each other by, into a descriptor set with everything that `main`
-/// needs. Google's well-known types need not be given.
-pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
+/// Compiles `.proto` texts, and files that are compiled already, by the names they import each other by, into a descriptor
+/// set with everything that `main` needs. Google's well-known types need not be given.
+pub fn compile(main: &str, files: &[(String, impl Clone + Into<Proto>)]) -> Result<Vec<u8>, String> {
+    let files = files.iter().map(|(name, file)| (name.clone(), file.clone().into())).collect();
     guarded(|| descriptors::compile(main, files))
 }
 

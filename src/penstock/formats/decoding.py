@@ -163,44 +163,11 @@ class _Own:
 PROTO_NAME = "penstock.proto"
 """What a registry's Protobuf schema is called while it is compiled: registries keep no names of files."""
 
-SET_MEMBER = 0x0A
-"""The tag of a file in a FileDescriptorSet. Such sets, one after the other, are one set."""
-
 
 def descriptors_of(found: RegisteredSchema) -> bytes:
     """A registry's Protobuf schema with all it refers to, as a descriptor set. Raises ValueError."""
     files = [*found.references, (PROTO_NAME, found.text)]
-    sources = [(name, text) for name, text in files if file_descriptor(text) is None]
-    if len(sources) == len(files):
-        return compile_protobuf(PROTO_NAME, files)
-    made = bytearray()
-    described: list[str] = []
-    for name, text in files:
-        data = file_descriptor(text)
-        if data is not None:
-            described.append(name)
-            made += _set_member(data)
-            continue
-        try:
-            made += compile_protobuf(name, sources)
-        except ValueError as error:
-            for other in described:
-                if f"'{other}' not found" in str(error):
-                    raise ValueError(
-                        f"{error}: the registry keeps it as a descriptor in base64, which source cannot "
-                        "import here. Register it as .proto source"
-                    ) from error
-            raise
-    return bytes(made)
-
-
-def _set_member(data: bytes) -> bytes:
-    size, head = len(data), bytearray([SET_MEMBER])
-    while size > 0x7F:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    head.append(size)
-    return bytes(head) + data
+    return compile_protobuf(PROTO_NAME, [(name, file_descriptor(text) or text) for name, text in files])
 
 
 def kernel_format(spec: Text | Json | Avro | Protobuf) -> Format:
