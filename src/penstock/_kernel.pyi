@@ -53,6 +53,12 @@ class Format:
     def refuse_schema(self, schema_id: int, reason: str) -> None:
         """Values of this id are bad."""
 
+    def forget_refused(self) -> None:
+        """Ids that were refused are unknown again."""
+
+    def assume_schema(self, schema: bytes) -> None:
+        """What all values were written with, whatever their ids say. Raises ValueError as `add_schema`."""
+
     def decode(self, values: _ArrowArray) -> Decoded:
         """A row for each value of a binary column."""
 

@@ -109,6 +109,26 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     assert registry.asked == list(garbage[: decoding.VAIN])
 
 
+def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, monkeypatch):
+    monkeypatch.setattr(decoding, "REFUSED_KEPT", 5)
+    assert decode(*range(101, 105), 2**31)[0] == [None] * 5
+    registry.asked.clear()
+    assert decode(101)[0] == [None]
+    assert registry.asked == [], "five are kept"
+    assert decode(*range(105, 120), 101)[0] == [None] * 16, "more in one batch than are kept"
+    registry.asked.clear()
+    registry.has = {101}
+    assert decode(101)[0] == [1], "all were forgotten, so it is asked for"
+    assert registry.asked == [101]
+
+
+def test_without_a_registry_no_id_is_kept(monkeypatch):
+    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True), None, leaves_out=True)
+    monkeypatch.delattr(_Native, "_learn")  # nobody may be asked
+    values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in (1, 7, 2**32 - 1)]
+    assert decoder.decode(pa.record_batch({"value": values})).array.to_pylist() == [1, 1, 1]
+
+
 # Protobuf, as registries keep it
 
 COMMON = 'syntax = "proto3"; package c; message C { int64 id = 1; }'

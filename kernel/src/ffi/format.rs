@@ -84,6 +84,14 @@ impl Format {
         self.reader().refuse_writer(schema_id, reason);
     }
 
+    fn assume_schema(&self, schema: &[u8]) -> PyResult<()> {
+        self.reader().assume_writer(schema).map_err(PyValueError::new_err)
+    }
+
+    fn forget_refused(&self) {
+        self.reader().forget_refused();
+    }
+
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Decoded> {
         let values = binary(values)?;
         let decoded = if values.values().len() < SMALL_COLUMN {
