@@ -19,7 +19,7 @@ KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel
 CARGO := cargo --quiet
 MANIFEST := --manifest-path kernel/Cargo.toml
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= raw fixed_crc
+FUZZ_TARGETS ?= raw fixed_crc json avro protobuf
 TESTS ?= tests
 WORKERS ?= 2
 
