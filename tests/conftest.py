@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 import subprocess
@@ -11,12 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import spark_jvm
+
 # No deadline per example: a busy machine is no bug, and pytest-timeout catches what hangs.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
 
+
+os.environ.update(spark_jvm.ENVIRONMENT)
 
 # A runner that works in the background ignores Ctrl-C, and so would the programs under test, which must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
