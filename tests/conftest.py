@@ -52,18 +52,20 @@ def java_version() -> str:
 
 LONG = (
     "test_checkpoint_migration.py",
-    "test_standalone_cluster.py",
-    "test_killed_driver.py",
-    "test_docs.py",
-    "test_connect.py",
-    "test_typed_source.py",
     "test_consumer_rebalances.py",
-    "test_stream_reports.py",
-    "test_brokers.py",
+    "test_standalone_cluster.py",
     "test_consumer_brokers.py",
+    "test_killed_driver.py",
+    "test_brokers.py",
+    "test_docs.py",
+    "test_embedded.py",
+    "test_connect.py",
+    "test_stream_reports.py",
+    "test_typed_source.py",
 )
-"""Files of a minute and more, the longest first. A worker takes a file whole: one of these at the end would leave the
-other worker with nothing to do."""
+"""Files of a minute and more come first. A worker takes a file whole: one of these at the end would leave the other
+worker with nothing to do. Those that start one Spark after the other take turns with those that mostly wait for
+brokers: two of a kind at once fight over the cores, and two of the other leave them idle."""
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled
