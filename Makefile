@@ -17,7 +17,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel/Cargo.lock
 # Cargo and this make share no job server: rustc would warn that it cannot reach it.
-CARGO := env -u MAKEFLAGS cargo
+ALONE := env -u MAKEFLAGS -u MFLAGS
+CARGO := $(ALONE) cargo
 MANIFEST := --manifest-path kernel/Cargo.toml
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= raw fixed_crc
@@ -50,7 +51,7 @@ $(VENV)/.packages: pyproject.toml
 $(VENV)/.kernel: $(VENV)/.packages $(KERNEL_SOURCES)
 	@tools/prerequisites.sh "$(BIN)/python"
 	$(say) "The kernel, in release mode (the first build takes about four minutes)"
-	@env -u MAKEFLAGS VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
+	@$(ALONE) VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
 	@touch $@
 
 postgres: ## find PostgreSQL for the tests; as root on Debian or Ubuntu, install it
