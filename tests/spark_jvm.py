@@ -24,7 +24,7 @@ ARCHIVE = Path(sys.prefix) / "spark.jsa"
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
-OPTIONS = " ".join([*QUICK_START, f"-XX:SharedArchiveFile={ARCHIVE}", *SILENT])
+OPTIONS = " ".join([*QUICK_START, f'-XX:SharedArchiveFile="{ARCHIVE}"', *SILENT])
 """Of drivers, servers, executors."""
 
 ENVIRONMENT = {
@@ -39,7 +39,7 @@ def main() -> None:
     """Have a Java machine keep the classes that it has loaded. Not all can: an empty archive says that it was tried."""
     unfinished = ARCHIVE.with_suffix(".partial")
     unfinished.unlink(missing_ok=True)
-    options = [*QUICK_START, f"-XX:ArchiveClassesAtExit={unfinished}", *SILENT]
+    options = [*QUICK_START, f'-XX:ArchiveClassesAtExit="{unfinished}"', *SILENT]
     ran = subprocess.run(
         [sys.executable, __file__, "load"],
         env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options), "PYSPARK_PYTHON": sys.executable},
