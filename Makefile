@@ -75,8 +75,9 @@ test: ## everything: linters, Rust tests, Python tests with a real broker and Sp
 	@$(MAKE) $(SIDE_BY_SIDE) checks
 	@$(MAKE) test-python
 
-# In the order in which they are begun.
-checks: $(VENV)/.packages test-kernel lint-kernel setup lint-python lint-module $(VENV)/spark.jsa
+# In the order in which they are begun. The kernel waits for the packages, and nothing may come between the two; Rust's
+# tests and linters wait for each other's locks, so they come one by one beside it.
+checks: $(VENV)/.packages test-kernel setup lint-kernel $(VENV)/spark.jsa lint-python lint-module
 
 lint: lint-python lint-kernel lint-module ## ruff, mypy, cargo fmt and clippy
 
