@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, NullArray};
 use arrow_schema::{ArrowError, DataType, Fields, TimeUnit};
 
 pub use nested::{Lists, Maps, Structs};
-pub use single::{Booleans, Bytes, Primitives};
+pub use single::{Booleans, Bytes, Primitives, extend_first};
 
 /// `N` is what a format keeps beside the columns of a struct, to find them by.
 pub enum Column<N> {
