@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 pub mod avro;
+mod columns;
 pub mod framing;
 pub mod json;
 pub mod protobuf;
 pub mod text;
+mod varint;
 
 use std::collections::HashMap;
 
