@@ -56,9 +56,10 @@ pub fn offsets(ends: &mut Vec<i32>, held: usize) -> Result<OffsetBuffer<i32>, Ar
     Ok(OffsetBuffer::new(ScalarBuffer::from(offsets)))
 }
 
-/// What was filled, leaving room for as much again: the next batch is mostly alike.
+/// What was filled, leaving room for as much again and a little more: the next batch is mostly alike, and one that is
+/// larger by a byte would be moved as a whole.
 fn take<T>(values: &mut Vec<T>) -> Vec<T> {
-    let room = Vec::with_capacity(values.len());
+    let room = Vec::with_capacity(values.len() + values.len() / 16 + 64);
     std::mem::replace(values, room)
 }
 
