@@ -21,7 +21,7 @@ from typing import Protocol
 from penstock._kernel import scan
 from penstock.consumer.chunk import Lease
 from penstock.consumer.cursor import Cursor
-from penstock.consumer.stream import SMALL_CHUNK
+from penstock.consumer.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig

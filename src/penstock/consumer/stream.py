@@ -1,4 +1,4 @@
-"""A stream: a bounded queue of chunks (H4) and the iterator over it (H14).
+"""A stream: the iterator (H14) over a queue of chunks.
 
 Fetchers put chunks on the queue; the thread that reads the stream decodes them, one after the other, and hands out
 messages or Arrow batches. What is handed out counts as consumed, and position and hand-out move together (F18): a batch
@@ -9,9 +9,7 @@ step. So nothing of a partition leaves the stream once it is released (H8).
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -19,13 +17,13 @@ import pyarrow as pa
 
 from penstock._kernel import Batch, Message, Messages
 from penstock.columns import checked_columns
-from penstock.consumer.chunk import Chunk, Lease
+from penstock.consumer.chunk import Chunk
 from penstock.consumer.cursor import Cursor
-from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.consumer.queue import ChunkQueue
+from penstock.errors import CorruptBatch, RecordTooLarge
 from penstock.fetch.chunk import ChunkDecoder
 from penstock.fetch.reader import CORRUPT_TRIES
 from penstock.wire.config import ClientConfig
-from penstock.wire.fetch import FetchedPartition
 
 if TYPE_CHECKING:
     from penstock.consumer.typed import TypedBatches
@@ -36,13 +34,6 @@ Decode: TypeAlias = Callable[[bytes], Any]
 Handed = TypeVar("Handed")
 AnyBatch = TypeVar("AnyBatch", Batch, pa.RecordBatch)
 
-SMALL_CHUNK = 64 << 10
-"""Chunks of a trickle, a message or two each, count together until they come to this size. Counted one by one, two of
-them would hold their fetcher back until the reader has woken up."""
-
-MOST_CHUNKS = 1000
-"""However small they are."""
-
 DECODERS_KEPT = 4
 """Of the partitions read last. Each keeps its working memory, which may have grown to that of the largest batch."""
 
@@ -50,7 +41,7 @@ MESSAGE_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "head
 """What a message is built from; topic and partition are the chunk's."""
 
 
-class Stream:
+class Stream(ChunkQueue):
     """What one thread of a consumer reads. Iterate it for messages, or its `batches()` for Arrow.
 
     One thread reads a stream at a time; every other method may come from any thread.
@@ -72,30 +63,17 @@ class Stream:
         on_corrupt: Callable[[], None] = lambda: None,
         on_typed: Callable[[int, int, int], None] = lambda malformed, dropped, skipped: None,
     ) -> None:
-        self.thread_id = thread_id
+        super().__init__(thread_id, queued_chunks, on_room)
         self._client = client
-        self._bound = queued_chunks
         self.timeout = timeout
         self._typed = typed
         self._group = group
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
-        self._on_room = on_room
         self._on_consumed = on_consumed
         self._on_corrupt = on_corrupt
         self._on_typed = on_typed
-        self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)
-        self._queue: deque[Chunk] = deque()
-        self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
-        self._failure: BaseException | None = None
-        """What has ended the connector: raised again and again."""
-        self._closed = False
         self._is_read = False
-        self._held_back = False
-        """Whether a fetcher has found the queue full since the reader took something from it."""
-        self.on_ready: Callable[[], None] | None = None
-        """Called, with the lock held, when there is something for the reader: for readers that cannot block."""
         # The reader's own, guarded by the lock where others look at it:
         self._opened: Chunk | None = None
         self._messages: Messages | None = None
@@ -245,27 +223,8 @@ class Stream:
     def _open(self, deadline: float | None, timeout: float | None) -> Chunk | None:
         """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
         with self.lock:
-            while True:
-                if self._closed:
-                    return None
-                if self._failure is not None:
-                    raise self._failure.with_traceback(None)
-                if self._errors:
-                    raise self._errors.popleft()[1].with_traceback(None)
-                for at, chunk in enumerate(self._queue):
-                    if not chunk.cursor.paused:
-                        del self._queue[at]
-                        self._opened = chunk
-                        break
-                else:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        raise ConsumerTimeout(self.thread_id, timeout or 0.0)
-                    self._changed.wait(left)
-                    continue
-                break
-            self._make_room()
-            return chunk
+            self._opened = self._take(deadline, timeout)
+            return self._opened
 
     def _still_wanted(self, chunk: Chunk) -> bool:
         """Whether what was just decoded may be handed out. With the lock held."""
@@ -342,70 +301,6 @@ class Stream:
                 del self._decoders[next(iter(self._decoders))]
         self._decoders[key] = decoder  # the last one is the one used last
         return decoder
-
-    # --- filling: fetchers ------------------------------------------------------------------------------------------
-
-    @property
-    def full(self) -> bool:
-        """Whether its fetchers must hold back (H4): they are told when there is room again."""
-        if len(self._queue) < self._bound:
-            return False
-        with self.lock:
-            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.paused]
-            full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
-            self._held_back |= full
-            return full
-
-    @property
-    def queue_size(self) -> int:
-        """Chunks that wait for the reader; those of paused partitions wait for somebody else."""
-        with self.lock:
-            return sum(not chunk.cursor.paused for chunk in self._queue)
-
-    def put(
-        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
-    ) -> bool:
-        """Take what was fetched for a cursor at offset `asked`, if that is still what it wants (H11). `follows` is the
-        offset after it, or `asked` if the headers do not tell."""
-        with self.lock:
-            if self._closed or cursor.released or cursor.version != version or cursor.fetched != asked:
-                return False
-            end = follows if follows > asked else None
-            self._queue.append(Chunk(cursor, fetched, asked, end, lease, aligned=cursor.aligned == asked))
-            cursor.fetched = cursor.aligned = end
-            self._announce()
-            return True
-
-    def fail(self, cursor: Cursor, error: BaseException, version: int) -> None:
-        """Let the reader meet what stands in a cursor's way; nothing is fetched for it until somebody seeks."""
-        with self.lock:
-            if not cursor.released and cursor.version == version:
-                self._park(cursor, error)
-
-    def tell(self, cursor: Cursor | None, error: BaseException) -> None:
-        """Let the reader meet an error that may heal. What it was not told of yet is not told twice."""
-        with self.lock:
-            known = any(whose is cursor and str(other) == str(error) for whose, other in self._errors)
-            if not known and (cursor is None or not cursor.released):
-                self._errors.append((cursor, error))
-                self._announce()
-
-    def end_with(self, error: BaseException) -> None:
-        """Nothing will come any more, and this is why."""
-        with self.lock:
-            self._failure = error
-            self._announce()
-
-    def _announce(self) -> None:
-        """There is something for the reader. With the lock held."""
-        self._changed.notify_all()
-        if self.on_ready is not None:
-            self.on_ready()
-
-    def _park(self, cursor: Cursor, error: BaseException) -> None:
-        cursor.parked = True
-        self._errors.append((cursor, error))
-        self._announce()
 
     # --- moving: the membership thread, the leader finder, the user ---------------------------------------------------
 
@@ -488,24 +383,3 @@ class Stream:
         if self._opened is not None and self._opened.cursor is cursor:
             self._end_messages()
         self._drop(cursor)
-
-    def _has_queued(self, cursor: Cursor) -> bool:
-        return any(chunk.cursor is cursor for chunk in self._queue)
-
-    def _make_room(self) -> None:
-        """Tell fetchers that were held back. With the lock held."""
-        if self._held_back:
-            self._held_back = False
-            self._on_room()
-
-    def _drop(self, cursor: Cursor) -> None:
-        """Clear the queue of a cursor's chunks. With the lock held."""
-        for chunk in [chunk for chunk in self._queue if chunk.cursor is cursor]:
-            self._queue.remove(chunk)
-            chunk.release()
-        self._make_room()
-
-    def _forget_errors(self, cursor: Cursor) -> None:
-        kept = [(whose, error) for whose, error in self._errors if whose is not cursor]
-        self._errors.clear()
-        self._errors.extend(kept)
