@@ -11,7 +11,9 @@ from penstock.errors import EventTimeError
 from penstock.option_values import did_you_mean
 
 MILLISECONDS_OF_A_DAY = 86_400_000
-PER_MILLISECOND = {"us": 1_000, "ns": 1_000_000}
+SCALES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""By unit of a timestamp: how to make milliseconds of it, times the first and divided by the second."""
+
 WAY_OUT = "A timestamp, a date, or an int64 of milliseconds since the epoch would do"
 
 
@@ -22,32 +24,71 @@ def is_time(given: pa.DataType) -> bool:
     )
 
 
-def as_milliseconds(times: pa.Array, where: str, way_out: str = WAY_OUT) -> pa.Int64Array:
-    """Times as milliseconds since the epoch, rounded down, also before 1970; null stays null."""
-    given = times.type
-    if not is_time(given):
-        raise EventTimeError(where, f"is of type {given}, which is not a time", way_out)
-    if pa.types.is_date32(given):
-        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), MILLISECONDS_OF_A_DAY)
-    numbers = times.cast(pa.int64())
-    if not pa.types.is_timestamp(given) or given.unit == "ms":
-        return numbers
-    if given.unit == "s":
-        try:
-            return pc.multiply_checked(numbers, 1000)
-        except pa.ArrowInvalid:
-            raise EventTimeError(where, "has a time too far off to count its milliseconds", "Check its unit") from None
-    return _floor_divide(numbers, PER_MILLISECOND[given.unit])
+class EventTimes:
+    """The times of some records, in milliseconds since the epoch, rounded down; null where a record has none.
 
+    Do not simplify: to divide each time by 1000 costs 3.4 ns of CPU, to look for the lowest and the highest 0.3 ns. So
+    the times stay in their own unit for as long as nobody wants each of them.
+    """
 
-def _floor_divide(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
-    # Arrow rounds towards zero, which is up before 1970: a watermark would be 1 ms past what it stands for.
-    quotients = pc.divide(numbers, divisor)
-    lowest = pc.min(numbers).as_py()
-    if lowest is None or lowest >= 0:
-        return quotients
-    rounded_up = pc.greater(pc.multiply(quotients, divisor), numbers)
-    return pc.subtract(quotients, rounded_up.cast(pa.int64()))
+    __slots__ = ("_bounds", "_numbers", "_scale")
+
+    def __init__(self, times: pa.Array, where: str, way_out: str = WAY_OUT, absent: int | None = None) -> None:
+        """`absent` is a time that stands for none."""
+        given = times.type
+        if not is_time(given):
+            raise EventTimeError(where, f"is of type {given}, which is not a time", way_out)
+        if pa.types.is_date32(given):
+            times = times.cast(pa.int32())
+            self._scale = MILLISECONDS_OF_A_DAY, 1
+        else:
+            self._scale = SCALES[given.unit] if pa.types.is_timestamp(given) else (1, 1)
+        self._numbers: pa.Int64Array = times.cast(pa.int64())
+        self._bounds = self._measure(where)
+        if absent is not None and self.earliest is not None and self.earliest <= absent:
+            milliseconds = self.milliseconds()
+            self._numbers = pc.if_else(pc.equal(milliseconds, absent), pa.scalar(None, pa.int64()), milliseconds)
+            self._scale = 1, 1
+            self._bounds = self._measure(where)
+
+    @property
+    def earliest(self) -> int | None:
+        return self._bounds[0]
+
+    @property
+    def latest(self) -> int | None:
+        return self._bounds[1]
+
+    def late(self, watermark: int | None) -> int:
+        """How many are not after a watermark, and so should have come before it (E5)."""
+        if watermark is None or self.earliest is None or self.earliest > watermark:
+            return 0
+        factor, divisor = self._scale
+        last = ((watermark + 1) * divisor - 1) // factor
+        return int(pc.less_equal(self._numbers, min(last, 2**63 - 1)).true_count)
+
+    def milliseconds(self) -> pa.Int64Array:
+        factor, divisor = self._scale
+        if factor > 1:
+            return pc.multiply(self._numbers, factor)
+        if divisor == 1:
+            return self._numbers
+        # Arrow rounds towards zero, which is up before 1970: a watermark would be 1 ms past what it stands for.
+        quotients = pc.divide(self._numbers, divisor)
+        if self.earliest is None or self.earliest >= 0:
+            return quotients
+        rounded_up = pc.greater(pc.multiply(quotients, divisor), self._numbers)
+        return pc.subtract(quotients, rounded_up.cast(pa.int64()))
+
+    def _measure(self, where: str) -> tuple[int | None, int | None]:
+        factor, divisor = self._scale
+        found = pc.min_max(self._numbers).as_py()
+        if found["min"] is None:
+            return None, None
+        low, high = found["min"] * factor // divisor, found["max"] * factor // divisor
+        if low < -(2**63) or high >= 2**63:
+            raise EventTimeError(where, "has a time too far off to count its milliseconds", "Check its unit")
+        return low, high
 
 
 def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
