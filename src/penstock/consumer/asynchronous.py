@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import Any, TypeVar
 
 from penstock._kernel import Message
-from penstock.columns import checked_columns
 from penstock.consumer.stream import Stream
 from penstock.errors import ConsumerTimeout
 
@@ -35,22 +32,14 @@ class AsyncStream:
             for message in messages:
                 yield message
 
-    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[pa.RecordBatch]:
+    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[Any]:
         """Arrow batches, as `Stream.batches`."""
-        typed = self._stream.typed_batches(columns)
-        if typed is not None:
-            while typed.ended_at is None:
-                made = await self._next(lambda: self._stream.next_typed(typed, 0.0))
-                if made is None:
-                    return
-                if made.num_rows:
-                    yield made
-                else:
-                    await asyncio.sleep(0)  # others want their turn too
-            return
-        wanted = tuple(checked_columns(columns, include_headers=True))
-        while (batch := await self._next(lambda: self._stream.next_batch(wanted, 0.0))) is not None:
-            yield pa.record_batch(batch)
+        take = self._stream.batch_source(columns)
+        while (batch := await self._next(lambda: take(0.0))) is not None:
+            if batch.num_rows:
+                yield batch
+            else:
+                await asyncio.sleep(0)  # others want their turn too
 
     async def _next(self, take: Callable[[], Handed]) -> Handed:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()

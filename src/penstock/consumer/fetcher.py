@@ -196,7 +196,7 @@ class Fetcher:
                 held_now = list(self._held.values())
             for held in held_now:
                 cursor = held.cursor
-                if cursor.paused or cursor.parked:
+                if not cursor.wants_more:
                     continue
                 if cursor.stream.full:
                     wanted.held_back = True

@@ -47,16 +47,17 @@ class ChunkQueue:
         if len(self._queue) < self._bound:
             return False
         with self.lock:
-            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.paused]
+            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.withheld]
             full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
             self._held_back |= full
             return full
 
     @property
     def queue_size(self) -> int:
-        """Chunks that wait for the reader; those of paused partitions wait for somebody else."""
+        """Chunks that wait for the reader; those of paused partitions wait for somebody else, and so do those of
+        partitions that are held back."""
         with self.lock:
-            return sum(not chunk.cursor.paused for chunk in self._queue)
+            return sum(not chunk.cursor.withheld for chunk in self._queue)
 
     def put(
         self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
@@ -112,16 +113,40 @@ class ChunkQueue:
                 raise self._failure.with_traceback(None)
             if self._errors:
                 raise self._errors.popleft()[1].with_traceback(None)
-            for at, chunk in enumerate(self._queue):
-                if not chunk.cursor.paused:
-                    del self._queue[at]
-                    self._make_room()
-                    return chunk
+            chunk = self._first()
+            self._make_room()
+            if chunk is not None:
+                return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ConsumerTimeout(self.thread_id, timeout or 0.0)
             self._changed.wait(left)
         return None
+
+    def _first(self) -> Chunk | None:
+        """Take the first chunk that may be handed out from the queue."""
+        held: set[Cursor] = set()
+        for at, chunk in enumerate(self._queue):
+            cursor = chunk.cursor
+            if cursor.paused or cursor in held:
+                continue
+            if self._holds(cursor):
+                # Asked again for its next chunk it might say otherwise, and that one would come before this one.
+                held.add(cursor)
+                continue
+            del self._queue[at]
+            return chunk
+        return None
+
+    def _holds(self, cursor: Cursor) -> bool:
+        """Whether a cursor is to be held back now. With the lock held."""
+        return False
+
+    def wake(self) -> None:
+        """What was held back may go on."""
+        with self.lock:
+            self._announce()
+        self._on_room()
 
     def _has_queued(self, cursor: Cursor) -> bool:
         return any(chunk.cursor is cursor for chunk in self._queue)

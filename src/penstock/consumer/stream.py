@@ -27,7 +27,7 @@ from penstock.wire.config import ClientConfig
 
 if TYPE_CHECKING:
     from penstock.consumer.typed import TypedBatches
-    from penstock.formats.plan import TypedSource
+    from penstock.formats.plan import TypedPlan, TypedSource
 
 log = logging.getLogger(__name__)
 Decode: TypeAlias = Callable[[bytes], Any]
@@ -97,27 +97,32 @@ class Stream(ChunkQueue):
                 return message
         raise StopIteration
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Arrow batches as they come, with the columns asked for; without a wish, all of them; typed, if the connector
         was given formats. A batch holds records of one partition. The iteration ends, or times out, as that over
-        messages does."""
+        messages does. With a watermark strategy they are EventBatches, else pyarrow's RecordBatches."""
+        take = self.batch_source(columns)
+        while (batch := take(self.timeout)) is not None:
+            if batch.num_rows:
+                yield batch
+
+    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
+        """What gives the next batch, maybe without rows, if it comes within a time; None at the end. Raises as
+        `next_messages`."""
         typed = self.typed_batches(columns)
         if typed is not None:
-            while typed.ended_at is None and (made := self.next_typed(typed, self.timeout)) is not None:
-                if made.num_rows:
-                    yield made
-            return
+            return lambda timeout: None if typed.ended_at is not None else self.next_typed(typed, timeout)
         wanted = tuple(checked_columns(columns, include_headers=True))
-        while (batch := self.next_batch(wanted, self.timeout)) is not None:
-            yield pa.record_batch(batch)
+        return lambda timeout: self.next_batch(wanted, timeout)
 
     def typed_batches(self, columns: Sequence[str] | None) -> TypedBatches | None:
         """What makes this stream's batches typed, if formats were set."""
-        if self._typed is None:
-            return None
+        return None if self._typed is None else self._typed_by(self._typed.picked(columns))
+
+    def _typed_by(self, plan: TypedPlan) -> TypedBatches:
         from penstock.consumer.typed import TypedBatches
 
-        return TypedBatches(self._typed.picked(columns), self._client, self._group, self._on_typed)
+        return TypedBatches(plan, self._client, self._group, self._on_typed)
 
     def next_messages(self, timeout: float | None) -> Messages | None:
         """What is left of the batch that is handed out, or the next one; None after a shutdown. Raises ConsumerTimeout
@@ -127,9 +132,10 @@ class Stream(ChunkQueue):
             return messages  # the iteration was left in the middle of a batch
         return self._next(MESSAGE_COLUMNS, self._hand_out_messages, timeout)
 
-    def next_batch(self, columns: tuple[str, ...], timeout: float | None) -> Batch | None:
+    def next_batch(self, columns: tuple[str, ...], timeout: float | None) -> pa.RecordBatch | None:
         """The same as one Arrow batch."""
-        return self._next(columns, self._hand_out_batch, timeout)
+        batch = self._next(columns, self._hand_out_batch, timeout)
+        return None if batch is None else pa.record_batch(batch)
 
     def next_typed(self, typed: TypedBatches, timeout: float | None) -> pa.RecordBatch | None:
         """The same with typed columns; maybe without rows. What does not parse and may not be passed over is raised,
@@ -149,6 +155,7 @@ class Stream(ChunkQueue):
         hand_out: Callable[[Chunk, Any, int], Handed],
         timeout: float | None,
         make: Callable[[Cursor, Batch], Any] | None = None,
+        whose: object = None,
     ) -> Handed | None:
         """Decode on until there is something to hand out; None after a shutdown."""
         with self.lock:
@@ -158,18 +165,23 @@ class Stream(ChunkQueue):
         try:
             deadline = None if timeout is None else time.monotonic() + timeout
             self._settle()
+            self._settled()
             while True:
-                chunk = self._opened or self._open(deadline, timeout)
+                chunk = self._opened
+                if chunk is None or self._sets_aside(chunk):
+                    chunk = self._open(deadline, timeout)
                 if chunk is None:
                     return None
                 before = chunk.cursor.consumed
                 try:
-                    batch: Any = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
-                    if make is not None and batch is not None:
-                        with self.lock:  # not for nothing: it may write letters, or fail
-                            if not self._still_wanted(chunk):
-                                continue
-                        batch = make(chunk.cursor, batch)
+                    batch: Any = chunk.take_rest(whose)
+                    if batch is None and chunk.counts:
+                        batch = chunk.next_batch(columns, self._decoder)
+                        if make is not None and batch is not None:
+                            with self.lock:  # not for nothing: it may write letters, or fail
+                                if not self._still_wanted(chunk):
+                                    continue
+                            batch = make(chunk.cursor, batch)
                     with self.lock:
                         if not self._still_wanted(chunk):
                             continue
@@ -215,6 +227,7 @@ class Stream(ChunkQueue):
         self._count(chunk, chunk.rows - left)
         if chunk.counts:
             chunk.cursor.consumed = reached
+            self._note_messages(chunk, chunk.rows - left)
         return left
 
     def _count(self, chunk: Chunk, messages: int) -> None:
@@ -225,6 +238,18 @@ class Stream(ChunkQueue):
         with self.lock:
             self._opened = self._take(deadline, timeout)
             return self._opened
+
+    # What event time adds (EventStream); here there is none.
+
+    def _sets_aside(self, chunk: Chunk) -> bool:
+        """Put the opened chunk back if it is to be held back. Without the lock."""
+        return False
+
+    def _note_messages(self, chunk: Chunk, messages: int) -> None:
+        """So many messages of what was decoded last were handed out. With the lock held."""
+
+    def _settled(self) -> None:
+        """What was handed out is consumed. Without the lock."""
 
     def _still_wanted(self, chunk: Chunk) -> bool:
         """Whether what was just decoded may be handed out. With the lock held."""
