@@ -26,6 +26,7 @@ from penstock.consumer.event_batch import as_datetime
 from penstock.consumer.event_stream import EventStream
 from penstock.consumer.event_time import EventTime
 from penstock.consumer.watermark_clock import WatermarkClock
+from penstock.eventtime.times import EventTimes
 from penstock.wire.config import ClientConfig
 from penstock.wire.fetch import FetchedPartition
 
@@ -516,7 +517,7 @@ def test_a_listener_is_told_every_interval_of_what_is_new_and_its_errors_stop_no
 
 def test_a_batch_is_arrow_for_whoever_takes_arrow():
     records = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]})
-    batch = EventBatch(records, pa.array([1, None, 2000], pa.int64()), 1999, 1999, late=1)
+    batch = EventBatch(records, EventTimes(pa.array([1, None, 2000], pa.int64()), "test"), 1999, 1999, late=1)
     assert pa.record_batch(batch) == records
     assert pa.schema(batch) == records.schema
     assert batch.watermark == batch.partition_watermark == datetime(1970, 1, 1, 0, 0, 1, 999000, tzinfo=UTC)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.eventtime.times import EventTimes
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -23,12 +25,12 @@ class EventBatch:
     def __init__(
         self,
         records: pa.RecordBatch,
-        times: pa.Int64Array,
+        times: EventTimes,
         watermark: int | None,
         partition_watermark: int | None,
         late: int = 0,
     ) -> None:
-        """Times are milliseconds since the epoch."""
+        """Watermarks are milliseconds since the epoch."""
         self.records = records
         """The records, with the columns that were asked for."""
         self._times = times
@@ -50,7 +52,7 @@ class EventBatch:
     @property
     def event_times(self) -> pa.TimestampArray:
         """The event time of each record; null where it has none."""
-        return self._times.cast(pa.timestamp("ms", tz="UTC"))
+        return self._times.milliseconds().cast(pa.timestamp("ms", tz="UTC"))
 
     @property
     def num_rows(self) -> int:

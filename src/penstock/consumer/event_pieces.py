@@ -12,6 +12,7 @@ from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_columns import EventColumns
 from penstock.consumer.typed import TypedBatches
 from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.eventtime.times import EventTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Piece:
 
     records: pa.RecordBatch
     """All columns that were decoded: the strategy's functions see these."""
-    times: pa.Int64Array
+    times: EventTimes
     watermark: int | None
     """The highest event-time watermark that these records carry."""
     ended_at: int | None = None
@@ -35,22 +36,27 @@ class Piece:
     def first(self, rows: int, strategy: WatermarkStrategy) -> Piece:
         if rows == self.rows:
             return self
-        records, times = self.records.slice(0, rows), self.times.slice(0, rows)
-        return Piece(records, times, strategy.watermark_after(records, times))
+        records, times = self.records.slice(0, rows), self.times.milliseconds().slice(0, rows)
+        return Piece(records, _cut(times), strategy.watermark_after(records, times))
 
     def after(self, rows: int, strategy: WatermarkStrategy) -> Piece:
-        records, times = self.records.slice(rows), self.times.slice(rows)
+        records, times = self.records.slice(rows), self.times.milliseconds().slice(rows)
         watermark = strategy.watermark_after(records, times)
-        return replace(self, records=records, times=times, watermark=watermark, native=None)
+        return replace(self, records=records, times=_cut(times), watermark=watermark, native=None)
 
     def rows_up_to(self, limit: int, strategy: WatermarkStrategy) -> int:
         """How many rows there are until the first that carries a watermark past the limit, and that one."""
+        times = self.times.milliseconds()
 
         def passes(rows: int) -> bool:
-            watermark = strategy.watermark_after(self.records.slice(0, rows), self.times.slice(0, rows))
+            watermark = strategy.watermark_after(self.records.slice(0, rows), times.slice(0, rows))
             return watermark is not None and watermark > limit
 
         return 1 + bisect_left(range(1, self.rows), True, key=passes)
+
+
+def _cut(times: pa.Int64Array) -> EventTimes:
+    return EventTimes(times, "event time")
 
 
 class EventReading:
@@ -72,7 +78,7 @@ class EventReading:
         timed = records
         if timestamp is not None and timestamp != "timestamp":  # a field of the value may be called that
             timed = pa.RecordBatch.from_arrays([records.column(timestamp)], ["timestamp"])
-        times = self._strategy.event_times(timed)
+        times = self._strategy.times_of(timed)
         watermark = self._strategy.watermark_after(records, times)
         if typed is None:
             return Piece(records, times, watermark, native=batch)

@@ -10,9 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_pieces import Piece
 from penstock.errors import OptionError
@@ -88,11 +85,10 @@ class EventTime:
 
     def reached(self, tp: TopicPartition, piece: Piece) -> Reached:
         """These records are handed out."""
-        earliest = pc.min(piece.times).as_py()
         with self._lock:
             now = self._clock()
             before = self._tracker.combined(now)
-            late = 0 if before is None or earliest is None or earliest > before else _not_after(before, piece.times)
+            late = piece.times.late(before)
             self._late += late
             self._tracker.observe(tp, piece.watermark, now)
             combined = self._tracker.combined(now)
@@ -148,7 +144,3 @@ def checked_strategy(strategy: object) -> WatermarkStrategy:
         return strategy
     example = 'Example: WatermarkStrategy.bounded("10s").with_idleness("1m")'
     raise OptionError("watermarks", strategy, "is no WatermarkStrategy", example)
-
-
-def _not_after(watermark: int, times: pa.Int64Array) -> int:
-    return int(pc.sum(pc.less_equal(times, watermark)).as_py() or 0)
