@@ -16,8 +16,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class EventBatch:
     """Records of one partition, and how far event time has come with them.
 
-    For Arrow it is the record batch in it: polars, pandas, DuckDB and `pyarrow.record_batch(it)` take it as one. And
-    what it does not have itself, that one has: `batch.slice(0, 10)` is a plain RecordBatch.
+    For Arrow it is the record batch in it: `pyarrow.record_batch(it)`, polars and others take it as one, by the
+    PyCapsule interface. And what it does not have itself, that one has: `batch.slice(0, 10)` is a plain RecordBatch.
     """
 
     __slots__ = ("_partition_watermark", "_times", "_watermark", "late", "records")

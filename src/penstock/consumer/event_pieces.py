@@ -6,6 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
@@ -13,6 +14,8 @@ from penstock.consumer.event_columns import EventColumns
 from penstock.consumer.typed import TypedBatches
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.times import EventTimes
+
+LATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,11 @@ class Piece:
         return replace(self, records=records, times=_cut(times), watermark=watermark, native=None)
 
     def rows_up_to(self, limit: int, strategy: WatermarkStrategy) -> int:
-        """How many rows there are until the first that carries a watermark past the limit, and that one."""
+        """How many rows come until the first that carries a watermark past the limit, and that one: there is one."""
         times = self.times.milliseconds()
+        if strategy.out_of_orderness is not None:
+            latest = min(limit + strategy.out_of_orderness + 1, LATEST)
+            return 1 + int(pc.index(pc.greater(times, latest), True).as_py())
 
         def passes(rows: int) -> bool:
             watermark = strategy.watermark_after(self.records.slice(0, rows), times.slice(0, rows))
