@@ -397,12 +397,11 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
 
 
-def test_E4_what_is_held_back_makes_room_for_others_and_is_fetched_until_it_has_something_at_hand():
+def test_E4_what_is_held_back_makes_room_for_others():
     fed = Fed(ALIGNED, queued_chunks=2)
     ahead, slow = fed.cursors
     fed.put(0, 0)
     fed.batches()
-    assert ahead.wants_more, "it is held back, but has nothing at hand"
     for base in (10, 20_010):
         fed.put(0, *range(base, base + 20_000))
     assert fed.stream.full, "who holds is found out by reading"
@@ -415,6 +414,42 @@ def test_E4_what_is_held_back_makes_room_for_others_and_is_fetched_until_it_has_
     fed.put(1, 100_000)
     assert len(fed.batches()) > 2
     assert (ahead.wants_more, slow.wants_more) == (True, True)
+
+
+def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0)
+    fed.batches()
+    assert fed.event_time.holds(fed.cursors[0])
+    assert fed.cursors[0].wants_more
+    fed.put(0, 500)
+    assert not fed.cursors[0].wants_more
+
+
+def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again_what_it_was():
+    fed = Fed(ALIGNED, partitions=4)
+    slowest, ahead, waking, between = fed.cursors
+    tracker = fed.event_time._tracker
+    for cursor, reached in zip(fed.cursors, (0, 150, -50, 80), strict=True):
+        tracker.observe(cursor.tp, reached, fed.clock.now)
+    tracker.finish(waking.tp)
+    assert fed.event_time.holds(ahead)
+    assert not fed.event_time.release_held()
+    tracker.has_records(waking.tp, fed.clock.now)
+    assert fed.event_time.holds(between)
+    tracker.finish(waking.tp)
+    assert fed.event_time.release_held()
+    assert (slowest.held, ahead.held, between.held) == (False, True, False)
+
+
+def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
+    fed = Fed(ALIGNED, partitions=1)
+    fed.put(0, 1)
+    fed.put(0, 2)
+    answers = iter([True, False])
+    fed.stream._holds = lambda cursor: next(answers)
+    assert fed.stream._first() is None
+    assert fed.stream._first().start == 0
 
 
 def test_E4_pausing_is_the_users_and_holding_back_is_ours():
