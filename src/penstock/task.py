@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -23,9 +23,10 @@ def read_range(
     *,
     scope: str = "",
     reports: ReportAddress | None = None,
+    on_end: Callable[[int], None] = lambda offset: None,
 ) -> Iterator[pa.RecordBatch]:
     """A range as Arrow batches: Kafka's columns as they are, or typed. `scope` names who reads, to its dead letters;
-    what was met on the way goes to `reports`."""
+    what was met on the way goes to `reports`, and the record that has ended the partition (F4) to `on_end`."""
     plan = columns if isinstance(columns, TypedPlan) else None
     reader = RangeReader(
         range_,
@@ -37,7 +38,7 @@ def read_range(
     batches = reader.ahead()
     if plan is not None:
         import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
-    return batches if plan is None else _typed(range_, plan, options, batches, scope, reports)
+    return batches if plan is None else _typed(range_, plan, options, batches, scope, reports, on_end)
 
 
 def _typed(
@@ -47,6 +48,7 @@ def _typed(
     batches: Generator[pa.RecordBatch, None, None],
     scope: str,
     reports: ReportAddress | None,
+    on_end: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     from penstock.formats.typed import TypedColumns
     from penstock.reports import TaskReport, send_report
@@ -69,6 +71,8 @@ def _typed(
         raise
     finally:
         batches.close()
+    if made.ended_at is not None:
+        on_end(made.ended_at)
     if reports is not None:
         report = TaskReport(
             range_.topic,

@@ -58,6 +58,10 @@ class EventStream(Stream):
 
         return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
 
+    def typed_batches(self, columns: Sequence[str] | None) -> None:
+        """They come by `batch_source`, with their event time."""
+        return
+
     def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
         reading = self._batch_reading(columns)
         return lambda timeout: None if reading.ended_at is not None else self._next_event_batch(reading, timeout)
