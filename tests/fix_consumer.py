@@ -99,10 +99,10 @@ class Consumers:
         self.made: list[Connector] = []
         self.readings: list[Reading] = []
 
-    def connector(self, start: Any = None, **settings: Any) -> Connector:
+    def connector(self, start: Any = None, watermarks: Any = None, **settings: Any) -> Connector:
         config = {"group.id": self.group, **QUICK, **self._kafka.client_options(prefix="")}
         config |= {name.replace("_", "."): value for name, value in settings.items()}
-        connector = Connector(config, start=start)
+        connector = Connector(config, start=start, watermarks=watermarks)
         self.made.append(connector)
         return connector
 

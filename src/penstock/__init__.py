@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from penstock.arrow import read_batches
     from penstock.consumer.asynchronous import AsyncStream
     from penstock.consumer.connector import Connector
+    from penstock.consumer.event_batch import EventBatch
     from penstock.consumer.stream import Stream
     from penstock.consumer.subscription import AllowTopics, DenyTopics
     from penstock.embedded import EmbeddedKafka
@@ -80,6 +81,7 @@ __all__ = [
     "DeserializerFailed",
     "EmbeddedBrokerError",
     "EmbeddedKafka",
+    "EventBatch",
     "EventTimeError",
     "EventTimeStatus",
     "IncompatibleSchema",
@@ -120,6 +122,7 @@ _HOMES = {
     "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",
     "EmbeddedKafka": "penstock.embedded",
+    "EventBatch": "penstock.consumer.event_batch",
     "EventTimeStatus": "penstock.eventtime.tracker",
     "Message": "penstock._kernel",
     "ParquetSink": "penstock.streamer.parquet",

@@ -25,6 +25,7 @@ def test_python_snippets_run(documented, tmp_path):
     assert namespace["clicks"].num_rows == 200
     assert namespace["visits"].num_rows == 97
     assert sum(batch.num_rows for batch in namespace["stored"]) == 200
+    assert list(namespace["closed"].values()) == [40] * 4
     assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -176,12 +177,20 @@ def test_H16_a_snapshot_stays_what_it_was(counters):
     assert (before.messages, before.fetch_requests) == (0, 0)
 
 
+def test_E5_event_time_lag_is_what_the_clock_is_ahead_of_the_watermark(counters):
+    found = counters.snapshot("g", "c", [], [], watermark=int(time.time() * 1000) - 60_000)
+    assert 59 < found.event_time_lag < 600
+    assert (snapshot(counters).event_time_lag, snapshot(counters).late_records) == (None, None)
+
+
 # --- names and Prometheus -----------------------------------------------------------------------------------------
 
 
 def everything(counters: ConsumerCounters) -> ConsumerMetrics:
     counters.consumed("clicks", 10, 1000)
-    return snapshot(counters, last_rebalance_seconds=1.0)
+    partitions = [*PARTITIONS[1:], ConsumerPartition("views", 0, "c-1", watermark=1_500, idle=True, held=False)]
+    figures = {"last_rebalance_seconds": 1.0, "watermark": 1_500, "late_records": 7}
+    return counters.snapshot("words", "c", partitions, QUEUES, **figures)
 
 
 def test_H16_every_metric_that_is_named_is_also_measured_and_the_other_way(counters):
@@ -208,6 +217,10 @@ def test_H16_prometheus_text(counters):
     assert f'penstock_consumer_queue_size{{{whose},thread="c-0",topic="views"}} 1.0\n' in text
     assert f'penstock_consumer_messages_total{{{whose},topic="clicks"}} 10.0\n' in text
     assert f"penstock_consumer_pending_records{{{whose}}} 30.0\n" in text
+    assert f"penstock_consumer_event_time_watermark{{{whose}}} 1.5\n" in text
+    assert f"penstock_consumer_late_records_total{{{whose}}} 7.0\n" in text
+    assert f'penstock_consumer_partition_idle{{{whose},partition="0",topic="views"}} 1.0\n' in text
+    assert f'penstock_consumer_partition_held{{{whose},partition="0",topic="views"}} 0.0\n' in text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families.keys() == {metric.prometheus_name for metric in CONSUMER_METRICS}
     for metric in CONSUMER_METRICS:

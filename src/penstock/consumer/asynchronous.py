@@ -14,12 +14,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from penstock._kernel import Batch, Message, Messages
-from penstock.columns import checked_columns
+from penstock._kernel import Message, Messages
 from penstock.consumer.stream import Stream
 from penstock.errors import ConsumerTimeout
 
@@ -43,7 +42,7 @@ class AsyncStream:
             for message in messages:
                 yield message
 
-    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[pa.RecordBatch]:
+    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[Any]:
         """Arrow batches, as `Stream.batches`."""
         typed = self._stream.typed_batches(columns)
         if typed is not None:
@@ -52,13 +51,16 @@ class AsyncStream:
                 if made.num_rows:
                     yield made
             return
-        wanted = tuple(checked_columns(columns, include_headers=True))
+        next_batch = self._stream.batch_source(columns)
 
-        async def take() -> Batch | None:
-            return self._stream.next_batch(wanted, 0.0)
+        async def take() -> Any:
+            return next_batch(0.0)
 
         while (batch := await self._next(take)) is not None:
-            yield pa.record_batch(batch)
+            if batch.num_rows:
+                yield batch
+            else:
+                await asyncio.sleep(0)  # others want their turn too
 
     async def _take_typed(self, typed: TypedBatches) -> pa.RecordBatch | None:
         while self._stream.open_next():

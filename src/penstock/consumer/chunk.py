@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
+from typing import Any, TypeAlias
 
 from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
@@ -12,6 +13,8 @@ from penstock.fetch.tail import place_of
 from penstock.wire.fetch import FetchedPartition
 
 LAST_OFFSET = 2**63 - 1
+
+DecoderOf: TypeAlias = Callable[[Cursor, tuple[str, ...]], ChunkDecoder]
 
 
 class Lease:
@@ -42,8 +45,10 @@ class Chunk:
     __slots__ = (
         "_aligned",
         "_batches",
+        "_columns",
         "_decoder",
         "_lease",
+        "_rest",
         "_uncounted",
         "cursor",
         "end",
@@ -75,8 +80,10 @@ class Chunk:
         """Of the batch that is handed out as messages."""
         self._uncounted = self.size
         self._lease = lease.hold()
+        self._columns: tuple[str, ...] = ()
         self._decoder: ChunkDecoder | None = None
         self._batches: Generator[Batch, None, None] | None = None
+        self._rest: tuple[object, Any] | None = None
 
     @property
     def counts(self) -> bool:
@@ -91,17 +98,35 @@ class Chunk:
     @property
     def is_used_up(self) -> bool:
         """Whether everything was decoded, as far as that is known without trying."""
-        return self._batches is not None and self.end is not None and self.next_offset >= self.end
+        if self._batches is None or self._rest is not None:
+            return False
+        return self.end is not None and self.next_offset >= self.end
 
-    def next_batch(self, decoder: ChunkDecoder) -> Batch | None:
+    def next_batch(self, columns: tuple[str, ...], decoder_of: DecoderOf) -> Batch | None:
         """The next batch; None at the end. Called by the reader, without a lock: it works with the GIL released."""
-        if self._batches is None or decoder is not self._decoder:
+        if self._batches is None or columns != self._columns:
             self.rewind()
             start = max(self.start, self.cursor.consumed or 0)
-            self._decoder = decoder
+            self._columns, self._decoder = columns, decoder_of(self.cursor, columns)
+            decoder = self._decoder
             at, aligned = self._place(start), self._aligned and start == self.start
             self._batches = decoder.native_batches(self.fetched, start, LAST_OFFSET, at=at, aligned=aligned)
         return next(self._batches, None)
+
+    def keep(self, whose: object, rest: Any) -> None:
+        """Of what was decoded last this was not handed out. It is kept for whoever iterates."""
+        self._rest = (whose, rest)
+
+    def take_rest(self, whose: object) -> Any:
+        """What was kept; None if there is nothing. What was kept for another is decoded again."""
+        if self._rest is None:
+            return None
+        owner, rest = self._rest
+        if owner is not whose:
+            self.rewind()
+            return None
+        self._rest = None
+        return rest
 
     def _place(self, offset: int) -> int:
         """Where the rest of a chunk begins whose first part was handed out."""
@@ -117,6 +142,7 @@ class Chunk:
 
     def rewind(self) -> None:
         """Forget how far it was decoded: the next batch begins at the cursor's position."""
+        self._rest = None
         if self._batches is not None:
             self._batches.close()
             self._batches = None

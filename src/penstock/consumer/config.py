@@ -50,6 +50,7 @@ class ConsumerConfig:
     rebalance_timeout: float
     auto_commit: bool
     auto_commit_interval: float
+    watermark_interval: float
     reset: str
     consumer_timeout: float | None
     """How long a stream waits for a message before it raises; None: for ever."""
@@ -133,6 +134,12 @@ _OWN = (
         "at shutdown. A message counts as consumed when the stream hands it out. With false, call `commit_offsets`.",
     ),
     Option("auto.commit.interval.ms", _ms(1), "5000", "How often that is."),
+    Option(
+        "auto.watermark.interval.ms",
+        _ms(1),
+        "200",
+        "How often a watermark listener is called at most, unless the strategy is punctuated.",
+    ),
     Option(
         "consumer.timeout.ms",
         _time_out,
@@ -297,6 +304,7 @@ _FIELDS: dict[str, str] = {
     "max.poll.interval.ms": "rebalance_timeout",
     "enable.auto.commit": "auto_commit",
     "auto.commit.interval.ms": "auto_commit_interval",
+    "auto.watermark.interval.ms": "watermark_interval",
     "auto.offset.reset": "reset",
     "consumer.timeout.ms": "consumer_timeout",
     "queued.max.message.chunks": "queued_chunks",

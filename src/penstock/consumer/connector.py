@@ -5,7 +5,8 @@
             threading.Thread(target=count, args=[stream]).start()
 
 Threads: the membership's, which joins the group and rebalances, and its heart's; one fetcher per broker; the leader
-finder's; and that of auto-commit. A rebalance walks like this (H7), all of it in the membership thread:
+finder's; that of auto-commit; with a watermark strategy that of event time. A rebalance walks like this (H7), all of it
+in the membership thread:
 
     release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
                -> commit -> the listener's before_releasing -> gone
@@ -23,19 +24,27 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
 
 from penstock.consumer.auto_commit import AutoCommit
 from penstock.consumer.config import ConsumerConfig, parse_config
 from penstock.consumer.cursor import Cursor
+from penstock.consumer.event_batch import as_datetime
+from penstock.consumer.event_stream import EventStream
+from penstock.consumer.event_time import EventTime, checked_strategy
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.membership import Assignment, Membership
 from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
 from penstock.consumer.start import Start, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
+from penstock.consumer.watermark_clock import WatermarkClock
 from penstock.errors import CommitRefused, OptionError, PenstockError
+from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.eventtime.tracker import EventTimeStatus
 from penstock.formats.plan import TypedSource
 from penstock.options import SourceOptions
 from penstock.startup import GroupOffsets, StartRules, resolve_start
@@ -66,15 +75,27 @@ class RebalanceListener(Protocol):
 class Connector:
     """A consumer in a group. Every method may be called by any thread."""
 
-    def __init__(self, config: Mapping[str, object], *, start: Start | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        start: Start | None = None,
+        watermarks: WatermarkStrategy | None = None,
+    ) -> None:
         """`config`: Kafka's own settings (docs/consumer.md). `start`: where to begin when the whole group starts, in
-        place of the group's offsets: "earliest", "latest", a datetime, or offsets by partition."""
+        place of the group's offsets: "earliest", "latest", a datetime, or offsets by partition. `watermarks`: how
+        event time is read from records; without it there is none."""
         if not hasattr(config, "items"):
             example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'
             raise OptionError("config", config, "is no mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
         self.consumer_id = self.config.consumer_id or _made_id(self.config.group)
         self._start = start_mode(start)
+        self._event_time: EventTime | None = None
+        self._watermark_clock: WatermarkClock | None = None
+        if watermarks is not None:
+            self._event_time = EventTime(checked_strategy(watermarks))
+            self._watermark_clock = WatermarkClock(self.config, self._event_time, lambda: list(self._cursors.values()))
         self._lock = threading.Lock()
         self._rebalancing = threading.RLock()
         self._committing = threading.Lock()
@@ -167,7 +188,8 @@ class Connector:
     def _stream(
         self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None
     ) -> Stream:
-        return Stream(
+        make = Stream if self._event_time is None else partial(EventStream, self._event_time)
+        return make(
             f"{self.consumer_id}-{number}",
             self.config.client,
             queued_chunks=self.config.queued_chunks,
@@ -199,6 +221,8 @@ class Connector:
             atexit.register(self.shutdown)
             self._finder.start()
             self._auto_commit.start()
+            if self._watermark_clock is not None:
+                self._watermark_clock.start()
             self._membership.start()
 
     # --- offsets ----------------------------------------------------------------------------------------------------
@@ -293,17 +317,50 @@ class Connector:
             raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
         return cursor
 
+    # --- event time -------------------------------------------------------------------------------------------------
+
+    def watermark(self) -> datetime | None:
+        """The event-time watermark of all partitions of this consumer together: it never goes back. None while it is
+        not known."""
+        return as_datetime(self._with_strategy().combined())
+
+    def event_time(self) -> EventTimeStatus:
+        """The same by partition, in milliseconds since 1970, and which of them are idle or held back."""
+        return self._with_strategy().status()
+
+    def set_watermark_listener(self, listener: Callable[[datetime], object] | None) -> None:
+        """Who is called with each new combined watermark, by a thread of this connector: at most every
+        `auto.watermark.interval.ms`, or at once if the strategy is punctuated. None: nobody."""
+        self._with_strategy()
+        if listener is not None and not callable(listener):
+            raise TypeError(f"a watermark listener is a function; {type(listener).__name__} is none")
+        assert self._watermark_clock is not None
+        self._watermark_clock.listener = listener
+
+    def _with_strategy(self) -> EventTime:
+        if self._event_time is None:
+            raise RuntimeError(
+                "this connector has no event time: give it a strategy, as in "
+                'Connector(config, watermarks=WatermarkStrategy.bounded("10s"))'
+            )
+        return self._event_time
+
     # --- metrics ------------------------------------------------------------------------------------------------------
 
     def metrics(self) -> ConsumerMetrics:
         """Everything that is counted (H16), as of now."""
-        membership = self._membership
+        membership, event_time = self._membership, self._event_time
+        status = None if event_time is None else event_time.status()
+        partitions = {} if status is None else status.partitions
+        event_times = {tp: (each.watermark, each.idle, each.held) for tp, each in partitions.items()}
         return self._counters.snapshot(
             self.config.group,
             self.consumer_id,
             [
                 ConsumerPartition(
-                    *tp, cursor.stream.thread_id, cursor.stream.position(cursor), cursor.readable, cursor.committed
+                    *(*tp, cursor.stream.thread_id),
+                    *(cursor.stream.position(cursor), cursor.readable, cursor.committed),
+                    *event_times.get(tp, ()),
                 )
                 for tp, cursor in sorted(self._cursors.items())
             ],
@@ -311,6 +368,8 @@ class Connector:
             rebalances=membership.rebalances if membership else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
             last_rebalance_seconds=membership.last_rebalance_seconds if membership else None,
+            watermark=None if status is None else status.combined,
+            late_records=None if event_time is None else event_time.late,
         )
 
     def register_prometheus(self, registry: Any = None) -> None:
@@ -348,6 +407,7 @@ class Connector:
             self._try_to_commit(timeout)
         self._tell("before_releasing", sorted(leaving))
         self._cursors = {tp: cursor for tp, cursor in self._cursors.items() if tp not in leaving}
+        self._tell_event_time()
 
     def assign(self, assignment: Assignment) -> None:
         with self._rebalancing:
@@ -365,7 +425,15 @@ class Connector:
                 cursor.committed = start.offset if start else None
                 cursors[tp] = cursor
             self._cursors = {**self._cursors, **cursors}
+            self._tell_event_time()
             self._finder.add(cursors.values())
+
+    def _tell_event_time(self) -> None:
+        """Partitions have come or gone. Nothing of those that have gone leaves a stream any more, and nothing of those
+        that have come does so yet."""
+        if self._event_time is not None:
+            self._event_time.set_partitions(self._cursors.keys())
+            self._event_time.release_held()
 
     def _starts(self, partitions: list[TopicPartition], fresh: bool) -> dict[TopicPartition, Committed]:
         """Where to begin: at the group's offsets, unless the user said otherwise and the whole group starts. Partitions
@@ -450,6 +518,8 @@ class Connector:
             if self._membership is not None:
                 self._membership.close(share(0.5))
             self._auto_commit.close(share(0.5))
+            if self._watermark_clock is not None:
+                self._watermark_clock.close(share(0.5))
             self._finder.close(share(1.0))
             while self._unregister:
                 self._unregister.pop()()

@@ -27,6 +27,7 @@ class Cursor:
         "corrupt_tries",
         "epoch",
         "fetched",
+        "held",
         "lost",
         "parked",
         "paused",
@@ -56,6 +57,9 @@ class Cursor:
         self.readable: int | None = None
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False
+        """Whether the user said so."""
+        self.held = False
+        """Whether it is held back, because its event time is too far ahead of that of others. See EventTime.holds."""
         self.parked = False
         """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
         self.released = False
@@ -66,6 +70,26 @@ class Cursor:
         self.aligned: int | None = None
         """An offset where a batch begins for sure: the one before it was read."""
         self._ask: FetchPosition | None = None
+
+    @property
+    def withheld(self) -> bool:
+        """Whether nothing of it is handed out for now, and what was fetched of it waits."""
+        return self.paused or self.held
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is something to read, as far as is known: fetched already, or at the broker."""
+        consumed, fetched, readable = self.consumed, self.fetched, self.readable
+        if consumed is None:
+            return False
+        return fetched != consumed or (readable is not None and consumed < readable)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether to fetch it. One that is held back is to have one chunk at hand when it may go on."""
+        if self.paused or self.parked:
+            return False
+        return not self.held or self.fetched == self.consumed
 
     def __repr__(self) -> str:
         return f"Cursor({self.tp}, consumed={self.consumed}, fetched={self.fetched})"

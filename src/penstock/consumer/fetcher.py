@@ -21,7 +21,7 @@ from typing import Protocol
 from penstock._kernel import scan
 from penstock.consumer.chunk import Lease
 from penstock.consumer.cursor import Cursor
-from penstock.consumer.stream import SMALL_CHUNK
+from penstock.consumer.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig
@@ -196,7 +196,7 @@ class Fetcher:
                 held_now = list(self._held.values())
             for held in held_now:
                 cursor = held.cursor
-                if cursor.paused or cursor.parked:
+                if not cursor.wants_more:
                     continue
                 if cursor.stream.full:
                     wanted.held_back = True

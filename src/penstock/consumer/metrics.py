@@ -47,6 +47,31 @@ MALFORMED_RECORDS = Metric("consumerMalformedRecords", "counter", "Records that 
 DROPPED_RECORDS = Metric("consumerDroppedRecords", "counter", "Of those, left out: dropped, or sent to deadLetterTopic")
 SKIPPED_RECORDS = Metric("consumerSkippedRecords", "counter", "Records that an own deserializer left out")
 
+EVENT_TIME_WATERMARK = Metric(
+    "consumerEventTimeWatermark", "gauge", "Combined event-time watermark, in seconds since 1970"
+)
+EVENT_TIME_LAG = Metric(
+    "consumerEventTimeLag", "gauge", "Seconds that the combined event-time watermark is behind the clock"
+)
+LATE_RECORDS = Metric(
+    "consumerLateRecords", "counter", "Records whose event time the combined watermark had already passed"
+)
+PARTITION_WATERMARK = Metric(
+    "consumerPartitionEventTimeWatermark",
+    "gauge",
+    "Event-time watermark of a partition, in seconds since 1970",
+    PARTITION,
+)
+PARTITION_IDLE = Metric(
+    "consumerPartitionIdle", "gauge", "1 while a partition is idle and holds no other back", PARTITION
+)
+PARTITION_HELD = Metric(
+    "consumerPartitionHeld",
+    "gauge",
+    "1 while a partition is held back, because it is too far ahead of others",
+    PARTITION,
+)
+
 CONSUMER_METRICS = (
     QUEUE_SIZE,
     OWNED_PARTITIONS,
@@ -74,6 +99,12 @@ CONSUMER_METRICS = (
     MALFORMED_RECORDS,
     DROPPED_RECORDS,
     SKIPPED_RECORDS,
+    EVENT_TIME_WATERMARK,
+    EVENT_TIME_LAG,
+    LATE_RECORDS,
+    PARTITION_WATERMARK,
+    PARTITION_IDLE,
+    PARTITION_HELD,
 )
 
 
@@ -89,6 +120,12 @@ class ConsumerPartition:
     end: int | None = None
     """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
     committed: int | None = None
+    watermark: int | None = None
+    """Its event-time watermark, in milliseconds since 1970."""
+    idle: bool | None = None
+    """Whether it had no records for so long that it holds no other back; None without a watermark strategy."""
+    held: bool | None = None
+    """Whether it is held back, because it is too far ahead of others."""
 
     @property
     def lag(self) -> int | None:
@@ -144,6 +181,12 @@ class ConsumerMetrics:
     malformed_records: int = 0
     dropped_records: int = 0
     skipped_records: int = 0
+    watermark: int | None = None
+    """The combined event-time watermark, in milliseconds since 1970; None while it is not known."""
+    event_time_lag: float | None = None
+    """How many seconds that is behind the clock."""
+    late_records: int | None = None
+    """Records that were not after it when they were handed out; None without a watermark strategy."""
 
     @property
     def lag(self) -> int | None:
@@ -186,6 +229,9 @@ class ConsumerMetrics:
             (MALFORMED_RECORDS, self.malformed_records),
             (DROPPED_RECORDS, self.dropped_records),
             (SKIPPED_RECORDS, self.skipped_records),
+            (EVENT_TIME_WATERMARK, _seconds(self.watermark)),
+            (EVENT_TIME_LAG, self.event_time_lag),
+            (LATE_RECORDS, self.late_records),
         ):
             if value is not None:
                 yield metric, (), value
@@ -198,14 +244,21 @@ class ConsumerMetrics:
             yield MESSAGES_PER_SECOND, (flow.topic,), flow.messages_per_second
             yield BYTES_PER_SECOND, (flow.topic,), flow.bytes_per_second
         for each in self.partitions:
-            for metric, offset in (
+            for metric, figure in (
                 (RECORDS_LAG, each.lag),
                 (CURRENT_OFFSET, each.position),
                 (LATEST_OFFSET, each.end),
                 (COMMITTED_OFFSET, each.committed),
+                (PARTITION_WATERMARK, _seconds(each.watermark)),
+                (PARTITION_IDLE, each.idle),
+                (PARTITION_HELD, each.held),
             ):
-                if offset is not None:
-                    yield metric, (each.topic, str(each.partition)), offset
+                if figure is not None:
+                    yield metric, (each.topic, str(each.partition)), figure
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 class Meter:
@@ -303,6 +356,8 @@ class ConsumerCounters:
         rebalances: int = 0,
         rebalance_seconds: float = 0.0,
         last_rebalance_seconds: float | None = None,
+        watermark: int | None = None,
+        late_records: int | None = None,
     ) -> ConsumerMetrics:
         """What was counted, beside what is seen of partitions, queues and the group right now."""
         standing = tuple(sorted(partitions, key=lambda each: (each.topic, each.partition)))
@@ -336,4 +391,7 @@ class ConsumerCounters:
                 malformed_records=self._malformed,
                 dropped_records=self._dropped,
                 skipped_records=self._skipped,
+                watermark=watermark,
+                event_time_lag=None if watermark is None else time.time() - watermark / 1000,
+                late_records=late_records,
             )

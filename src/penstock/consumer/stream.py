@@ -1,4 +1,4 @@
-"""A stream: a bounded queue of chunks (H4) and the iterator over it (H14).
+"""A stream: the iterator (H14) over a queue of chunks.
 
 Fetchers put chunks on the queue; the thread that reads the stream decodes them, one after the other, and hands out
 messages or Arrow batches. What is handed out counts as consumed, and position and hand-out move together (F18): a batch
@@ -9,9 +9,7 @@ step. So nothing of a partition leaves the stream once it is released (H8).
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -21,29 +19,22 @@ import pyarrow as pa
 
 from penstock._kernel import Batch, Message, Messages
 from penstock.columns import checked_columns
-from penstock.consumer.chunk import Chunk, Lease
+from penstock.consumer.chunk import Chunk
 from penstock.consumer.cursor import Cursor
-from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.consumer.queue import ChunkQueue
+from penstock.errors import CorruptBatch, RecordTooLarge
 from penstock.fetch.chunk import ChunkDecoder
 from penstock.fetch.reader import CORRUPT_TRIES
 from penstock.wire.config import ClientConfig
-from penstock.wire.fetch import FetchedPartition
 
 if TYPE_CHECKING:
     from penstock.consumer.typed import TypedBatches
-    from penstock.formats.plan import TypedSource
+    from penstock.formats.plan import TypedPlan, TypedSource
 
 log = logging.getLogger(__name__)
 Decode: TypeAlias = Callable[[bytes], Any]
 Handed = TypeVar("Handed")
 AnyBatch = TypeVar("AnyBatch", Batch, pa.RecordBatch)
-
-SMALL_CHUNK = 64 << 10
-"""Chunks of a trickle, a message or two each, count together until they come to this size. Counted one by one, two of
-them would hold their fetcher back until the reader has woken up."""
-
-MOST_CHUNKS = 1000
-"""However small they are."""
 
 DECODERS_KEPT = 4
 """Of the partitions read last. Each keeps its working memory, which may have grown to that of the largest batch."""
@@ -52,7 +43,7 @@ MESSAGE_COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "head
 """What a message is built from; topic and partition are the chunk's."""
 
 
-class Stream:
+class Stream(ChunkQueue):
     """What one thread of a consumer reads. Iterate it for messages, or its `batches()` for Arrow.
 
     One thread reads a stream at a time; every other method may come from any thread.
@@ -74,30 +65,17 @@ class Stream:
         on_corrupt: Callable[[], None] = lambda: None,
         on_typed: Callable[[int, int, int], None] = lambda malformed, dropped, skipped: None,
     ) -> None:
-        self.thread_id = thread_id
+        super().__init__(thread_id, queued_chunks, on_room)
         self._client = client
-        self._bound = queued_chunks
         self.timeout = timeout
         self._typed = typed
         self._group = group
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
-        self._on_room = on_room
         self._on_consumed = on_consumed
         self._on_corrupt = on_corrupt
         self._on_typed = on_typed
-        self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)
-        self._queue: deque[Chunk] = deque()
-        self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
-        self._failure: BaseException | None = None
-        """What has ended the connector: raised again and again."""
-        self._closed = False
         self._is_read = False
-        self._held_back = False
-        """Whether a fetcher has found the queue full since the reader took something from it."""
-        self.on_ready: Callable[[], None] | None = None
-        """Called, with the lock held, when there is something for the reader: for readers that cannot block."""
         # The reader's own, guarded by the lock where others look at it:
         self._opened: Chunk | None = None
         self._messages: Messages | None = None
@@ -125,27 +103,32 @@ class Stream:
                 return message
         raise StopIteration
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Arrow batches as they come, with the columns asked for; without a wish, all of them; typed, if the connector
         was given formats. A batch holds records of one partition. The iteration ends, or times out, as that over
-        messages does."""
+        messages does. With a watermark strategy they are EventBatches, else pyarrow's RecordBatches."""
+        take = self.batch_source(columns)
+        while (batch := take(self.timeout)) is not None:
+            if batch.num_rows:
+                yield batch
+
+    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
+        """What gives the next batch, maybe without rows, if it comes within a time; None at the end. Raises as
+        `next_messages`."""
         typed = self.typed_batches(columns)
         if typed is not None:
-            while typed.ended_at is None and (made := self.next_typed(typed, self.timeout)) is not None:
-                if made.num_rows:
-                    yield made
-            return
+            return lambda timeout: None if typed.ended_at is not None else self.next_typed(typed, timeout)
         wanted = tuple(checked_columns(columns, include_headers=True))
-        while (batch := self.next_batch(wanted, self.timeout)) is not None:
-            yield pa.record_batch(batch)
+        return lambda timeout: self.next_batch(wanted, timeout)
 
     def typed_batches(self, columns: Sequence[str] | None) -> TypedBatches | None:
         """What makes this stream's batches typed, if formats were set."""
-        if self._typed is None:
-            return None
+        return None if self._typed is None else self._typed_by(self._typed.picked(columns))
+
+    def _typed_by(self, plan: TypedPlan) -> TypedBatches:
         from penstock.consumer.typed import TypedBatches
 
-        return TypedBatches(self._typed.picked(columns), self._client, self._group, self._on_typed)
+        return TypedBatches(plan, self._client, self._group, self._on_typed)
 
     def next_messages(self, timeout: float | None) -> Messages | None:
         """What is left of the batch that is handed out, or the next one; None after a shutdown. Raises ConsumerTimeout
@@ -155,9 +138,10 @@ class Stream:
             return messages  # the iteration was left in the middle of a batch
         return self._next(MESSAGE_COLUMNS, self._hand_out_messages, timeout)
 
-    def next_batch(self, columns: tuple[str, ...], timeout: float | None) -> Batch | None:
+    def next_batch(self, columns: tuple[str, ...], timeout: float | None) -> pa.RecordBatch | None:
         """The same as one Arrow batch."""
-        return self._next(columns, self._hand_out_batch, timeout)
+        batch = self._next(columns, self._hand_out_batch, timeout)
+        return None if batch is None else pa.record_batch(batch)
 
     def next_typed(self, typed: TypedBatches, timeout: float | None) -> pa.RecordBatch | None:
         """The same with typed columns; maybe without rows. What does not parse and may not be passed over is raised,
@@ -209,6 +193,7 @@ class Stream:
         hand_out: Callable[[Chunk, Any, int], Handed],
         timeout: float | None,
         make: Callable[[Cursor, Batch], Any] | None = None,
+        whose: object = None,
         *,
         opens: bool = True,
     ) -> Handed | None:
@@ -221,18 +206,23 @@ class Stream:
         try:
             deadline = None if timeout is None else time.monotonic() + timeout
             self._settle()
+            self._settled()
             while True:
-                chunk = self._opened or (self._open(deadline, timeout) if opens else None)
+                chunk = self._opened
+                if chunk is None or self._sets_aside(chunk):
+                    chunk = self._open(deadline, timeout) if opens else None
                 if chunk is None:
                     return None
                 before = chunk.cursor.consumed
                 try:
-                    batch: Any = chunk.next_batch(self._decoder(chunk.cursor, columns)) if chunk.counts else None
-                    if make is not None and batch is not None:
-                        with self.lock:  # not for nothing: it may write letters, or fail
-                            if not self._still_wanted(chunk):
-                                continue
-                        batch = make(chunk.cursor, batch)
+                    batch: Any = chunk.take_rest(whose)
+                    if batch is None and chunk.counts:
+                        batch = chunk.next_batch(columns, self._decoder)
+                        if make is not None and batch is not None:
+                            with self.lock:  # not for nothing: it may write letters, or fail
+                                if not self._still_wanted(chunk):
+                                    continue
+                            batch = make(chunk.cursor, batch)
                     with self.lock:
                         if not self._still_wanted(chunk):
                             continue
@@ -279,6 +269,7 @@ class Stream:
         self._count(chunk, chunk.rows - left)
         if chunk.counts:
             chunk.cursor.consumed = reached
+            self._note_messages(chunk, chunk.rows - left)
         return left
 
     def _count(self, chunk: Chunk, messages: int) -> None:
@@ -287,27 +278,20 @@ class Stream:
     def _open(self, deadline: float | None, timeout: float | None) -> Chunk | None:
         """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
         with self.lock:
-            while True:
-                if self._closed:
-                    return None
-                if self._failure is not None:
-                    raise self._failure.with_traceback(None)
-                if self._errors:
-                    raise self._errors.popleft()[1].with_traceback(None)
-                for at, chunk in enumerate(self._queue):
-                    if not chunk.cursor.paused:
-                        del self._queue[at]
-                        self._opened = chunk
-                        break
-                else:
-                    left = None if deadline is None else deadline - time.monotonic()
-                    if left is not None and left <= 0:
-                        raise ConsumerTimeout(self.thread_id, timeout or 0.0)
-                    self._changed.wait(left)
-                    continue
-                break
-            self._make_room()
-            return chunk
+            self._opened = self._take(deadline, timeout)
+            return self._opened
+
+    # What event time adds (EventStream); here there is none.
+
+    def _sets_aside(self, chunk: Chunk) -> bool:
+        """Put the opened chunk back if it is to be held back. Without the lock."""
+        return False
+
+    def _note_messages(self, chunk: Chunk, messages: int) -> None:
+        """So many messages of what was decoded last were handed out. With the lock held."""
+
+    def _settled(self) -> None:
+        """What was handed out is consumed. Without the lock."""
 
     def _still_wanted(self, chunk: Chunk) -> bool:
         """Whether what was just decoded may be handed out. With the lock held."""
@@ -384,70 +368,6 @@ class Stream:
                 del self._decoders[next(iter(self._decoders))]
         self._decoders[key] = decoder  # the last one is the one used last
         return decoder
-
-    # --- filling: fetchers ------------------------------------------------------------------------------------------
-
-    @property
-    def full(self) -> bool:
-        """Whether its fetchers must hold back (H4): they are told when there is room again."""
-        if len(self._queue) < self._bound:
-            return False
-        with self.lock:
-            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.paused]
-            full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
-            self._held_back |= full
-            return full
-
-    @property
-    def queue_size(self) -> int:
-        """Chunks that wait for the reader; those of paused partitions wait for somebody else."""
-        with self.lock:
-            return sum(not chunk.cursor.paused for chunk in self._queue)
-
-    def put(
-        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
-    ) -> bool:
-        """Take what was fetched for a cursor at offset `asked`, if that is still what it wants (H11). `follows` is the
-        offset after it, or `asked` if the headers do not tell."""
-        with self.lock:
-            if self._closed or cursor.released or cursor.version != version or cursor.fetched != asked:
-                return False
-            end = follows if follows > asked else None
-            self._queue.append(Chunk(cursor, fetched, asked, end, lease, aligned=cursor.aligned == asked))
-            cursor.fetched = cursor.aligned = end
-            self._announce()
-            return True
-
-    def fail(self, cursor: Cursor, error: BaseException, version: int) -> None:
-        """Let the reader meet what stands in a cursor's way; nothing is fetched for it until somebody seeks."""
-        with self.lock:
-            if not cursor.released and cursor.version == version:
-                self._park(cursor, error)
-
-    def tell(self, cursor: Cursor | None, error: BaseException) -> None:
-        """Let the reader meet an error that may heal. What it was not told of yet is not told twice."""
-        with self.lock:
-            known = any(whose is cursor and str(other) == str(error) for whose, other in self._errors)
-            if not known and (cursor is None or not cursor.released):
-                self._errors.append((cursor, error))
-                self._announce()
-
-    def end_with(self, error: BaseException) -> None:
-        """Nothing will come any more, and this is why."""
-        with self.lock:
-            self._failure = error
-            self._announce()
-
-    def _announce(self) -> None:
-        """There is something for the reader. With the lock held."""
-        self._changed.notify_all()
-        if self.on_ready is not None:
-            self.on_ready()
-
-    def _park(self, cursor: Cursor, error: BaseException) -> None:
-        cursor.parked = True
-        self._errors.append((cursor, error))
-        self._announce()
 
     # --- moving: the membership thread, the leader finder, the user ---------------------------------------------------
 
@@ -531,24 +451,3 @@ class Stream:
         if self._opened is not None and self._opened.cursor is cursor:
             self._end_messages()
         self._drop(cursor)
-
-    def _has_queued(self, cursor: Cursor) -> bool:
-        return any(chunk.cursor is cursor for chunk in self._queue)
-
-    def _make_room(self) -> None:
-        """Tell fetchers that were held back. With the lock held."""
-        if self._held_back:
-            self._held_back = False
-            self._on_room()
-
-    def _drop(self, cursor: Cursor) -> None:
-        """Clear the queue of a cursor's chunks. With the lock held."""
-        for chunk in [chunk for chunk in self._queue if chunk.cursor is cursor]:
-            self._queue.remove(chunk)
-            chunk.release()
-        self._make_room()
-
-    def _forget_errors(self, cursor: Cursor) -> None:
-        kept = [(whose, error) for whose, error in self._errors if whose is not cursor]
-        self._errors.clear()
-        self._errors.extend(kept)

@@ -1,0 +1,113 @@
+"""A batch with its event time: what `Stream.batches` hands out if the connector has a watermark strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.eventtime.times import EventTimes
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class EventBatch:
+    """Records of one partition, and how far event time has come with them.
+
+    For Arrow it is the record batch in it: `pyarrow.record_batch(it)`, polars and others take it as one, by the
+    PyCapsule interface. And what it does not have itself, that one has: `batch.slice(0, 10)` is a plain RecordBatch.
+    """
+
+    __slots__ = ("_partition_watermark", "_times", "_watermark", "late", "records")
+
+    def __init__(
+        self,
+        records: pa.RecordBatch,
+        times: EventTimes,
+        watermark: int | None,
+        partition_watermark: int | None,
+        late: int = 0,
+    ) -> None:
+        """Watermarks are milliseconds since the epoch."""
+        self.records = records
+        """The records, with the columns that were asked for."""
+        self._times = times
+        self._watermark = watermark
+        self._partition_watermark = partition_watermark
+        self.late = late
+        """How many of the records are not after the event-time watermark that was reached before them (E5)."""
+
+    @property
+    def watermark(self) -> datetime | None:
+        """The combined event-time watermark of the connector after this batch; None while it is not known."""
+        return as_datetime(self._watermark)
+
+    @property
+    def partition_watermark(self) -> datetime | None:
+        """That of this batch's own partition."""
+        return as_datetime(self._partition_watermark)
+
+    @property
+    def event_times(self) -> pa.TimestampArray:
+        """The event time of each record; null where it has none."""
+        return self._times.milliseconds().cast(pa.timestamp("ms", tz="UTC"))
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.records.num_rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.records.schema
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        return list(self.records.columns)
+
+    def column(self, name: str | int) -> pa.Array:
+        return self.records.column(name)
+
+    def select(self, columns: Sequence[str | int]) -> pa.RecordBatch:
+        return self.records.select(list(columns))
+
+    def to_pandas(self, **options: Any) -> Any:
+        return self.records.to_pandas(**options)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return list(self.records.to_pylist())
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        return dict(self.records.to_pydict())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "records":  # not there yet, as in an object that is being copied
+            raise AttributeError(name)
+        return getattr(self.records, name)
+
+    def __getitem__(self, name: str | int) -> pa.Array:
+        return self.records.column(name)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        capsules: tuple[object, object] = self.records.__arrow_c_array__(requested_schema)
+        return capsules
+
+    def __arrow_c_schema__(self) -> object:
+        return self.records.schema.__arrow_c_schema__()
+
+    def __repr__(self) -> str:
+        return f"EventBatch({self.num_rows} rows of {self.schema.names}, watermark={self.watermark})"
+
+
+def as_datetime(milliseconds: int | None) -> datetime | None:
+    """A time that Python has no year for becomes its first or last one: records may claim any."""
+    if milliseconds is None:
+        return None
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return (datetime.min if milliseconds < 0 else datetime.max).replace(tzinfo=UTC)

@@ -1,0 +1,130 @@
+"""A stream of a connector with a watermark strategy: event time goes with what it hands out, and partitions that are
+too far ahead are held back (E4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock._kernel import Batch, Messages
+from penstock.consumer.chunk import Chunk
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.event_batch import EventBatch
+from penstock.consumer.event_columns import check_event_column, message_columns, raw_columns, typed_columns
+from penstock.consumer.event_pieces import EventReading, Piece
+from penstock.consumer.event_time import EventTime
+from penstock.consumer.stream import MESSAGE_COLUMNS, Stream
+from penstock.errors import EventTimeError
+from penstock.formats.plan import TypedSource
+from penstock.wire.config import ClientConfig
+
+log = logging.getLogger(__name__)
+
+
+class EventStream(Stream):
+    """Batches count when they are handed out, messages when all that are handed out of their batch are."""
+
+    def __init__(
+        self,
+        event_time: EventTime,
+        thread_id: str,
+        client: ClientConfig,
+        *,
+        typed: TypedSource | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(thread_id, client, typed=typed, **settings)
+        check_event_column(event_time.strategy, typed)
+        self._event_time = event_time
+        self._message_reading: EventReading | None = None
+        self._piece: Piece | None = None
+        """What the messages at hand are of."""
+
+    # --- reading: the stream's own thread ----------------------------------------------------------------------------
+
+    def next_messages(self, timeout: float | None) -> Messages | None:
+        messages = self._messages
+        if messages is not None and messages.remaining:
+            return messages
+        reading = self._message_reading
+        if reading is None:
+            strategy = self._event_time.strategy
+            reading = self._message_reading = EventReading(strategy, message_columns(strategy, MESSAGE_COLUMNS))
+
+        def hand_out(chunk: Chunk, piece: Piece, end: int) -> Messages:
+            self._piece, end = self._part(reading, chunk, piece, end)
+            return self._hand_out_messages(chunk, self._piece.native or Batch.from_arrow(self._piece.records), end)
+
+        return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
+
+    def typed_batches(self, columns: Sequence[str] | None) -> None:
+        """They come by `batch_source`, with their event time."""
+        return
+
+    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
+        reading = self._batch_reading(columns)
+        return lambda timeout: None if reading.ended_at is not None else self._next_event_batch(reading, timeout)
+
+    def _batch_reading(self, columns: Sequence[str] | None) -> EventReading:
+        strategy = self._event_time.strategy
+        if self._typed is None:
+            return EventReading(strategy, raw_columns(strategy, columns))
+        chosen = typed_columns(strategy, self._typed, columns)
+        assert chosen.plan is not None
+        return EventReading(strategy, chosen, self._typed_by(chosen.plan))
+
+    def _next_event_batch(self, reading: EventReading, timeout: float | None) -> EventBatch | None:
+        def hand_out(chunk: Chunk, piece: Piece, end: int) -> EventBatch:
+            part, end = self._part(reading, chunk, piece, end)
+            if part.ended_at is not None:
+                reading.ended_at = part.ended_at
+                chunk.rewind()  # whoever reads on after the end reads what follows it
+                end = part.ended_at + 1
+            reached = self._event_time.reached(chunk.cursor.tp, part)
+            self._hand_out_batch(chunk, part.records, end)
+            return EventBatch(reading.shown(part), part.times, *reached)
+
+        batch = self._next(reading.decoded, hand_out, timeout, reading.make, reading)
+        self._event_time.release_held()
+        return batch
+
+    def _part(self, reading: EventReading, chunk: Chunk, piece: Piece, end: int) -> tuple[Piece, int]:
+        """What of a piece is handed out now, and the offset after it: if all of it takes its partition too far ahead,
+        the rest waits in its chunk. With the lock held."""
+        strategy = self._event_time.strategy
+        rows = self._event_time.rows_within(chunk.cursor.tp, piece)
+        if rows == piece.rows:
+            return piece, end
+        rest = piece.after(rows, strategy)
+        chunk.keep(reading, rest)
+        return piece.first(rows, strategy), reading.offset(rest)
+
+    # --- called by what this is made of ------------------------------------------------------------------------------
+
+    def _holds(self, cursor: Cursor) -> bool:
+        return self._event_time.holds(cursor)
+
+    def _sets_aside(self, chunk: Chunk) -> bool:
+        with self.lock:
+            if self._opened is not chunk or self._closed or not chunk.counts:
+                return False
+            if not self._event_time.holds(chunk.cursor):
+                return False
+            self._opened = None
+            self._queue.appendleft(chunk)  # not rewound: it goes on where it was
+            return True
+
+    def _note_messages(self, chunk: Chunk, messages: int) -> None:
+        piece, self._piece = self._piece, None
+        if piece is None or not messages:
+            return
+        try:
+            piece = piece.first(messages, self._event_time.strategy)
+        except EventTimeError as error:  # a function that takes the whole batch, and not a part of it
+            log.warning("%s: event time stays where it is: %s", chunk.cursor.tp, error)
+        else:
+            self._event_time.reached(chunk.cursor.tp, piece)
+
+    def _settled(self) -> None:
+        self._event_time.release_held()  # what was handed out may be what others waited for

@@ -1,0 +1,146 @@
+"""A connector's event time: one tracker for all its partitions, and which of them are held back (E2 to E5).
+
+Locks: readers come here with their stream's lock held, so nobody who is in here calls a stream.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.event_pieces import Piece
+from penstock.errors import OptionError
+from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
+from penstock.topics import TopicPartition
+
+
+class Reached(NamedTuple):
+    """How far event time has come with some records, in milliseconds, and how many of them were late."""
+
+    combined: int | None
+    partition: int | None
+    late: int
+
+
+class EventTime:
+    """Every method may be called by any thread."""
+
+    def __init__(self, strategy: WatermarkStrategy, clock: Callable[[], float] = time.monotonic) -> None:
+        self.strategy = strategy
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tracker = WatermarkTracker(strategy.idleness, strategy.max_drift)
+        self._held: set[Cursor] = set()
+        self._looked_at: int | None = None
+        """The limit at which nobody of those was found to be let go; None if somebody has come since."""
+        self._late = 0
+        self.on_punctuated: Callable[[int], None] = lambda watermark: None
+        """Called with each new combined watermark of a punctuated strategy, by readers, in order: must not block."""
+
+    # --- rebalances --------------------------------------------------------------------------------------------------
+
+    def set_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """These are ours from now on. What was told so far stays told: the combined watermark never goes back (F19)."""
+        with self._lock:
+            self._tracker.set_partitions(partitions, self._clock())
+            self._held = {cursor for cursor in self._held if not cursor.released}
+
+    # --- readers, with their stream's lock held ----------------------------------------------------------------------
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether nothing of it may be handed out now, because it is too far ahead of the slowest (E4)."""
+        if self.strategy.max_drift is None:
+            return False
+        with self._lock:
+            cursor.held = self._tracker.is_ahead(cursor.tp, self._clock())
+            if cursor.held:
+                self._held.add(cursor)
+                self._looked_at = None
+            else:
+                self._held.discard(cursor)
+            return cursor.held
+
+    def rows_within(self, tp: TopicPartition, piece: Piece) -> int:
+        """How many of these may be handed out before the partition is to be held back. The record that takes it past
+        the limit is among them: else a gap in time, in all partitions, would hold all of them for ever."""
+        watermark = piece.watermark
+        if self.strategy.max_drift is None or watermark is None:
+            return piece.rows
+        with self._lock:
+            now = self._clock()
+            limit = self._tracker.limit(now)
+            if limit is not None and watermark > limit:
+                # Maybe it is itself the slowest: how far may it go before it waits for the others? A moment of
+                # standing aside tells, and does so without a look at every partition.
+                self._tracker.finish(tp)
+                limit = self._tracker.limit(now)
+                self._tracker.has_records(tp, now)
+        if limit is None or watermark <= limit:
+            return piece.rows
+        return piece.rows_up_to(limit, self.strategy)
+
+    def reached(self, tp: TopicPartition, piece: Piece) -> Reached:
+        """These records are handed out."""
+        with self._lock:
+            now = self._clock()
+            before = self._tracker.combined(now)
+            late = piece.times.late(before)
+            self._late += late
+            self._tracker.observe(tp, piece.watermark, now)
+            combined = self._tracker.combined(now)
+            if self.strategy.marks is not None and combined is not None and combined != before:
+                self.on_punctuated(combined)
+            return Reached(combined, self._tracker.watermark(tp), late)
+
+    # --- whoever looks -----------------------------------------------------------------------------------------------
+
+    @property
+    def late(self) -> int:
+        """Records that were late, in all."""
+        with self._lock:
+            return self._late
+
+    def combined(self) -> int | None:
+        with self._lock:
+            return self._tracker.combined(self._clock())
+
+    def status(self) -> EventTimeStatus:
+        with self._lock:
+            return self._tracker.status(self._clock())
+
+    def look(self, cursors: Iterable[Cursor]) -> None:
+        """Note which partitions have something to read: of the others the idle clock runs (E3)."""
+        with self._lock:
+            now = self._clock()
+            for cursor in cursors:
+                (self._tracker.has_records if cursor.has_records else self._tracker.has_none)(cursor.tp, now)
+
+    def release_held(self) -> bool:
+        """Let partitions go on that are no longer too far ahead; returns whether there are any. With no stream's lock
+        held: their streams' readers are woken."""
+        with self._lock:
+            if not self._held:
+                return False
+            now = self._clock()
+            limit = self._tracker.limit(now)
+            if limit is not None and limit == self._looked_at:
+                return False
+            self._looked_at = limit
+            freed = [cursor for cursor in self._held if not self._tracker.is_ahead(cursor.tp, now)]
+            self._held.difference_update(freed)
+            for cursor in freed:
+                cursor.held = False
+        for stream in {cursor.stream for cursor in freed}:
+            stream.wake()
+        return bool(freed)
+
+
+def checked_strategy(strategy: object) -> WatermarkStrategy:
+    if isinstance(strategy, WatermarkStrategy):
+        return strategy
+    example = 'Example: WatermarkStrategy.bounded("10s").with_idleness("1m")'
+    raise OptionError("watermarks", strategy, "is no WatermarkStrategy", example)

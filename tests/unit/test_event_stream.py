@@ -1,0 +1,573 @@
+"""Streams with event time, fed with forged chunks: watermarks, what is held back, and that nothing is lost by it
+(E1 to E5, F19)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock
+from fix_consumer import eventually
+from hostile.forge import BASE_TIME, TOPIC, Batch, record
+from penstock import ConsumerTimeout, EventBatch, EventTimeError, TopicPartition, WatermarkStrategy
+from penstock.consumer.chunk import Lease
+from penstock.consumer.config import parse_config
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.event_batch import as_datetime
+from penstock.consumer.event_stream import EventStream
+from penstock.consumer.event_time import EventTime
+from penstock.consumer.watermark_clock import WatermarkClock
+from penstock.eventtime.times import EventTimes
+from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+MONOTONOUS = WatermarkStrategy.monotonous()
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Fed:
+    """Some streams over one event time, their cursors, and a fetcher's part played by hand. Times are in milliseconds
+    after BASE_TIME."""
+
+    def __init__(self, strategy=MONOTONOUS, partitions=2, streams=1, **more):
+        self.clock = Clock()
+        self.room = 0
+        self.event_time = EventTime(strategy, self.clock)
+        more = {"timeout": 0.0, "on_room": self._room} | more
+        self.streams = [EventStream(self.event_time, f"me-{at}", CONFIG, **more) for at in range(streams)]
+        self.stream = self.streams[0]
+        self.cursors = [Cursor(TopicPartition(TOPIC, at), self.streams[at % streams], 0) for at in range(partitions)]
+        self.event_time.set_partitions([cursor.tp for cursor in self.cursors])
+
+    def _room(self):
+        self.room += 1
+
+    def put(self, partition, *times):
+        cursor = self.cursors[partition]
+        base = cursor.fetched
+        records = [record(at, b"%d" % each, time_delta=each) for at, each in enumerate(times)]
+        data = bytearray(Batch(base, records, max_time=BASE_TIME + max(times)).encode())
+        end = base + len(times)
+        cursor.readable = end
+        fetched = FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, memoryview(data))
+        lease = Lease(data, lambda buffer: None)
+        assert cursor.stream.put(cursor, cursor.version, base, fetched, end, lease)
+        lease.release()
+
+    def batches(self, count=None, stream=0):
+        """(partition, times, combined, the partition's) of batches until there are none, or so many."""
+        found = []
+        with contextlib.suppress(ConsumerTimeout):
+            for batch in self.streams[stream].batches(["partition", "timestamp"]):
+                found.append((batch["partition"][0].as_py(), times_of(batch), *map(after, marks_of(batch))))
+                if len(found) == count:
+                    break
+        return found
+
+    def messages(self, count=None):
+        found = []
+        with contextlib.suppress(ConsumerTimeout):
+            for message in self.stream:
+                found.append((message.partition, message.timestamp - BASE_TIME))
+                if len(found) == count:
+                    break
+        return found
+
+    @property
+    def combined(self):
+        return after(as_datetime(self.event_time.combined()))
+
+
+def times_of(batch):
+    return [each - BASE_TIME for each in batch.event_times.cast(pa.int64()).to_pylist()]
+
+
+def marks_of(batch):
+    return batch.watermark, batch.partition_watermark
+
+
+def after(moment):
+    return None if moment is None else (moment - as_datetime(BASE_TIME)) // timedelta(milliseconds=1)
+
+
+# --- watermarks -------------------------------------------------------------------------------------------------------
+
+
+def test_E2_a_batch_has_the_combined_watermark_after_it_and_that_of_its_partition():
+    fed = Fed(WatermarkStrategy.bounded("10ms"))
+    fed.put(0, 100, 130, 110)
+    fed.put(1, 50)
+    fed.put(0, 90)
+    fed.put(1, 500)
+    assert fed.batches() == [
+        (0, [100, 130, 110], None, 119),
+        (1, [50], 39, 39),
+        (0, [90], 39, 119),
+        (1, [500], 119, 489),
+    ]
+    assert fed.combined == 119
+
+
+def test_F19_watermarks_are_of_the_connector_and_not_of_a_stream():
+    fed = Fed(streams=2)
+    fed.put(0, 100)
+    fed.put(1, 70)
+    assert fed.batches(stream=0) == [(0, [100], None, 99)]
+    assert fed.batches(stream=1) == [(1, [70], 69, 69)]
+
+
+def test_E2_a_partition_that_comes_or_goes_never_takes_the_combined_watermark_back():
+    fed = Fed()
+    fed.put(0, 100)
+    fed.put(1, 70)
+    fed.batches()
+    assert fed.combined == 69
+    fed.event_time.set_partitions([fed.cursors[0].tp])
+    assert fed.combined == 99, "who has gone holds nobody"
+    fed.event_time.set_partitions([cursor.tp for cursor in fed.cursors])
+    fed.put(1, 80)
+    assert fed.batches() == [(1, [80], 99, 79)]
+    assert fed.event_time.late == 1
+
+
+def test_E1_messages_move_the_watermark_when_all_that_are_handed_out_of_their_batch_are():
+    fed = Fed(partitions=1)
+    fed.put(0, 10, 20, 30)
+    fed.put(0, 40)
+    assert fed.messages(2) == [(0, 10), (0, 20)]
+    assert fed.combined is None, "not for messages that nobody has got yet"
+    fed.stream.pause(fed.cursors[0])
+    assert fed.combined == 19, "and not for those that wait"
+    fed.stream.resume(fed.cursors[0])
+    assert fed.messages() == [(0, 30), (0, 40)]
+    assert fed.combined == 39
+    assert fed.stream.position(fed.cursors[0]) == 4
+
+
+def test_E1_a_punctuated_watermark_comes_from_the_records_alone():
+    fed = Fed(WatermarkStrategy.punctuated(odd), partitions=1)
+    fed.put(0, 100, 101, 200)
+    fed.put(0, 300)
+    fed.put(0, 51)
+    found = [(times_of(batch), after(batch.watermark)) for batch in until_time_out(fed.stream.batches())]
+    assert found == [([100, 101, 200], 101), ([300], 101), ([51], 101)]
+
+
+def until_time_out(iteration):
+    with contextlib.suppress(ConsumerTimeout):
+        yield from iteration
+
+
+def odd(batch):
+    """The watermark that records with an odd time carry: that time."""
+    values = pc.cast(pc.cast(batch["value"], pa.string()), pa.int64())
+    return pc.if_else(pc.equal(pc.bit_wise_and(values, 1), 1), pc.add(values, BASE_TIME), None)
+
+
+def test_E5_late_records_are_counted_with_their_batch_and_in_all():
+    fed = Fed(partitions=1)
+    fed.put(0, 100, 200)
+    fed.put(0, 199, 200, 150, 201)
+    late = [batch.late for batch in until_time_out(fed.stream.batches())]
+    assert late == [0, 2]
+    assert fed.event_time.late == 2
+
+
+def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
+    broken = [True]
+
+    def times(batch):
+        if broken[0]:
+            raise ZeroDivisionError("no")
+        return batch["timestamp"]
+
+    fed = Fed(MONOTONOUS.with_timestamps(times), partitions=1)
+    fed.put(0, 10, 20)
+    for _ in range(2):
+        with pytest.raises(EventTimeError, match="ZeroDivisionError: no"):
+            next(fed.stream.batches())
+    broken[0] = False
+    assert next(fed.stream.batches()).num_rows == 2
+
+
+def test_what_is_handed_out_has_the_columns_that_were_asked_for():
+    fed = Fed(MONOTONOUS.with_alignment("1h"), partitions=1)
+    fed.put(0, 10)
+    fed.put(0, 20)
+    assert next(fed.stream.batches(["value"])).schema.names == ["value"]
+    assert next(fed.stream.batches(["offset", "key"])).schema.names == ["offset", "key"]
+
+
+def test_a_column_that_has_no_time_is_refused_when_streams_are_made_and_one_that_messages_lack_when_they_are_read():
+    with pytest.raises(EventTimeError, match="value is of type binary and has no fields"):
+        Fed(MONOTONOUS.with_timestamps("value.created"))
+    with pytest.raises(EventTimeError, match="string"):
+        Fed(MONOTONOUS.with_timestamps("topic"))
+    fed = Fed(MONOTONOUS.with_timestamps("offset"))
+    fed.put(0, 10)
+    batch = next(fed.stream.batches(["key"]))
+    assert (batch.schema.names, after(batch.partition_watermark)) == (["key"], -1 - BASE_TIME)
+
+
+# --- alignment --------------------------------------------------------------------------------------------------------
+
+ALIGNED = MONOTONOUS.with_alignment("100ms")
+
+
+def test_E4_a_batch_is_cut_behind_the_record_that_goes_too_far_and_the_rest_comes_when_the_others_have_caught_up():
+    fed = Fed(ALIGNED)
+    fed.put(0, *range(0, 500, 50))
+    fed.put(1, *range(0, 500, 200))
+    assert [found[:2] for found in fed.batches()] == [
+        (0, [0]),  # nothing is known of the other yet
+        (1, [0, 200]),
+        (0, [50, 100, 150, 200, 250, 300, 350]),
+        (1, [400]),
+        (0, [400, 450]),
+    ]
+    assert [fed.stream.position(cursor) for cursor in fed.cursors] == [10, 3]
+    assert fed.combined == 399
+
+
+def test_E4_messages_are_held_back_as_batches_are_and_both_may_alternate():
+    fed = Fed(ALIGNED)
+    fed.put(0, *range(0, 500, 50))
+    fed.put(1, *range(0, 500, 200))
+    handed = fed.messages(5)
+    handed += [(partition, each) for partition, times, *_ in fed.batches(1) for each in times]
+    handed += fed.messages()
+    assert within(handed, 2, 100)
+    assert sorted(handed) == [(0, each) for each in range(0, 500, 50)] + [(1, each) for each in range(0, 500, 200)]
+
+
+def test_E4_the_slowest_may_go_on_until_it_is_too_far_ahead_of_the_others_however_long_its_batch_is():
+    fed = Fed(ALIGNED)
+    fed.put(1, 1000)
+    fed.put(0, *range(0, 1000, 100))
+    assert [found[:2] for found in fed.batches()] == [(1, [1000]), (0, list(range(0, 1000, 100)))]
+
+
+def test_E4_a_gap_in_time_in_all_partitions_holds_nobody_for_ever():
+    fed = Fed(ALIGNED)
+    for partition in range(2):
+        fed.put(partition, 0, 1_000_000, 1_000_001)
+    assert within(fed.messages(), 2, 100)
+    assert fed.combined == 1_000_000
+
+
+def within(handed, partitions, drift, reached=None, active=None):
+    """Whether records came out as alignment says: when one comes, its partition was not too far ahead of the slowest of
+    those that are active. Each is (partition, time)."""
+    reached = {} if reached is None else reached
+    active = range(partitions) if active is None else active
+    for partition, moment in handed:
+        mine = reached.get(partition)
+        if mine is not None:
+            slowest = [reached.get(at) for at in active if at != partition]
+            assert None not in slowest, f"{partition} went on while nothing was known of another"
+            assert mine <= min(slowest, default=mine) + drift, (partition, moment, reached)
+        reached[partition] = moment if mine is None else max(mine, moment)
+    return True
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_E4_whatever_comes_each_record_is_handed_out_once_in_order_and_none_goes_too_far(data):
+    chunks = data.draw(
+        st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 200), min_size=1, max_size=12)), min_size=1)
+    )
+    drift = data.draw(st.integers(0, 50))
+    fed = Fed(MONOTONOUS.with_alignment(timedelta(milliseconds=drift)), 4)
+    left = {at: [] for at in range(4)}
+    for at, times in chunks:
+        fed.put(at, *times)
+        left[at] += times
+    reached = {}
+    while any(left.values()):
+        active = [at for at in left if left[at]]
+        for at in set(left) - set(active):
+            fed.event_time._tracker.finish(fed.cursors[at].tp)
+        came = 0
+        while True:  # until all that is left is held back
+            if data.draw(st.booleans()):
+                handed = fed.messages(data.draw(st.integers(1, 5)))
+            else:
+                handed = [(at, each) for at, times, *_ in fed.batches(1) for each in times]
+            if not handed:
+                break
+            came += len(handed)
+            assert within(handed, 4, drift, reached, active)
+            for at, each in handed:
+                assert left[at].pop(0) == each
+            if data.draw(st.integers(0, 5)) == 0:
+                cursor = data.draw(st.sampled_from(fed.cursors))
+                fed.stream.pause(cursor)
+                fed.stream.resume(cursor)
+        assert came, "somebody may always go on"
+
+
+def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
+    fed = Fed(ALIGNED, streams=2, timeout=30.0)
+    fed.put(0, 0, 500)
+    fed.put(0, 600)
+    seen = []
+
+    def read():
+        for batch in fed.streams[0].batches():
+            seen.extend(times_of(batch))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    eventually(lambda: seen == [0], "the first", 10)
+    fed.put(1, 390)
+    assert next(fed.streams[1].batches()).num_rows == 1
+    eventually(lambda: seen == [0, 500], "held back until the other was read", 10)
+    fed.put(1, 450)
+    next(fed.streams[1])
+    assert seen == [0, 500], "messages count when more is asked for"
+    fed.put(1, 460)
+    next(fed.streams[1])
+    eventually(lambda: seen == [0, 500, 600], "and then the rest", 10)
+    for stream in fed.streams:
+        stream.close()
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_E3_what_was_held_back_goes_on_when_the_others_turn_idle_though_nothing_arrives():
+    fed = Fed(ALIGNED.with_idleness("5s"), streams=2, timeout=30.0)
+    fed.put(0, 0, 500, 900)
+    clock = started(fed)
+    seen = []
+
+    def read():
+        for batch in fed.stream.batches():
+            seen.extend(times_of(batch))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        eventually(lambda: fed.event_time.status().held == [fed.cursors[0].tp], "held back", 10)
+        assert seen == [0]
+        eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
+        fed.clock.now += 6
+        eventually(lambda: fed.event_time.status().idle == [fed.cursors[1].tp], "idle", 10)
+        eventually(lambda: fed.combined == 899, "all of it is read", 10)
+    finally:
+        fed.stream.close()
+        reader.join(10)
+        clock.close(10)
+    assert seen == [0, 500, 900]
+
+
+def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_back():
+    fed = Fed(ALIGNED.with_idleness("5s"))
+    fed.put(0, 500)
+    fed.put(1, 400)
+    fed.batches()
+    fed.put(0, 700)
+    fed.event_time.look(fed.cursors)
+    fed.clock.now += 6
+    fed.event_time.look(fed.cursors)
+    assert [found[:3] for found in fed.batches()] == [(0, [700], 699)]
+    fed.put(1, 450, 460)
+    fed.put(0, 710)
+    fed.event_time.look(fed.cursors)
+    assert fed.event_time.status().held == [fed.cursors[0].tp]
+    assert [found[:3] for found in fed.batches()] == [(1, [450, 460], 699)], "the combined one stays, and one waits"
+    assert fed.event_time.late == 2
+    fed.put(1, 620)
+    assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
+
+
+def test_E4_what_is_held_back_makes_room_for_others():
+    fed = Fed(ALIGNED, queued_chunks=2)
+    ahead, slow = fed.cursors
+    fed.put(0, 0)
+    fed.batches()
+    for base in (10, 20_010):
+        fed.put(0, *range(base, base + 20_000))
+    assert fed.stream.full, "who holds is found out by reading"
+    room = fed.room
+    assert fed.batches() == []
+    assert fed.room > room
+    assert not fed.stream.full
+    assert (ahead.wants_more, slow.wants_more) == (False, True)
+    assert fed.stream.queue_size == 0
+    fed.put(1, 100_000)
+    assert len(fed.batches()) > 2
+    assert (ahead.wants_more, slow.wants_more) == (True, True)
+
+
+def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0)
+    fed.batches()
+    assert fed.event_time.holds(fed.cursors[0])
+    assert fed.cursors[0].wants_more
+    fed.put(0, 500)
+    assert not fed.cursors[0].wants_more
+
+
+def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again_what_it_was():
+    fed = Fed(ALIGNED, partitions=4)
+    slowest, ahead, waking, between = fed.cursors
+    tracker = fed.event_time._tracker
+    for cursor, reached in zip(fed.cursors, (0, 150, -50, 80), strict=True):
+        tracker.observe(cursor.tp, reached, fed.clock.now)
+    tracker.finish(waking.tp)
+    assert fed.event_time.holds(ahead)
+    assert not fed.event_time.release_held()
+    tracker.has_records(waking.tp, fed.clock.now)
+    assert fed.event_time.holds(between)
+    tracker.finish(waking.tp)
+    assert fed.event_time.release_held()
+    assert (slowest.held, ahead.held, between.held) == (False, True, False)
+
+
+def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
+    fed = Fed(ALIGNED, partitions=1)
+    fed.put(0, 1)
+    fed.put(0, 2)
+    answers = iter([True, False])
+    fed.stream._holds = lambda cursor: next(answers)
+    assert fed.stream._first() is None
+    assert fed.stream._first().start == 0
+
+
+def test_E4_pausing_is_the_users_and_holding_back_is_ours():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0, 10, 20)
+    assert [found[:2] for found in fed.batches()] == [(0, [0])]
+    fed.stream.pause(fed.cursors[0])
+    fed.put(1, 0)
+    assert [found[:2] for found in fed.batches()] == [(1, [0])]
+    fed.stream.resume(fed.cursors[0])
+    assert [found[:2] for found in fed.batches()] == [(0, [10, 20])]
+
+
+def test_E4_a_seek_forgets_what_was_held_back():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0, 10, 20)
+    fed.put(0, 30)
+    assert [found[:2] for found in fed.batches()] == [(0, [0])]
+    fed.stream.move(fed.cursors[0], 100)
+    fed.put(0, 5)
+    fed.put(1, 0)
+    assert [found[:2] for found in fed.batches()] == [(1, [0]), (0, [5])]
+    assert fed.stream.position(fed.cursors[0]) == 101
+
+
+def test_E4_nothing_is_held_of_a_partition_that_was_released():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0, 10, 20)
+    assert fed.stream.release(fed.cursors[0]) == 0
+    fed.event_time.set_partitions([fed.cursors[1].tp])
+    fed.put(1, 0, 1000)
+    assert [found[:2] for found in fed.batches()] == [(1, [0, 1000])]
+    assert not fed.event_time._held
+
+
+def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
+    fed = Fed(ALIGNED, timeout=None)
+    fed.put(0, 0, 10)
+
+    async def read():
+        found = []
+        async for batch in penstock.AsyncStream(fed.stream).batches(["value"]):
+            found.append((times_of(batch), after(batch.watermark)))
+            if len(found) == 1:
+                asyncio.get_running_loop().call_later(0.05, fed.put, 1, 5)
+            if len(found) == 3:
+                return found
+        return found
+
+    assert asyncio.run(asyncio.wait_for(read(), 10)) == [([0], None), ([5], -1), ([10], 4)]
+
+
+# --- who is told ------------------------------------------------------------------------------------------------------
+
+
+def started(fed, listener=None, **config):
+    settings = {"bootstrap.servers": "x:1", "group.id": "g"} | config
+    clock = WatermarkClock(parse_config(settings), fed.event_time, lambda: fed.cursors)
+    clock.listener = listener
+    clock.start()
+    return clock
+
+
+def test_a_listener_is_told_of_each_watermark_of_a_punctuated_strategy_at_once():
+    fed = Fed(WatermarkStrategy.punctuated(odd), partitions=1)
+    told = []
+    clock = started(fed, told.append, **{"auto.watermark.interval.ms": 600_000})
+    for moment in (11, 12, 13, 9, 15):
+        fed.put(0, moment)
+    fed.messages()
+    try:
+        eventually(lambda: len(told) >= 3, "told", 10)
+    finally:
+        clock.close(10)
+    assert [after(moment) for moment in told] == [11, 13, 15]
+
+
+def test_a_listener_is_told_every_interval_of_what_is_new_and_its_errors_stop_nothing():
+    fed = Fed(partitions=1)
+    told = []
+
+    def listener(moment):
+        told.append(after(moment))
+        raise ZeroDivisionError
+
+    clock = started(fed, listener, **{"auto.watermark.interval.ms": 10})
+    try:
+        for moment in (11, 13):
+            fed.put(0, moment)
+            fed.batches()
+            eventually(lambda moment=moment: told[-1:] == [moment - 1], "told", 10)
+        time.sleep(0.05)
+    finally:
+        clock.close(10)
+    assert told == [10, 12], "and not twice of the same"
+
+
+# --- the batch itself -------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_arrow_for_whoever_takes_arrow():
+    records = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    batch = EventBatch(records, EventTimes(pa.array([1, None, 2000], pa.int64()), "test"), 1999, 1999, late=1)
+    assert pa.record_batch(batch) == records
+    assert pa.schema(batch) == records.schema
+    assert batch.watermark == batch.partition_watermark == datetime(1970, 1, 1, 0, 0, 1, 999000, tzinfo=UTC)
+    assert batch.event_times.to_pylist()[1:] == [None, datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)]
+    assert (len(batch), batch.num_rows, batch.num_columns, batch.schema.names) == (3, 3, 2, ["a", "b"])
+    assert batch["a"] == batch.column("a") == batch.columns[0] == records["a"]
+    assert batch.slice(1, 1) == records.slice(1, 1)
+    assert batch.select(["b"]).to_pylist() == [{"b": "x"}, {"b": "y"}, {"b": "z"}]
+    assert batch.to_pydict() == {"a": [1, 2, 3], "b": ["x", "y", "z"]}
+    assert batch.to_pandas().shape == (3, 2)
+    assert "3 rows" in repr(batch)
+    with pytest.raises(AttributeError):
+        _ = batch.nothing
+
+
+def test_a_watermark_that_python_has_no_year_for_is_its_last_one():
+    assert as_datetime(2**62) == datetime.max.replace(tzinfo=UTC)
+    assert as_datetime(-(2**62)) == datetime.min.replace(tzinfo=UTC)
