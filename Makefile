@@ -16,16 +16,18 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 KERNEL_SOURCES := $(shell find kernel/src -name '*.rs') kernel/Cargo.toml kernel/Cargo.lock
-CARGO := cargo --quiet
+# Cargo and this make share no job server: rustc would warn that it cannot reach it.
+ALONE := env -u MAKEFLAGS -u MFLAGS
+CARGO := $(ALONE) cargo
 MANIFEST := --manifest-path kernel/Cargo.toml
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= raw fixed_crc
+FUZZ_TARGETS ?= raw fixed_crc json avro protobuf
 TESTS ?= tests
 WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup postgres demo test lint lint-python lint-kernel test-kernel test-python soak format bench fuzz wheel docs clean
+.PHONY: help setup postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak format bench fuzz wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -49,7 +51,7 @@ $(VENV)/.packages: pyproject.toml
 $(VENV)/.kernel: $(VENV)/.packages $(KERNEL_SOURCES)
 	@tools/prerequisites.sh "$(BIN)/python"
 	$(say) "The kernel, in release mode (the first build takes about four minutes)"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
+	@$(ALONE) VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --release
 	@touch $@
 
 postgres: ## find PostgreSQL for the tests; as root on Debian or Ubuntu, install it
@@ -65,30 +67,48 @@ bench: setup ## Penstock beside Spark's own Kafka source and others; writes benc
 
 # --- checking it ------------------------------------------------------------------------------------------------------
 
-test: setup lint test-kernel test-python ## everything: linters, Rust tests, Python tests with a real broker and Spark
+# What can be done at the same time is: pip and the last step of the kernel's build leave a core idle for minutes.
+SIDE_BY_SIDE := -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-lint: lint-python lint-kernel ## ruff, mypy, cargo fmt and clippy
+test: ## everything: linters, Rust tests, Python tests with a real broker and Spark
+	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)"
+	@$(MAKE) $(SIDE_BY_SIDE) checks
+	@$(MAKE) test-python
 
-lint-python: setup
+# In the order in which they are begun. The kernel waits for the packages, and nothing may come between the two; Rust's
+# tests and linters wait for each other's locks, so they come one by one beside it.
+checks: $(VENV)/.packages test-kernel setup lint-kernel $(VENV)/spark.jsa lint-python lint-module
+
+lint: lint-python lint-kernel lint-module ## ruff, mypy, cargo fmt and clippy
+
+lint-python: $(VENV)/.packages
 	$(say) "ruff"
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	$(say) "mypy"
 	@$(BIN)/mypy
 
-lint-kernel: setup
+# The kernel without its Python module needs no Python.
+lint-kernel:
 	$(say) "cargo fmt"
 	@cargo fmt $(MANIFEST) --check
 	$(say) "cargo clippy"
-	@$(CARGO) clippy $(MANIFEST) --locked --all-targets -- -D warnings
-	@PYO3_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) clippy $(MANIFEST) --locked --features extension-module -- -D warnings
+	@$(CARGO) clippy --quiet $(MANIFEST) --locked --all-targets -- -D warnings
 
-test-kernel: setup
+lint-module: $(VENV)/.packages
+	$(say) "cargo clippy, with the Python module"
+	@PYO3_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) clippy --quiet $(MANIFEST) --locked --features extension-module -- -D warnings
+
+test-kernel:
 	$(say) "cargo test"
-	@cargo test $(MANIFEST) --locked
+	@$(CARGO) test $(MANIFEST) --locked
+
+# Spark's classes, ready to be used by the many Java machines that the tests start: tests/spark_jvm.py.
+$(VENV)/spark.jsa: $(VENV)/.packages | $(VENV)/.kernel
+	@$(BIN)/python tests/spark_jvm.py
 
 # Tests that need PostgreSQL fail without it, and say how to get it. Others do not.
-test-python: setup
+test-python: setup $(VENV)/spark.jsa
 	@tools/postgresql.sh --install >/dev/null || true
 	$(say) "pytest, $(WORKERS) workers"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 import subprocess
@@ -11,12 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import spark_jvm
+
 # No deadline per example: a busy machine is no bug, and pytest-timeout catches what hangs.
 settings.register_profile("penstock", deadline=None)
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
 
+
+os.environ.update(spark_jvm.ENVIRONMENT)
 
 # A runner that works in the background ignores Ctrl-C, and so would the programs under test, which must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -47,18 +52,20 @@ def java_version() -> str:
 
 LONG = (
     "test_checkpoint_migration.py",
-    "test_standalone_cluster.py",
-    "test_killed_driver.py",
-    "test_docs.py",
-    "test_connect.py",
-    "test_typed_source.py",
     "test_consumer_rebalances.py",
-    "test_stream_reports.py",
-    "test_brokers.py",
+    "test_standalone_cluster.py",
     "test_consumer_brokers.py",
+    "test_killed_driver.py",
+    "test_brokers.py",
+    "test_docs.py",
+    "test_embedded.py",
+    "test_connect.py",
+    "test_stream_reports.py",
+    "test_typed_source.py",
 )
-"""Files of a minute and more, the longest first. A worker takes a file whole: one of these at the end would leave the
-other worker with nothing to do."""
+"""Files of a minute and more come first. A worker takes a file whole: one of these at the end would leave the other
+worker with nothing to do. Those that start one Spark after the other take turns with those that mostly wait for
+brokers: two of a kind at once fight over the cores, and two of the other leave them idle."""
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chaos.processes import Driver
+from chaos.processes import Driver, clean_environment
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for benchmarks, which is no package to install
 
@@ -93,7 +92,6 @@ def jvm_source(
             "settings": SETTINGS | {"spark.local.dir": str(folder / "local")},
         }
         # What says which Spark to run says it of the one under test.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         ran = subprocess.run(
             [str(jvm_environment.python), "-c", PROGRAM],
             input=json.dumps(order),
@@ -101,7 +99,7 @@ def jvm_source(
             text=True,
             timeout=QUERY_SECONDS,
             cwd=folder,
-            env=environment,
+            env=clean_environment(),
         )
         assert ran.returncode == 0, f"Spark's own source did not run: {ran.stderr[-3000:]}"
         outcomes = json.loads((folder / "outcomes.json").read_text())

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import spark_jvm
 from chaos.processes import Driver, spark_class
 from penstock.embedded.node import LOOPBACK, free_ports
 
@@ -19,6 +20,7 @@ WORKERS = 2
 SETTINGS = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": spark_jvm.OPTIONS,
     "spark.cores.max": str(WORKERS),
     # Both executors are there before the first job, else the first to come may do all of it.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",

@@ -186,7 +186,9 @@ impl Bytes {
         let mut next = Vec::with_capacity(self.last.0);
         next.push(0);
         let ends = std::mem::replace(&mut self.ends, next);
-        let data = std::mem::replace(&mut self.data, Vec::with_capacity(self.last.1));
+        // And a little more: a batch that is larger by a byte would be moved as a whole.
+        let room = self.last.1 + self.last.1 / 16;
+        let data = std::mem::replace(&mut self.data, Vec::with_capacity(room));
         let nulls = self.validity.finish(ends.len() - 1);
         (OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(data), nulls)
     }

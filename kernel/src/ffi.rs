@@ -1,23 +1,21 @@
 //! The Python module: buffers in, Arrow capsules or messages out, errors as `penstock.errors.CorruptBatch`.
 //!
 //! The only module with `unsafe`, for three things: to read a Python buffer with the GIL released, to take over an Arrow
-//! array from another library (here and in `ffi/format.rs`), and, in `ffi/message.rs`, to make a Python class by hand.
+//! array from another library, in `ffi/arrow.rs`, and, in `ffi/message.rs`, to make a Python class by hand.
 
+mod arrow;
 mod format;
 mod message;
 mod messages;
 
-use std::sync::Arc;
-
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::{Array, RecordBatch, RecordBatchOptions, StructArray};
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::Schema;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::intern;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
+use self::arrow::{array_capsule, arrow_error, refused, schema_capsule, take_array};
 use crate::codecs::{DEFAULT_LIMIT, HIGHEST_LIMIT};
 use crate::columns::{Column, LONGEST_TOPIC, MOST_ROWS, checked};
 use crate::decoder::{Decoder as Core, Request};
@@ -198,9 +196,17 @@ struct Batch {
 impl Batch {
     #[staticmethod]
     fn from_arrow(data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let capsules = data.call_method0(intern!(data.py(), "__arrow_c_array__"))?;
-        let (schema, array) = capsules.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
-        import(&schema, &array)
+        let (schema, data) = take_array(data, |schema| {
+            let schema = Schema::try_from(schema).map_err(refused)?;
+            checked(&schema).map_err(PyValueError::new_err)
+        })?;
+        let rows = StructArray::from(data);
+        if rows.null_count() > 0 {
+            return Err(PyValueError::new_err("a row is null"));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let (_, columns, _) = rows.into_parts();
+        Ok(Batch { batch: RecordBatch::try_new_with_options(schema, columns, &options).map_err(refused)? })
     }
 
     #[getter]
@@ -221,49 +227,13 @@ impl Batch {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = requested_schema; // a wish we may ignore, by the interface's own words
-        let array = StructArray::from(self.batch.clone());
-        let array = PyCapsule::new_with_value(py, FFI_ArrowArray::new(&array.into_data()), c"arrow_array")?;
+        let array = array_capsule(py, &StructArray::from(self.batch.clone()).into_data())?;
         PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = Arc::clone(&self.batch.schema());
-        let schema = FFI_ArrowSchema::try_from(schema.as_ref()).map_err(arrow_error)?;
-        PyCapsule::new_with_value(py, schema, c"arrow_schema")
+        schema_capsule(py, self.batch.schema().as_ref())
     }
-}
-
-/// A batch out of the two capsules of the Arrow C data interface, checked to be one that the kernel could have made.
-fn import(schema: &Bound<'_, PyCapsule>, array: &Bound<'_, PyCapsule>) -> PyResult<Batch> {
-    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: by the interface, capsules of these names hold these structures, which are valid as long as the capsules
-    // and not in use by anybody else. The array is moved out, as the interface has it.
-    let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
-    let fields = Schema::try_from(schema).map_err(refused)?;
-    let fields = checked(&fields).map_err(PyValueError::new_err)?;
-    if array.is_released() {
-        return Err(PyValueError::new_err("the array was taken over already"));
-    }
-    // SAFETY: the array is what its schema says, by the interface. That its offsets and strings make sense is not for
-    // it to say, and is checked below before anybody reads by them.
-    let data = unsafe { from_ffi(array, schema) }.map_err(refused)?;
-    data.validate_full().map_err(refused)?;
-    let rows = StructArray::from(data);
-    if rows.null_count() > 0 {
-        return Err(PyValueError::new_err("a row is null"));
-    }
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-    let (_, columns, _) = rows.into_parts();
-    Ok(Batch { batch: RecordBatch::try_new_with_options(fields, columns, &options).map_err(refused)? })
-}
-
-fn refused(error: ArrowError) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}
-
-fn arrow_error(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
 }
 
 // A free-threaded Python, should this ever be built for one, keeps its GIL: messages rely on it.

@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 pub mod avro;
+mod columns;
 pub mod framing;
 pub mod json;
 pub mod protobuf;
 pub mod text;
+mod varint;
 
 use std::collections::HashMap;
 
@@ -80,11 +82,16 @@ pub struct Reader {
     framing: Framing,
     /// Ids that are known, and why rows of some of them are refused.
     writers: HashMap<u32, Option<String>>,
+    /// Whether all rows count as those of writer [`ANY`], whatever id they name.
+    any: bool,
 }
+
+/// The writer of all rows, where nobody can tell one from another.
+const ANY: u32 = 0;
 
 impl Reader {
     pub fn new(format: Box<dyn Format>, framing: Framing) -> Self {
-        Reader { format, framing, writers: HashMap::new() }
+        Reader { format, framing, writers: HashMap::new(), any: false }
     }
 
     pub fn data_type(&self) -> &DataType {
@@ -97,12 +104,25 @@ impl Reader {
         Ok(())
     }
 
+    /// The schema that all rows were written with, whatever their ids say.
+    pub fn assume_writer(&mut self, schema: &[u8]) -> Result<(), String> {
+        self.add_writer(ANY, schema)?;
+        self.any = true;
+        Ok(())
+    }
+
     /// Rows of this id are bad, for this reason.
     pub fn refuse_writer(&mut self, id: u32, reason: String) {
         self.writers.insert(id, Some(reason));
     }
 
-    /// Decodes a column; or, if rows were written with schemas that are not known, says which, each once.
+    /// Ids that were refused are unknown again.
+    pub fn forget_refused(&mut self) {
+        self.writers.retain(|_, refused| refused.is_none());
+    }
+
+    /// Decodes a column; or, if rows were written with schemas that are not known, says which, each once,
+    /// the smallest first.
     pub fn decode(&mut self, values: &BinaryArray) -> Result<Outcome, ArrowError> {
         let needs_writers = self.framing != Framing::None && self.format.needs_writers();
         let mut refused = Vec::new();
@@ -115,6 +135,7 @@ impl Reader {
                     rows.push(Row::Null);
                     continue;
                 }
+                Some(Ok((Some(_), bytes))) if self.any => Ok((Some(ANY), bytes)),
                 Some(framed) => framed,
             };
             let reason = match framed {
@@ -131,7 +152,7 @@ impl Reader {
                     }
                     Some((_, Some(Some(reason)))) => reason.clone(),
                     Some((id, None)) => {
-                        if !unknown.contains(&id) {
+                        if unknown.last() != Some(&id) {
                             unknown.push(id);
                         }
                         continue;
@@ -142,6 +163,8 @@ impl Reader {
             rows.push(Row::Bad);
         }
         if !unknown.is_empty() {
+            unknown.sort_unstable();
+            unknown.dedup();
             return Ok(Outcome::UnknownWriters(unknown));
         }
         let mut decoded = self.format.decode(&rows)?;

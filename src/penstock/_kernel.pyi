@@ -53,6 +53,12 @@ class Format:
     def refuse_schema(self, schema_id: int, reason: str) -> None:
         """Values of this id are bad."""
 
+    def forget_refused(self) -> None:
+        """Ids that were refused are unknown again."""
+
+    def assume_schema(self, schema: bytes) -> None:
+        """What all values were written with, whatever their ids say. Raises ValueError as `add_schema`."""
+
     def decode(self, values: _ArrowArray) -> Decoded:
         """A row for each value of a binary column."""
 
@@ -65,8 +71,8 @@ def protobuf_type(descriptors: bytes, message: str) -> Type:
 def protobuf_message(descriptors: bytes, message: str) -> str:
     """The full name of a message given by any name; of the set's first, if that is empty. Raises ValueError."""
 
-def compile_protobuf(main: str, files: Sequence[tuple[str, str]]) -> bytes:
-    """A descriptor set out of `.proto` texts by name. Raises ValueError."""
+def compile_protobuf(main: str, files: Sequence[tuple[str, str | bytes]]) -> bytes:
+    """A descriptor set out of files by name: `.proto` texts, or FileDescriptorProtos. Raises ValueError."""
 
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.

@@ -1,4 +1,5 @@
-"""A look at records before an offset, on the driver: up to which event time a stream that is started again has read.
+"""A look at few records on the driver: up to which event time a stream that is started again has read, and where the
+next records of a partition lie that was never read.
 
 Only for a time in the payload. Of record timestamps brokers have an index.
 """
@@ -6,12 +7,13 @@ Only for a time in the payload. Of record timestamps brokers have an index.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from typing import TypeVar
 
 from penstock.errors import PenstockError
+from penstock.eventtime.alignment import Ahead
 from penstock.eventtime.span import EventTimeSpan
 from penstock.fetch.reader import RangeReader
 from penstock.formats.layout import Layout
@@ -21,9 +23,9 @@ from penstock.options import SourceOptions
 from penstock.plan import range_of
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
-from penstock.wire.metadata import Metadata
 
 log = logging.getLogger(__name__)
+Found = TypeVar("Found")
 
 FIRST_LOOK, GROWTH, LOOKS = 500, 8, 3
 """How many offsets back a look begins, and how it grows while no record with a time is found: after transactions and
@@ -35,44 +37,75 @@ PATIENCE_SECONDS = 10.0
 """For a partition that does not answer: the query goes on without, and its event-time watermark begins anew."""
 
 
-def event_times_before(
-    before: Mapping[TopicPartition, int], plan: TypedPlan, options: SourceOptions, cluster: Cluster
-) -> dict[TopicPartition, int | None]:
-    """The highest event time (ms) of the last few records before an offset; None where nothing is found."""
-    begin = cluster.begin(before)
-    metadata = cluster.known
-    assert metadata is not None, "the cluster has told where logs begin"
-    # Only looked at: nothing fails, and nothing is written anywhere, because of a record that does not parse.
-    looking = replace(plan, layout=Layout(()), mode="PERMISSIVE", dead_letter_topic=None)
-    look = partial(_highest, looking, options, metadata)
-    with ThreadPoolExecutor(THREADS, "penstock-peek") as threads:
-        found = threads.map(look, before, (begin[tp] for tp in before), before.values())
-        return dict(zip(before, found, strict=True))
+LOOK_AHEAD = 100
+"""Offsets by which the next records of a partition are judged before any of them was read."""
 
 
-def _highest(
-    plan: TypedPlan, options: SourceOptions, metadata: Metadata, tp: TopicPartition, begin: int, stop: int
-) -> int | None:
-    span = EventTimeSpan()
-    offsets = FIRST_LOOK
-    try:
-        for _ in range(LOOKS):
-            start = max(begin, stop - offsets)
-            if start >= stop:
-                break
+class PayloadPeek:
+    """Event times of few records, looked at on the driver. For one thread."""
+
+    def __init__(self, plan: TypedPlan, options: SourceOptions) -> None:
+        # Only looked at: nothing fails, and nothing is written anywhere, because of a record that does not parse.
+        self._plan = replace(plan, layout=Layout(()), mode="PERMISSIVE", dead_letter_topic=None)
+        self._options = options
+        self._cluster = Cluster(options.client)
+
+    def before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The highest event time (ms) of the last few records before an offset; None where nothing is found."""
+        begin = self._cluster.begin(offsets)
+
+        def look(tp: TopicPartition) -> int | None:
+            back, stop = FIRST_LOOK, offsets[tp]
+            for _ in range(LOOKS):
+                start = max(begin[tp], stop - back)
+                span = self._span(tp, start, stop)
+                if span is None or span.highest is not None or start == begin[tp]:
+                    return None if span is None else span.highest
+                back *= GROWTH
+            return None
+
+        return self._all(look, offsets)
+
+    def after(
+        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Ahead | None]:
+        """What comes next."""
+        begin = self._cluster.begin(offsets)
+
+        def look(tp: TopicPartition) -> Ahead | None:
+            start = max(begin[tp], offsets[tp])
+            span = self._span(tp, start, stop := min(ends[tp], start + LOOK_AHEAD))
+            if span is None or span.lowest is None or span.highest is None:
+                return None
+            return Ahead(span.lowest, span.highest, stop - start)
+
+        return self._all(look, offsets)
+
+    def _all(
+        self, look: Callable[[TopicPartition], Found], partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Found]:
+        with ThreadPoolExecutor(THREADS, "penstock-peek") as threads:
+            return dict(zip(partitions, threads.map(look, partitions), strict=True))
+
+    def _span(self, tp: TopicPartition, start: int, stop: int) -> EventTimeSpan | None:
+        """None if it cannot be read."""
+        span = EventTimeSpan()
+        metadata = self._cluster.known
+        assert metadata is not None, "the cluster has told where logs begin"
+        if start >= stop:
+            return span
+        try:
             reader = RangeReader(
                 range_of(tp, start, stop, metadata),
-                plan.fetched,
-                options.client,
+                self._plan.fetched,
+                self._options.client,
                 fail_on_data_loss=False,
-                poll_timeout=min(options.poll_timeout, PATIENCE_SECONDS),
+                poll_timeout=min(self._options.poll_timeout, PATIENCE_SECONDS),
             )
-            columns = TypedColumns(plan, tp.topic, tp.partition, span=span)
+            columns = TypedColumns(self._plan, tp.topic, tp.partition, span=span)
             for records in reader:
                 columns.batch(records)
-            if span.highest is not None or start == begin:
-                break
-            offsets *= GROWTH
-    except PenstockError as error:
-        log.warning("which event time %s was read up to is not known, its watermark begins anew: %s", tp, error)
-    return span.highest
+        except PenstockError as error:
+            log.warning("the event times of %s around offset %d are not known: %s", tp, start, error)
+            return None
+        return span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -33,9 +33,11 @@ def read_range(
     scope: str = "",
     reports: ReportAddress | None = None,
     watermarks: Watermarks = UNKNOWN,
+    on_end: Callable[[int], None] = lambda offset: None,
 ) -> Iterator[pa.RecordBatch]:
     """A range as Arrow batches: Kafka's columns as they are, or typed. `scope` names who reads, to its dead letters;
-    what was met on the way goes to `reports`. `watermarks`: those of event time when the range was planned."""
+    what was met on the way goes to `reports`, and the record that has ended the partition (F4) to `on_end`.
+    `watermarks`: those of event time when the range was planned."""
     span = None
     if reports is not None and options.event_time is not None:
         from penstock.eventtime.span import EventTimeSpan
@@ -53,7 +55,7 @@ def read_range(
     if isinstance(columns, TypedPlan):
         import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
 
-        return _typed(range_, columns, options, batches, scope, reports, span, watermarks)
+        return _typed(range_, columns, options, batches, scope, reports, span, watermarks, on_end)
     if span is None and fetched == list(columns):
         return batches
     return _raw(range_, columns, batches, reports, span, watermarks)
@@ -102,6 +104,7 @@ def _typed(
     reports: ReportAddress | None,
     span: EventTimeSpan | None,
     watermarks: Watermarks,
+    on_end: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     from penstock.formats.typed import TypedColumns
 
@@ -123,6 +126,8 @@ def _typed(
         raise
     finally:
         batches.close()
+    if made.ended_at is not None:
+        on_end(made.ended_at)
     if reports is not None:
         report = replace(
             _report(range_, span),

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import spark_jvm
 from penstock.embedded import _keeper
 from penstock.embedded.node import LOOPBACK
 
@@ -164,7 +165,7 @@ def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": memory,
         # Nothing here speaks to the master but its own workers and drivers.
-        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
+        "SPARK_DAEMON_JAVA_OPTS": f"{spark_jvm.OPTIONS} -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": sys.executable,
     }
     return Program(name, [home / "bin" / "spark-class", *arguments], folder, environment)
@@ -172,7 +173,9 @@ def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory
 
 def clean_environment() -> dict[str, str]:
     """Ours, less what would point another Spark or Python at this one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
+    strange = ("SPARK_", "PYSPARK_", "PYTHON")
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
+    return ours | spark_jvm.ENVIRONMENT
 
 
 def session_members(leader: int) -> list[int]:

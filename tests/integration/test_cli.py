@@ -235,6 +235,47 @@ def test_read_shows_fields_as_columns_on_a_terminal(kafka, prices):
     assert second[4:7] == ["∅", "∅", "value:"]
 
 
+ENDS_WITH_A_DOT = """
+class EndsWithADot:
+    def schema(self):
+        return "text STRING"
+
+    def deserialize_record(self, record):
+        return {"text": record.value.decode()}
+
+    def is_end_of_stream(self, row):
+        return row["text"] == "."
+"""
+
+
+def test_F4_follow_reads_no_partition_behind_its_end_and_stops_at_the_last_one(kafka, topic, produce, tmp_path):
+    (tmp_path / "own_class.py").write_text(ENDS_WITH_A_DOT)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    name = topic(partitions=2)
+    produce(name, [Rec(b"a", partition=0), Rec(b".", partition=0), Rec(b"not this", partition=0)])
+    with subprocess.Popen(
+        command("read", name, "--follow", "--format", "own_class:EndsWithADot"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=surroundings(kafka) | {"PYTHONPATH": path},
+    ) as process:
+
+        def text():
+            return json.loads(process.stdout.readline())["value"]["text"]
+
+        try:
+            assert text() == "a"
+            produce(name, [Rec(b"nor this", partition=0)])
+            produce(name, [Rec(b"b", partition=1)])
+            assert text() == "b", "the other partition goes on, and only it"
+            produce(name, [Rec(b".", partition=1)])
+            rest, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()  # unless it has ended by itself, as it should
+    assert (process.returncode, rest, errors) == (0, "", "")
+
+
 def test_read_explains_a_format_that_lacks_its_schema(penstock, prices):
     code, _, err = penstock("read", prices, "--format", "avro")
     assert code == 2

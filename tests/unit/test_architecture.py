@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache  # a file is read once, not once per rule
 def imports_of(path: Path) -> set[str]:
     """Modules a file imports anywhere, also inside functions and for type checking."""
     found = set()

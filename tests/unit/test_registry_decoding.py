@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
 
-from penstock._kernel import compile_protobuf, protobuf_type
+from penstock._kernel import compile_protobuf, protobuf_message, protobuf_type
 from penstock.errors import SchemaNotFound
 from penstock.formats import decoding
 from penstock.formats.decoding import _Native, descriptors_of
@@ -109,6 +109,26 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     assert registry.asked == list(garbage[: decoding.VAIN])
 
 
+def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, monkeypatch):
+    monkeypatch.setattr(decoding, "REFUSED_KEPT", 5)
+    assert decode(*range(101, 105), 2**31)[0] == [None] * 5
+    registry.asked.clear()
+    assert decode(101)[0] == [None]
+    assert registry.asked == [], "five are kept"
+    assert decode(*range(105, 120), 101)[0] == [None] * 16, "more in one batch than are kept"
+    registry.asked.clear()
+    registry.has = {101}
+    assert decode(101)[0] == [1], "all were forgotten, so it is asked for"
+    assert registry.asked == [101]
+
+
+def test_without_a_registry_no_id_is_kept(monkeypatch):
+    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True), None, leaves_out=True)
+    monkeypatch.delattr(_Native, "_learn")  # nobody may be asked
+    values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in (1, 7, 2**32 - 1)]
+    assert decoder.decode(pa.record_batch({"value": values})).array.to_pylist() == [1, 1, 1]
+
+
 # Protobuf, as registries keep it
 
 COMMON = 'syntax = "proto3"; package c; message C { int64 id = 1; }'
@@ -125,12 +145,17 @@ def test_source_or_descriptor_what_is_referred_to_comes_along():
         in_base64("common.proto", {"common.proto": COMMON}),
         in_base64("main.proto", {"common.proto": COMMON, "main.proto": MAIN}),
     )
-    for text, reference in [(MAIN, COMMON), (main, COMMON), (main, common)]:
+    for text, reference in [(MAIN, COMMON), (main, COMMON), (main, common), (MAIN, common)]:
         made = descriptors_of(RegisteredSchema(1, "PROTOBUF", text, (("common.proto", reference),)))
         assert pa.field(protobuf_type(made, "M")).type == pa.struct({"c": pa.struct({"id": pa.int64()})})
 
 
-def test_source_that_needs_a_descriptor_says_what_to_do():
-    common = in_base64("common.proto", {"common.proto": COMMON})
-    with pytest.raises(ValueError, match=r"'common\.proto' not found: the registry keeps it as a descriptor in base64"):
-        descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", common),)))
+def test_a_descriptor_is_known_by_the_name_that_it_is_referred_to_by():
+    other = in_base64("elsewhere/c.proto", {"elsewhere/c.proto": COMMON})
+    made = descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", other),)))
+    assert protobuf_message(made, "C") == "c.C"
+
+
+def test_what_is_no_descriptor_is_named():
+    with pytest.raises(ValueError, match=r"common\.proto is no file descriptor"):
+        descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", "bm9uZQ=="),)))

@@ -1,4 +1,6 @@
-//! What both targets share: any arguments of `open`, and what must hold whatever the bytes say.
+//! What the targets of record batches share: any arguments of `open`, and what must hold whatever the bytes say.
+
+pub mod formats;
 
 use _kernel::columns::Column;
 use _kernel::decoder::{Decoder, Request};

@@ -1,21 +1,18 @@
 //! Formats for Python: an Arrow column of bytes in, a typed column and its faults out.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use arrow_array::cast::AsArray;
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::{Array, ArrayRef, BinaryArray, new_empty_array};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::{arrow_error, refused};
+use super::arrow::{array_capsule, arrow_error, refused, schema_capsule, take_array, type_of};
 use crate::formats::avro::{self, Avro};
 use crate::formats::framing::Framing;
 use crate::formats::json::Json;
-use crate::formats::protobuf::{self, Protobuf};
+use crate::formats::protobuf::{self, Proto, Protobuf};
 use crate::formats::text::Text;
 use crate::formats::{Fault, Outcome, Reader};
 
@@ -87,8 +84,16 @@ impl Format {
         self.reader().refuse_writer(schema_id, reason);
     }
 
+    fn assume_schema(&self, schema: &[u8]) -> PyResult<()> {
+        self.reader().assume_writer(schema).map_err(PyValueError::new_err)
+    }
+
+    fn forget_refused(&self) {
+        self.reader().forget_refused();
+    }
+
     fn decode(&self, py: Python<'_>, values: &Bound<'_, PyAny>) -> PyResult<Decoded> {
-        let values = import(values)?;
+        let values = binary(values)?;
         let decoded = if values.values().len() < SMALL_COLUMN {
             self.reader().decode(&values)
         } else {
@@ -126,8 +131,7 @@ impl Decoded {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let _ = requested_schema; // a wish we may ignore, by the interface's own words
-        let array =
-            PyCapsule::new_with_value(py, FFI_ArrowArray::new(&self.array.to_data()), c"arrow_array")?;
+        let array = array_capsule(py, &self.array.to_data())?;
         PyTuple::new(py, [type_capsule(py, self.array.data_type())?, array])
     }
 }
@@ -162,43 +166,37 @@ pub fn protobuf_message(descriptors: &[u8], message: &str) -> PyResult<String> {
     protobuf::message_name(descriptors, message).map_err(PyValueError::new_err)
 }
 
+/// A `.proto` file: `str` or `bytes`.
+#[derive(Clone, FromPyObject)]
+pub enum File {
+    Source(String),
+    Descriptor(Vec<u8>),
+}
+
+impl From<File> for Proto {
+    fn from(file: File) -> Self {
+        match file {
+            File::Source(text) => Proto::Source(text),
+            File::Descriptor(bytes) => Proto::Descriptor(bytes),
+        }
+    }
+}
+
 #[pyfunction]
-pub fn compile_protobuf(main: &str, files: Vec<(String, String)>) -> PyResult<Vec<u8>> {
+pub fn compile_protobuf(main: &str, files: Vec<(String, File)>) -> PyResult<Vec<u8>> {
     protobuf::compile(main, &files).map_err(PyValueError::new_err)
 }
 
 fn type_capsule<'py>(py: Python<'py>, data_type: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
-    let field = Field::new("", data_type.clone(), true);
-    let schema = FFI_ArrowSchema::try_from(&field).map_err(arrow_error)?;
-    PyCapsule::new_with_value(py, schema, c"arrow_schema")
+    schema_capsule(py, &Field::new("", data_type.clone(), true))
 }
 
-fn type_of(given: &Bound<'_, PyAny>) -> PyResult<DataType> {
-    let capsule =
-        given.call_method0(intern!(given.py(), "__arrow_c_schema__"))?.extract::<Bound<'_, PyCapsule>>()?;
-    let schema = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    // SAFETY: by the interface, a capsule of this name holds this structure, valid as long as the capsule.
-    DataType::try_from(unsafe { schema.as_ref() }).map_err(refused)
-}
-
-/// A column of bytes out of the two capsules of the Arrow C data interface.
-fn import(values: &Bound<'_, PyAny>) -> PyResult<BinaryArray> {
-    let capsules = values.call_method0(intern!(values.py(), "__arrow_c_array__"))?;
-    let (schema, array) = capsules.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
-    let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: by the interface, capsules of these names hold these structures, which are valid as long as the capsules
-    // and not in use by anybody else. The array is moved out, as the interface has it.
-    let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
-    if DataType::try_from(schema).map_err(refused)? != DataType::Binary {
-        return Err(PyValueError::new_err("values must be binary"));
-    }
-    if array.is_released() {
-        return Err(PyValueError::new_err("the array was taken over already"));
-    }
-    // SAFETY: the array is what its schema says, by the interface; that its offsets make sense is checked right after.
-    let data = unsafe { from_ffi(array, schema) }.map_err(refused)?;
-    data.validate_full().map_err(refused)?;
-    let made: ArrayRef = arrow_array::make_array(data);
-    Ok(Arc::clone(&made).as_binary::<i32>().clone())
+/// A column of bytes that another library made.
+fn binary(values: &Bound<'_, PyAny>) -> PyResult<BinaryArray> {
+    let (_, data) = take_array(values, |schema| match DataType::try_from(schema) {
+        Ok(DataType::Binary) => Ok(()),
+        Ok(_) => Err(PyValueError::new_err("values must be binary")),
+        Err(error) => Err(refused(error)),
+    })?;
+    Ok(data.into())
 }

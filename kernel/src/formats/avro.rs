@@ -2,34 +2,34 @@
 //!
 //! ```text
 //! writer's schema ┐
-//! reader's schema ┼> resolve ─┬> walk    checks a record's bytes, leaves out what is not wanted
-//! wanted type     ┘           ├> arrow-avro, with the writer's types as plain as they come
-//!                             └> shape   its columns into the wanted ones
+//! reader's schema ┼> resolve ─> fill   how each written value gets into its column, or is skipped
+//! wanted type     ┘             │
+//! records ──────────> cursor ───┴────> columns, which are those of all writers
 //! ```
 #![forbid(unsafe_code)]
 
-mod column;
+mod bad;
 mod constant;
+mod cursor;
+mod fill;
 mod resolve;
 mod schema;
-mod shape;
+mod skip;
 #[cfg(test)]
 mod tests;
 mod types;
 mod unions;
-mod walk;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::HashMap;
 
-use arrow_array::{Array, ArrayRef, StructArray, make_array, new_empty_array, new_null_array};
-use arrow_data::transform::MutableArrayData;
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Decoded, Fault, Format, Row};
-use column::{Column, Refusal};
+use cursor::Cursor;
+use fill::{Column, Fill};
 use resolve::Resolver;
 use schema::Schema;
+use skip::Skip;
 use types::Path;
 
 /// The type of the column that a reader's schema (JSON) makes.
@@ -44,9 +44,26 @@ fn the_schema(error: String) -> String {
 pub struct Avro {
     data_type: DataType,
     reader: Schema,
+    column: Column,
     /// By the place that `ids` names.
-    columns: Vec<Column>,
+    writers: Vec<Writer>,
     ids: HashMap<Option<u32>, usize>,
+    /// Whether texts are checked one by one: the last batch had one that is none.
+    checks_texts: bool,
+}
+
+/// How to read what was written with one schema.
+struct Writer {
+    fill: Fill,
+    shared: Vec<Skip>,
+}
+
+impl Writer {
+    fn new(writer: &Schema, reader: &Schema, wanted: &DataType) -> Result<Self, String> {
+        let mut resolver = Resolver::new(writer, reader);
+        let fill = resolver.resolve(writer.root, reader.root, wanted, &Path::ROOT)?;
+        Ok(Writer { fill, shared: resolver.shared })
+    }
 }
 
 impl Avro {
@@ -56,94 +73,78 @@ impl Avro {
         let reader = Schema::parse(reader).map_err(the_schema)?;
         let full = types::data_type(&reader).map_err(the_schema)?;
         types::check_part(&full, &wanted, &Path::ROOT)?;
-        let column = column(&reader, &reader, &wanted).map_err(the_schema)?;
-        Ok(Avro { data_type: wanted, reader, columns: vec![column], ids: HashMap::from([(None, 0)]) })
+        let writer = Writer::new(&reader, &reader, &wanted).map_err(the_schema)?;
+        let column = Column::new(&wanted, &|_| ()).map_err(the_schema)?;
+        let ids = HashMap::from([(None, 0)]);
+        Ok(Avro { data_type: wanted, reader, column, writers: vec![writer], ids, checks_texts: false })
     }
 
-    /// `decode`, with the rows in `broken` taken for bad ones, for the reason they have there.
-    fn attempt(&mut self, rows: &[Row<'_>], broken: &BTreeMap<usize, String>) -> Result<Attempt, ArrowError> {
+    /// `most`: bytes of records, defaults and symbols together.
+    fn decode_within(&mut self, most: usize, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
+        let bytes: usize =
+            rows.iter().map(|row| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 }).sum();
+        let spare = most.checked_sub(bytes).ok_or(ArrowError::OffsetOverflowError(bytes))?;
+        if !self.checks_texts {
+            let faults = self.fill(rows, spare)?;
+            // An error is a text that is none, in a record without another fault: looked for below.
+            if let Ok(array) = self.column.finish() {
+                return Ok(Decoded { array, faults });
+            }
+        }
+        self.checks_texts = true;
+        let faults = self.fill(rows, spare)?;
+        self.checks_texts = faults.iter().any(|fault| fault.reason.contains(bad::NOT_TEXT));
+        Ok(Decoded { array: self.column.finish()?, faults })
+    }
+
+    /// Each row into the column; what comes back are those that were not to be read.
+    fn fill(&mut self, rows: &[Row<'_>], mut spare: usize) -> Result<Vec<Fault>, ArrowError> {
+        // An error or a panic of the last call may have left rows behind.
+        self.column.truncate(0);
         let mut faults = Vec::new();
-        let mut runs = Runs(Vec::new());
-        let mut last = (None, 0);
+        let (mut id, mut writer) = (None, &self.writers[0]);
         for (row, value) in rows.iter().enumerate() {
             let (schema, bytes) = match value {
                 Row::Null => {
-                    runs.push(NULL);
+                    self.column.append_null();
                     continue;
                 }
                 Row::Bad => {
-                    runs.push(BAD);
+                    self.column.append_bad();
                     continue;
                 }
                 Row::Bytes { schema, bytes } => (*schema, *bytes),
             };
-            if schema != last.0 {
+            if schema != id {
                 let Some(&place) = self.ids.get(&schema) else {
                     let id = schema.unwrap_or_default();
                     faults.push(Fault { row, reason: format!("schema {id} is not known") });
-                    runs.push(BAD);
+                    self.column.append_bad();
                     continue;
                 };
-                last = (schema, place);
+                (id, writer) = (schema, &self.writers[place]);
             }
-            let place = last.1;
-            let reason = match broken.get(&row) {
-                Some(reason) => reason.clone(),
-                None => match self.columns[place].push(bytes) {
-                    Ok(()) => {
-                        runs.push(place + COLUMNS);
-                        continue;
-                    }
-                    Err(Refusal::Bad(bad)) => bad.to_string(),
-                    Err(Refusal::Broken(reason)) => return Ok(Attempt::Broken(row, reason)),
-                },
-            };
-            faults.push(Fault { row, reason });
-            runs.push(BAD);
-        }
-        Ok(Attempt::Done(Decoded { array: self.join(runs)?, faults }))
-    }
-
-    /// The rows of all columns, in the order in which they came.
-    fn join(&mut self, Runs(runs): Runs) -> Result<ArrayRef, ArrowError> {
-        let Some(&(first, length)) = runs.first() else { return Ok(new_empty_array(&self.data_type)) };
-        if runs.len() == 1 && first >= COLUMNS {
-            return self.checked(first - COLUMNS);
-        }
-        if runs.len() == 1 && first == NULL {
-            return Ok(new_null_array(&self.data_type, length));
-        }
-        let mut sources = vec![bad_row(&self.data_type)?.to_data()];
-        let mut places = vec![0; self.columns.len()];
-        for (index, place) in places.iter_mut().enumerate() {
-            if self.columns[index].rows() > 0 {
-                *place = sources.len();
-                sources.push(self.checked(index)?.to_data());
+            let mut cursor = Cursor::new(bytes, &writer.shared, self.checks_texts, spare);
+            let mut read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
+            if read.is_err() && !self.checks_texts {
+                // Perhaps for a text before that place.
+                self.column.truncate(row);
+                cursor = Cursor::new(bytes, &writer.shared, true, spare);
+                read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
             }
-        }
-        let rows = runs.iter().map(|(_, length)| length).sum();
-        let mut joined = MutableArrayData::new(sources.iter().collect(), true, rows);
-        let mut taken = vec![0; sources.len()];
-        for (source, length) in runs {
-            match source {
-                NULL => joined.try_extend_nulls(length)?,
-                BAD => (0..length).try_for_each(|_| joined.try_extend(0, 0, 1))?,
-                column => {
-                    let place = places[column - COLUMNS];
-                    joined.try_extend(place, taken[place], taken[place] + length)?;
-                    taken[place] += length;
+            if cursor.overdrawn {
+                return Err(ArrowError::OffsetOverflowError(i32::MAX as usize));
+            }
+            match read {
+                Ok(()) => spare = cursor.spare,
+                Err(bad) => {
+                    self.column.truncate(row);
+                    self.column.append_bad();
+                    faults.push(Fault { row, reason: bad.to_string() });
                 }
             }
         }
-        Ok(make_array(joined.freeze()))
-    }
-
-    fn checked(&mut self, index: usize) -> Result<ArrayRef, ArrowError> {
-        let array = self.columns[index].finish()?;
-        if *array.data_type() == self.data_type {
-            return Ok(array);
-        }
-        Err(ArrowError::SchemaError(format!("made {}, wanted {}", array.data_type(), self.data_type)))
+        Ok(faults)
     }
 }
 
@@ -153,23 +154,8 @@ impl Format for Avro {
     }
 
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
-        let bytes: usize =
-            rows.iter().map(|row| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 }).sum();
-        // No text, list or map of the result is longer than this, so that no offset of 32 bits can overflow, which would
-        // be a panic inside Arrow.
-        i32::try_from(bytes).map_err(|_| ArrowError::OffsetOverflowError(bytes))?;
-        // A BTreeMap: asked for each row, and all but always empty, which it finds out without a hash.
-        let mut broken = BTreeMap::new();
-        loop {
-            // An error or a panic of the last call may have left rows behind.
-            for column in self.columns.iter_mut().filter(|column| column.is_dirty()) {
-                column.clear()?;
-            }
-            match self.attempt(rows, &broken)? {
-                Attempt::Done(decoded) => return Ok(decoded),
-                Attempt::Broken(row, reason) => broken.insert(row, reason),
-            };
-        }
+        // No text, list or map of the result is longer than this, so that no offset of 32 bits overflows.
+        self.decode_within(i32::MAX as usize, rows)
     }
 
     fn needs_writers(&self) -> bool {
@@ -178,52 +164,15 @@ impl Format for Avro {
 
     fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
         let schema = std::str::from_utf8(schema).map_err(|_| the_schema("is not UTF-8".to_owned()))?;
-        let writer = Schema::parse(schema).map_err(the_schema)?;
-        let column = column(&writer, &self.reader, &self.data_type)?;
+        let schema = Schema::parse(schema).map_err(the_schema)?;
+        let writer = Writer::new(&schema, &self.reader, &self.data_type)?;
         match self.ids.get(&Some(id)) {
-            Some(&place) => self.columns[place] = column,
+            Some(&place) => self.writers[place] = writer,
             None => {
-                self.ids.insert(Some(id), self.columns.len());
-                self.columns.push(column);
+                self.ids.insert(Some(id), self.writers.len());
+                self.writers.push(writer);
             }
         }
         Ok(())
     }
-}
-
-fn column(writer: &Schema, reader: &Schema, wanted: &DataType) -> Result<Column, String> {
-    let mut resolver = Resolver::new(writer, reader);
-    let part = resolver.resolve(writer.root, reader.root, wanted, &Path::ROOT)?;
-    Column::new(part, resolver.walks).map_err(|error| error.to_string())
-}
-
-enum Attempt {
-    Done(Decoded),
-    /// This row passed the walk and failed in arrow-avro.
-    Broken(usize, String),
-}
-
-const BAD: usize = 0;
-const NULL: usize = 1;
-/// And all from here on are columns.
-const COLUMNS: usize = 2;
-
-/// Where the rows are, in order: so many of one source, so many of another.
-struct Runs(Vec<(usize, usize)>);
-
-impl Runs {
-    #[inline]
-    fn push(&mut self, source: usize) {
-        match self.0.last_mut() {
-            Some((last, length)) if *last == source => *length += 1,
-            _ => self.0.push((source, 1)),
-        }
-    }
-}
-
-/// A struct whose fields are null, and which is not; of any other type a null.
-fn bad_row(data_type: &DataType) -> Result<ArrayRef, ArrowError> {
-    let DataType::Struct(fields) = data_type else { return Ok(new_null_array(data_type, 1)) };
-    let columns = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
-    Ok(Arc::new(StructArray::try_new_with_length(fields.clone(), columns, None, 1)?))
 }

@@ -10,7 +10,6 @@
 //! Only what is wanted is read. The rest is skipped, and checked on the way: a document is JSON as a whole or not at all.
 #![forbid(unsafe_code)]
 
-mod columns;
 mod cursor;
 mod decimal;
 mod escapes;
@@ -19,18 +18,20 @@ mod names;
 mod tests;
 mod text;
 mod times;
+mod types;
 mod values;
 
 use std::borrow::Cow;
 
 use arrow_schema::{ArrowError, DataType};
 
-use self::columns::Column;
 use self::cursor::{Cursor, Malformed, Scratch};
 use self::names::Names;
 use self::times::Zone;
 use self::values::Reader;
-use super::{Decoded, Fault, Format, Row};
+use super::{Decoded, Fault, Format, Row, columns};
+
+type Column = columns::Column<Names>;
 
 /// Documents are put together up to about this many bytes, which stay in the processor's first cache. SIMD then need not
 /// stop short of a document's end, and UTF-8 is checked once for all of them.
@@ -60,7 +61,8 @@ impl Json {
         if !matches!(wanted, DataType::Struct(_) | DataType::List(_) | DataType::Map(..)) {
             return Err(format!("a JSON document must be a struct, an array or a map, not {wanted}"));
         }
-        let column = Column::new(&wanted, "value")?;
+        types::check(&wanted, "value")?;
+        let column = column(&wanted)?;
         let zone = Zone::parse(time_zone).ok_or_else(|| format!("{time_zone} is no time zone"))?;
         let (text, documents, scratch) = (Vec::new(), Vec::new(), Scratch::default());
         Ok(Json { data_type: wanted, zone, column, text, documents, scratch })
@@ -129,6 +131,10 @@ impl Json {
     }
 }
 
+fn column(data_type: &DataType) -> Result<Column, String> {
+    Column::new(data_type, &|fields| Names::new(fields.iter().map(|field| field.name().as_str())))
+}
+
 /// One document. What follows it is not looked at, as in Spark.
 #[inline(always)]
 fn root(reader: &Reader<'_>, column: &mut Column, cursor: &mut Cursor<'_>) -> Result<bool, Malformed> {
@@ -153,7 +159,7 @@ impl Format for Json {
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         if self.column.len() > 0 {
             // The last call panicked, against all expectation.
-            self.column = Column::new(&self.data_type, "value").map_err(ArrowError::SchemaError)?;
+            self.column = column(&self.data_type).map_err(ArrowError::SchemaError)?;
         }
         let mut faults = Vec::new();
         let mut done = 0;

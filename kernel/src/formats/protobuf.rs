@@ -43,15 +43,17 @@ use std::sync::Arc;
 use arrow_schema::{ArrowError, DataType};
 
 use self::bad::{BATCH, Bad, Budget};
+pub use self::descriptors::Proto;
 use self::descriptors::guarded;
 use self::record::Record;
-use self::wire::{Cursor, MAX_DEPTH};
+use self::wire::{Broken, Cursor, MAX_DEPTH};
 use self::writer::Writer;
 use super::{Decoded, Fault, Format, Row};
 
-/// Compiles `.proto` texts, by the names they import each other by, into a descriptor set with everything that `main`
-/// needs. Google's well-known types need not be given.
-pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
+/// Compiles `.proto` texts, and files that are compiled already, by the names they import each other by, into a descriptor
+/// set with everything that `main` needs. Google's well-known types need not be given.
+pub fn compile(main: &str, files: &[(String, impl Clone + Into<Proto>)]) -> Result<Vec<u8>, String> {
+    let files = files.iter().map(|(name, file)| (name.clone(), file.clone().into())).collect();
     guarded(|| descriptors::compile(main, files))
 }
 
@@ -72,6 +74,8 @@ pub struct Protobuf {
     writers: Vec<(u32, Writer)>,
     /// Which of the writers the last record was of: mostly, so is the next.
     last: usize,
+    /// Whether texts are checked one by one: the last batch had one that is none.
+    checks_texts: bool,
 }
 
 impl Protobuf {
@@ -88,7 +92,7 @@ impl Protobuf {
             };
             plan::plan(&message, fields)
         })?;
-        Ok(Protobuf { record, data_type: wanted, writers: Vec::new(), last: 0 })
+        Ok(Protobuf { record, data_type: wanted, writers: Vec::new(), last: 0, checks_texts: false })
     }
 
     fn row(&mut self, schema: Option<u32>, bytes: &[u8], budget: &mut Budget) -> Result<(), Bad> {
@@ -104,6 +108,47 @@ impl Protobuf {
         };
         self.record.read(&mut Cursor::new(bytes), 0, MAX_DEPTH, budget)?;
         self.record.close()
+    }
+
+    /// Each row into the columns; what comes back are those that were not to be read.
+    fn fill(&mut self, rows: &[Row<'_>]) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut budget = Budget::new();
+        self.record.truncate(0);
+        self.record.reserve(rows.len());
+        self.record.check_texts(self.checks_texts);
+        for (row, value) in rows.iter().enumerate() {
+            let (schema, bytes) = match value {
+                Row::Null => {
+                    self.record.push_null();
+                    continue;
+                }
+                Row::Bad => {
+                    self.record.push_empty();
+                    continue;
+                }
+                Row::Bytes { schema, bytes } => (*schema, *bytes),
+            };
+            budget.begin_record();
+            let mut read = self.row(schema, bytes, &mut budget);
+            if read.is_err() && !self.checks_texts {
+                // Perhaps for a text before that place.
+                self.record.truncate(row);
+                self.record.check_texts(true);
+                budget.begin_record();
+                read = self.row(schema, bytes, &mut budget);
+                self.record.check_texts(false);
+            }
+            match read {
+                Ok(()) => budget.end_record(),
+                Err(bad) => {
+                    self.record.truncate(row);
+                    self.record.push_empty();
+                    faults.push(Fault { row, reason: bad.reason() });
+                }
+            }
+        }
+        faults
     }
 }
 
@@ -121,27 +166,16 @@ impl Format for Protobuf {
                 "more than 500 MB of Protobuf messages in one batch".to_owned(),
             ));
         }
-        let mut faults = Vec::new();
-        let mut budget = Budget::new();
-        self.record.truncate(0);
-        self.record.reserve(rows.len());
-        for (row, value) in rows.iter().enumerate() {
-            match value {
-                Row::Null => self.record.push_null(),
-                Row::Bad => self.record.push_empty(),
-                Row::Bytes { schema, bytes } => {
-                    budget.begin_record();
-                    match self.row(*schema, bytes, &mut budget) {
-                        Ok(()) => budget.end_record(),
-                        Err(bad) => {
-                            self.record.truncate(row);
-                            self.record.push_empty();
-                            faults.push(Fault { row, reason: bad.reason() });
-                        }
-                    }
-                }
+        if !self.checks_texts {
+            let faults = self.fill(rows);
+            // An error is a text that is none, in a record without another fault: looked for below.
+            if let Ok(array) = self.record.finish() {
+                return Ok(Decoded { array: Arc::new(array), faults });
             }
         }
+        self.checks_texts = true;
+        let faults = self.fill(rows);
+        self.checks_texts = faults.iter().any(|fault| fault.reason.contains(Broken::NotUtf8.reason()));
         Ok(Decoded { array: Arc::new(self.record.finish()?), faults })
     }
 

@@ -72,3 +72,27 @@ fn without_framing_nobody_asks() {
     let (rows, faults) = decoded(reader.decode(&BinaryArray::from_vec(vec![b"x"])));
     assert_eq!((rows, faults), (vec![Some("x".to_owned())], vec![]));
 }
+
+#[test]
+fn refused_ids_can_be_forgotten() {
+    let mut reader = Reader::new(Box::new(Known), Framing::Confluent);
+    let values = BinaryArray::from_vec(vec![b"\0\0\0\0\x09x", b"\0\0\0\0\x03y", b"\0\0\0\0\x09z"]);
+    assert_eq!(unknown(reader.decode(&values)), [3, 9]);
+    reader.add_writer(3, b"good").expect("it fits");
+    reader.refuse_writer(9, "gone".to_owned());
+    decoded(reader.decode(&values));
+    reader.forget_refused();
+    assert_eq!(unknown(reader.decode(&values)), [9]);
+}
+
+#[test]
+fn an_assumed_writer_is_that_of_all_ids() {
+    let mut reader = Reader::new(Box::new(Known), Framing::Confluent);
+    assert_eq!(reader.assume_writer(b"bad"), Err("0 does not fit".to_owned()));
+    let values = BinaryArray::from_vec(vec![b"\0\0\0\0\x03x", b"\0\xff\0\0\x04y", b"none"]);
+    assert_eq!(unknown(reader.decode(&values)), [3, 0xff00_0004]);
+    reader.assume_writer(b"good").expect("it fits");
+    let (rows, faults) = decoded(reader.decode(&values));
+    assert_eq!(rows, [Some("x".to_owned()), Some("y".to_owned()), None]);
+    assert_eq!(faults.len(), 1);
+}

@@ -69,7 +69,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--until", metavar="POSITION", help="where to stop, exclusive (default latest)")
     parser.add_argument("--partition", type=int, action="append", metavar="N", help="only this one; may be repeated")
     parser.add_argument("--limit", type=_count, metavar="N", help="stop after so many records")
-    parser.add_argument("--follow", action="store_true", help="go on with new records until Ctrl-C")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with new records until Ctrl-C, or the end that your own class sees"
+    )
     parser.add_argument("--json", action="store_true", help="JSON lines (the default where output is no terminal)")
     parser.add_argument(
         "--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default) or not"
@@ -166,6 +168,8 @@ class Reading:
             if partition not in self._topic.partitions:
                 raise UnknownTopic(topic, partition, f"the topic has {len(self._topic.partitions)} partitions")
         self._partitions = [TopicPartition(topic, partition) for partition in chosen]
+        self._ended: set[TopicPartition] = set()
+        """By a user's own class (F4): nothing comes after that."""
 
     def records(self, start: Position, until: Position, follow: bool, limit: int | None) -> Iterator[dict[str, Any]]:
         # The end first: what is produced while we look for the start belongs to the next round.
@@ -181,7 +185,8 @@ class Reading:
                         left -= 1
                         if left == 0:
                             return
-            if not follow:
+            self._partitions = [tp for tp in self._partitions if tp not in self._ended]
+            if not follow or not self._partitions:
                 return
             # A partition that ended earlier than we stood (it was truncated) is followed from its new end.
             positions = stops
@@ -192,7 +197,7 @@ class Reading:
         if start >= stop:
             return
         range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id)
-        for batch in read_range(range_, self._look.columns, self._options):
+        for batch in read_range(range_, self._look.columns, self._options, on_end=lambda _: self._ended.add(tp)):
             yield from self._look.records(batch)
 
     def _offsets(self, position: Position, ending: bool = False) -> dict[TopicPartition, int]:

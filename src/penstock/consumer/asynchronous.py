@@ -4,22 +4,27 @@
         ...
 
 Waiting takes no thread: a fetcher wakes the event loop. A batch is decoded in the loop's own thread, which takes a
-millisecond or so, and its messages are then handed out one by one.
+millisecond or so, and its messages are then handed out one by one. A typed batch is made in a thread: it may ask a
+schema registry, write letters, or run a user's own class.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from penstock._kernel import Message
+from penstock._kernel import Batch, Message, Messages
 from penstock.columns import checked_columns
 from penstock.consumer.stream import Stream
 from penstock.errors import ConsumerTimeout
+
+if TYPE_CHECKING:
+    from penstock.consumer.typed import TypedBatches
 
 Handed = TypeVar("Handed")
 
@@ -31,7 +36,10 @@ class AsyncStream:
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        while (messages := await self._next(lambda: self._stream.next_messages(0.0))) is not None:
+        async def take() -> Messages | None:
+            return self._stream.next_messages(0.0)
+
+        while (messages := await self._next(take)) is not None:
             for message in messages:
                 yield message
 
@@ -39,20 +47,28 @@ class AsyncStream:
         """Arrow batches, as `Stream.batches`."""
         typed = self._stream.typed_batches(columns)
         if typed is not None:
-            while typed.ended_at is None:
-                made = await self._next(lambda: self._stream.next_typed(typed, 0.0))
-                if made is None:
-                    return
+            take_typed = partial(self._take_typed, typed)
+            while typed.ended_at is None and (made := await self._next(take_typed)) is not None:
                 if made.num_rows:
                     yield made
-                else:
-                    await asyncio.sleep(0)  # others want their turn too
             return
         wanted = tuple(checked_columns(columns, include_headers=True))
-        while (batch := await self._next(lambda: self._stream.next_batch(wanted, 0.0))) is not None:
+
+        async def take() -> Batch | None:
+            return self._stream.next_batch(wanted, 0.0)
+
+        while (batch := await self._next(take)) is not None:
             yield pa.record_batch(batch)
 
-    async def _next(self, take: Callable[[], Handed]) -> Handed:
+    async def _take_typed(self, typed: TypedBatches) -> pa.RecordBatch | None:
+        while self._stream.open_next():
+            # This goes on when we are cancelled; but it takes nothing from the stream.
+            take = await asyncio.wrap_future(self._stream.prepare_typed(typed))
+            if take is not None and (made := take()) is not None:
+                return made
+        return None
+
+    async def _next(self, take: Callable[[], Awaitable[Handed]]) -> Handed:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -60,17 +76,19 @@ class AsyncStream:
                 loop.call_soon_threadsafe(ready.set)
 
         timeout = self._stream.timeout
+        deadline = None if timeout is None else loop.time() + timeout
         self._stream.on_ready = wake
         try:
-            async with asyncio.timeout(timeout):
-                while True:
-                    ready.clear()
-                    # Here, and not in the executor: a call there goes on when we are cancelled, and what it takes from
-                    # the stream would be lost.
-                    with suppress(ConsumerTimeout):
-                        return take()
-                    await ready.wait()
-        except TimeoutError:
-            raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0) from None
+            while True:
+                ready.clear()
+                # What takes from the stream runs here, and not in an executor: a call there goes on when we are
+                # cancelled, and what it takes would be lost.
+                with suppress(ConsumerTimeout):
+                    return await take()
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        await ready.wait()
+                except TimeoutError:
+                    raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0) from None
         finally:
             self._stream.on_ready = None

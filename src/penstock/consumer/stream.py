@@ -13,6 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -101,6 +103,10 @@ class Stream:
         self._messages: Messages | None = None
         """What is left of the batch whose messages are handed out, out of `_opened`."""
         self._decoders: dict[tuple[Cursor, tuple[str, ...]], ChunkDecoder] = {}
+        self._prepared: Callable[[], Any] | None = None
+        """What hands out the typed batch that was prepared from `_opened`."""
+        self._preparer = ThreadPoolExecutor(1, f"penstock-typed-{thread_id}")
+        """Prepares typed batches for readers that cannot block; without one it has no thread."""
 
     def __repr__(self) -> str:
         return f"Stream({self.thread_id})"
@@ -157,13 +163,45 @@ class Stream:
         """The same with typed columns; maybe without rows. What does not parse and may not be passed over is raised,
         and is met again by the next call."""
 
-        def hand_out(chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
-            if typed.ended_at is None:
-                return self._hand_out_batch(chunk, batch, end)
-            chunk.rewind()  # whoever reads on after the end reads what follows it
-            return self._hand_out_batch(chunk, batch, typed.ended_at + 1)
+        return self._next(typed.columns, partial(self._hand_out_typed, typed), timeout, typed.make)
 
-        return self._next(typed.columns, hand_out, timeout, typed.make)
+    def open_next(self) -> bool:
+        """Have something to prepare a typed batch from. Raises ConsumerTimeout if there is nothing yet, and what was
+        met in fetching; False after a shutdown. Never blocks."""
+        with self.lock:
+            if self._opened is not None or self._is_read:  # by a preparation that nobody waits for any more
+                return not self._closed
+            return self._open(time.monotonic(), 0.0) is not None
+
+    def prepare_typed(self, typed: TypedBatches) -> Future[Callable[[], pa.RecordBatch | None] | None]:
+        """The slow part of `next_typed`, in a thread: to make a batch may take a registry's answer, or letters that are
+        written. The future holds what hands the batch out; that gives None if the batch is not wanted any more. None:
+        open the next one. Nothing is consumed before it is handed out, so nothing is lost if nobody waits for it."""
+
+        def prepare(chunk: Chunk, batch: pa.RecordBatch, end: int) -> Callable[[], pa.RecordBatch | None]:
+            def take() -> pa.RecordBatch | None:
+                with self.lock:
+                    if self._prepared is not take:  # something else was read meanwhile
+                        return None
+                    made = self._hand_out_typed(typed, chunk, batch, end) if self._still_wanted(chunk) else None
+                    self._prepared = None
+                    return made
+
+            self._prepared = take
+            return take
+
+        with self.lock:
+            if not self._closed:
+                return self._preparer.submit(self._next, typed.columns, prepare, 0.0, typed.make, opens=False)
+        ended: Future[Callable[[], pa.RecordBatch | None] | None] = Future()
+        ended.set_result(None)
+        return ended
+
+    def _hand_out_typed(self, typed: TypedBatches, chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
+        if typed.ended_at is None:
+            return self._hand_out_batch(chunk, batch, end)
+        chunk.rewind()  # whoever reads on after the end reads what follows it
+        return self._hand_out_batch(chunk, batch, typed.ended_at + 1)
 
     def _next(
         self,
@@ -171,8 +209,11 @@ class Stream:
         hand_out: Callable[[Chunk, Any, int], Handed],
         timeout: float | None,
         make: Callable[[Cursor, Batch], Any] | None = None,
+        *,
+        opens: bool = True,
     ) -> Handed | None:
-        """Decode on until there is something to hand out; None after a shutdown."""
+        """Decode on until there is something to hand out; None after a shutdown. Without `opens`, only what is opened:
+        None if there is nothing left of it."""
         with self.lock:
             if self._is_read:
                 raise RuntimeError(f"stream {self.thread_id} is read by another thread: a stream is for one at a time")
@@ -181,7 +222,7 @@ class Stream:
             deadline = None if timeout is None else time.monotonic() + timeout
             self._settle()
             while True:
-                chunk = self._opened or self._open(deadline, timeout)
+                chunk = self._opened or (self._open(deadline, timeout) if opens else None)
                 if chunk is None:
                     return None
                 before = chunk.cursor.consumed
@@ -216,12 +257,13 @@ class Stream:
                     chunk.cursor.consumed = consumed
 
     def _settle(self) -> None:
-        """What was handed out is consumed; what another kind of iteration left of a batch is decoded again."""
+        """What was handed out is consumed; what another iteration left of a batch or did not take is decoded again."""
         with self.lock:
             chunk = self._opened
+            prepared, self._prepared = self._prepared, None
             if chunk is None:
                 return
-            if self._end_messages():
+            if prepared is not None or self._end_messages():
                 chunk.rewind()
             elif chunk.is_used_up and self._still_wanted(chunk):
                 self._finish(chunk)
@@ -481,6 +523,7 @@ class Stream:
             for chunk in self._queue:
                 chunk.release()
             self._queue.clear()
+            self._preparer.shutdown(wait=False)
             self._announce()
 
     def _stop(self, cursor: Cursor) -> None:

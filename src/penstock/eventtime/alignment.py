@@ -4,7 +4,8 @@ Spark's watermark is the highest event time of everything it has read. So a batc
 ahead of the slowest active partition than the drift allows. Where event time is the record's own timestamp, brokers
 know the first offset of a time, and everything before it is older: the bound holds, whatever the order of records. A
 field of the payload has no index, so how fast time passes in a partition is learned from what was read of it. So it is
-where markers of transactions, which bear the time of the commit, hide the records from the index.
+where the index does not show the records: behind markers of transactions, which bear the time of the commit, and behind
+batches that compaction has emptied.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from penstock.errors import PenstockError
 from penstock.eventtime.options import EventTimeOptions
@@ -51,8 +52,24 @@ class TimeLookup(Protocol):
         """The timestamps of single records; None where a reader gets none."""
 
 
-Peek: TypeAlias = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
-"""The highest event time of the last few records before an offset."""
+class Ahead(NamedTuple):
+    """The next few records of a partition: their event times, and how many offsets they are."""
+
+    lowest: int
+    highest: int
+    offsets: int
+
+
+class Peek(Protocol):
+    """A look at few records, for event times in the payload."""
+
+    def before(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """The highest event time of the last records before an offset; None if there is none."""
+
+    def after(
+        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, Ahead | None]:
+        """The records from an offset on; None if they have no event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +117,7 @@ class Alignment:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`peek` is for a stream that is started again, and whose event time is a field of the payload."""
+        """`peek` is for event times in the payload."""
         self._strategy = options.strategy
         self._by_record = options.by_record
         self._lookup, self._peek = lookup, peek
@@ -153,7 +170,7 @@ class Alignment:
         if self._peek is None:
             return {}
         try:
-            return self._peek(unknown)
+            return self._peek.before(unknown)
         except PenstockError as error:
             log.warning("event times before the start are not known, watermarks begin anew: %s", error)
             return {}
@@ -273,13 +290,15 @@ class Alignment:
                 if limit != NOTHING and (self._tracker.watermark(tp) or NOTHING) <= limit:
                     times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
         found = self._lookup.times_at(times) if times else {}
-        at = {tp: ends[tp] if answer is None else answer[0] for tp, answer in found.items()}
+        # Only logs were asked that go past the limit: none of them can have nothing there, but compaction may hide it.
+        at = {tp: -1 if answer is None else answer[0] for tp, answer in found.items()}
         next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
         blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
         for tp, offset in at.items():
             # What lies before the position was read, and no record of it was past the limit.
             hidden = offset < position[tp] or (tp in blocked and blocked[tp] is None)
-            wanted = position[tp] + self._step(tp, limits.of(tp)) if hidden else offset
+            learned = position[tp] + self._step(tp, self._tracker.watermark(tp), limits.of(tp))
+            wanted = learned if hidden else offset
             stops[tp] = min(ends[tp], wanted)
         return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
 
@@ -307,19 +326,37 @@ class Alignment:
     # --- by what was learned ------------------------------------------------------------------------------------------
 
     def _by_pace(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
-        limits = self._limits(self._active(now))
-        return {tp: min(end, position[tp] + self._step(tp, limits.of(tp))) for tp, end in ends.items()}
+        active = self._active(now)
+        self._look_ahead({tp: position[tp] for tp, mark in active.items() if mark is None and tp in ends}, ends)
+        stands = {tp: self._stands(tp, mark, position) for tp, mark in active.items()}
+        limits = self._limits(stands)
+        return {tp: min(end, position[tp] + self._step(tp, stands[tp], limits.of(tp))) for tp, end in ends.items()}
 
-    def _step(self, tp: TopicPartition, limit: int) -> int:
-        mark, pace = self._tracker.watermark(tp), self._pace.get(tp)
-        if mark is None:
+    def _look_ahead(self, position: Offsets, ends: Offsets) -> None:
+        """Partitions of which nothing was read stand before their next record, in the payload too."""
+        unknown = {tp: at for tp, at in position.items() if self._floors.get(tp, (-1, 0))[0] != at}
+        if not unknown or self._peek is None:
+            return
+        try:
+            found = self._peek.after(unknown, ends)
+        except PenstockError as error:
+            log.warning("event times of the next records are not known, they are learned by reading: %s", error)
+            return
+        for tp, ahead in found.items():
+            if ahead is not None:
+                self._floors[tp] = unknown[tp], self._mark(ahead.lowest)
+                self._pace[tp] = _Pace(ahead.offsets, (ahead.highest - ahead.lowest) / ahead.offsets)
+
+    def _step(self, tp: TopicPartition, stands: int | None, limit: int) -> int:
+        pace = self._pace.get(tp)
+        if stands is None:
             return FIRST_STEP
-        if mark > limit:
+        if stands > limit:
             return 0
         if pace is None or pace.per_offset is None:
             return FIRST_STEP
         most = max(FIRST_STEP, GROWTH * pace.step)
-        return most if pace.per_offset <= 0 else max(1, min(most, int((limit - mark) / pace.per_offset)))
+        return most if pace.per_offset <= 0 else max(1, min(most, int((limit - stands) / pace.per_offset)))
 
     # --- both ---------------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class EventTimeSpan:
         own timestamps, which some have not."""
         self.highest: int | None = None
         """In milliseconds; None: no record has an event time."""
+        self.lowest: int | None = None
         self.late = 0
         self._watermark = watermark
         self._by_record = by_record
@@ -41,7 +42,8 @@ class EventTimeSpan:
             lowest, highest = _bounds(numbers)
         if lowest is None or highest is None:
             return
-        highest = highest * factor // divisor
+        first, highest = lowest * factor // divisor, highest * factor // divisor
+        self.lowest = first if self.lowest is None else min(self.lowest, first)
         self.highest = highest if self.highest is None else max(self.highest, highest)
         if self._watermark is None:
             return

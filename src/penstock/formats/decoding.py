@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import pyarrow as pa
@@ -72,6 +73,10 @@ VAIN = 100
 """Ids in UNKNOWN_SECONDS that the registry does not have, before others are refused without asking. Records that are
 framed by chance name a new one each, and every question takes milliseconds, of the registry too."""
 
+REFUSED_KEPT = 1000
+"""Refused ids, above which all are forgotten after a batch: of records framed by chance there are ever more. What is
+named again is looked up again, mostly in memory."""
+
 
 class _Native:
     """A format of the kernel, with the writers' schemas that it has met."""
@@ -84,10 +89,13 @@ class _Native:
         self._spec = spec
         self._registry = registry
         self._format = kernel_format(spec)
-        self._missing: dict[int, float] = {}
-        """Ids that the registry did not have, and until when that is believed."""
+        self._refused: dict[int, float] = {}
+        """Ids whose records are bad, and until when that is believed: for ever, unless the registry had none."""
         self._in_vain: deque[float] = deque(maxlen=VAIN)
-        """When it was last asked for those."""
+        """When it was last asked for those that it does not have."""
+        if registry is None and isinstance(spec, Avro | Protobuf) and spec.framed:
+            # Nobody can say more of the writers than what we were told of the data.
+            self._format.assume_schema(spec.schema.encode() if isinstance(spec, Avro) else spec.descriptors)
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         values = records.column(self._column)
@@ -96,50 +104,52 @@ class _Native:
             decoded = self._format.decode(values)
             unknown = set(decoded.unknown_schemas) or self._missing_no_more(values, decoded.faults) - asked
             if not unknown:
-                return Decoded(pa.array(decoded), decoded.faults)
+                break
             for schema_id in sorted(unknown):  # registries count from 1 on: the likeliest first
                 self._learn(schema_id)
             asked |= unknown
+        if len(self._refused) > REFUSED_KEPT:  # not before: the batch needs all of its own
+            self._format.forget_refused()
+            self._refused.clear()
+        return Decoded(pa.array(decoded), decoded.faults)
 
     def _missing_no_more(self, values: pa.Array, faults: list[tuple[int, str]]) -> set[int]:
         """Ids of rows at fault that the registry did not have, so long ago that it may have them by now."""
-        if not self._missing:
+        if not self._refused:
             return set()
         now = time.monotonic()
         heads = (memoryview(values[row].as_buffer())[:FRAME_BYTES] for row, _ in faults)
         ids = {int.from_bytes(head[1:]) for head in heads if len(head) == FRAME_BYTES and head[0] == 0}
-        return {schema_id for schema_id in ids if self._missing.get(schema_id, now) < now}
+        return {schema_id for schema_id in ids if self._refused.get(schema_id, now) < now}
 
     def _has_asked_in_vain(self) -> bool:
         return len(self._in_vain) == VAIN and time.monotonic() - self._in_vain[0] <= UNKNOWN_SECONDS
 
-    def _refuse(self, schema_id: int, reason: str) -> None:
-        """For a while."""
+    def _refuse(self, schema_id: int, reason: str, seconds: float = inf) -> None:
         self._format.refuse_schema(schema_id, reason)
-        self._missing[schema_id] = time.monotonic() + UNKNOWN_SECONDS
+        self._refused[schema_id] = time.monotonic() + seconds
 
     def _learn(self, schema_id: int) -> None:
         spec = self._spec
         assert isinstance(spec, Avro | Protobuf)
+        assert self._registry is not None
         kind = "AVRO" if isinstance(spec, Avro) else "PROTOBUF"
-        if self._registry is None:  # nobody can say more of the writer than what we were told of the data
-            self._format.add_schema(schema_id, spec.schema.encode() if isinstance(spec, Avro) else spec.descriptors)
-            return
         if schema_id > LARGEST_ID:
-            self._format.refuse_schema(schema_id, f"schema id {schema_id} is none: no registry has one so large")
+            self._refuse(schema_id, f"schema id {schema_id} is none: no registry has one so large")
             return
         if self._has_asked_in_vain() and not self._registry.remembers(schema_id):
-            self._refuse(schema_id, f"schema {schema_id} was not asked for: the registry has none of {VAIN} others")
+            reason = f"schema {schema_id} was not asked for: the registry has none of {VAIN} others"
+            self._refuse(schema_id, reason, UNKNOWN_SECONDS)
             return
         try:
             found = self._registry.schema(schema_id)
         except SchemaNotFound as error:
-            self._refuse(schema_id, str(error))
+            self._refuse(schema_id, str(error), UNKNOWN_SECONDS)
             self._in_vain.append(time.monotonic())
             return
-        self._missing.pop(schema_id, None)
+        self._refused.pop(schema_id, None)
         if found.kind != kind:
-            self._format.refuse_schema(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
+            self._refuse(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
             return
         try:
             schema = found.avro_text().encode() if isinstance(spec, Avro) else descriptors_of(found)
@@ -148,7 +158,7 @@ class _Native:
             incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))
             if not self._leaves_out:
                 raise incompatible from error
-            self._format.refuse_schema(schema_id, str(incompatible))
+            self._refuse(schema_id, str(incompatible))
 
 
 class _Own:
@@ -163,44 +173,11 @@ class _Own:
 PROTO_NAME = "penstock.proto"
 """What a registry's Protobuf schema is called while it is compiled: registries keep no names of files."""
 
-SET_MEMBER = 0x0A
-"""The tag of a file in a FileDescriptorSet. Such sets, one after the other, are one set."""
-
 
 def descriptors_of(found: RegisteredSchema) -> bytes:
     """A registry's Protobuf schema with all it refers to, as a descriptor set. Raises ValueError."""
     files = [*found.references, (PROTO_NAME, found.text)]
-    sources = [(name, text) for name, text in files if file_descriptor(text) is None]
-    if len(sources) == len(files):
-        return compile_protobuf(PROTO_NAME, files)
-    made = bytearray()
-    described: list[str] = []
-    for name, text in files:
-        data = file_descriptor(text)
-        if data is not None:
-            described.append(name)
-            made += _set_member(data)
-            continue
-        try:
-            made += compile_protobuf(name, sources)
-        except ValueError as error:
-            for other in described:
-                if f"'{other}' not found" in str(error):
-                    raise ValueError(
-                        f"{error}: the registry keeps it as a descriptor in base64, which source cannot "
-                        "import here. Register it as .proto source"
-                    ) from error
-            raise
-    return bytes(made)
-
-
-def _set_member(data: bytes) -> bytes:
-    size, head = len(data), bytearray([SET_MEMBER])
-    while size > 0x7F:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    head.append(size)
-    return bytes(head) + data
+    return compile_protobuf(PROTO_NAME, [(name, file_descriptor(text) or text) for name, text in files])
 
 
 def kernel_format(spec: Text | Json | Avro | Protobuf) -> Format:

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.eventtime.alignment import Peek
 from penstock.formats.plan import TypedPlan
 from penstock.metrics import REPORT_KEY, event_time_figures
 from penstock.offsets.committer import Committer
@@ -143,7 +144,7 @@ class _Planning:
             options,
             reports=self._ledger,
             deserializer_may_end=self._plan is not None and self._plan.may_end,
-            peek=self._event_times_before,
+            peek=self._peek(),
         )
         self.reports = options.stream.report_metrics
         self.texts, self.newest_texts, self._committed_texts = OffsetTexts(), OffsetTexts(), OffsetTexts()
@@ -215,12 +216,12 @@ class _Planning:
             return {}
         return event_time_figures(self.planner.event_time.status(), self._ledger.counts().late)
 
-    def _event_times_before(self, before: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Called only where event time is a field of the payload."""
-        from penstock.peeking import event_times_before  # with everything that decodes
+    def _peek(self) -> Peek | None:
+        if self._plan is None or self._options.event_time is None or self._options.event_time.by_record:
+            return None
+        from penstock.peeking import PayloadPeek  # with everything that decodes
 
-        assert self._plan is not None
-        return event_times_before(before, self._plan, self._options, self.planner.cluster)
+        return PayloadPeek(self._plan, self._options)
 
     def _make_committer(self, options: SourceOptions) -> Committer | None:
         group, stream = options.rules.group, options.stream

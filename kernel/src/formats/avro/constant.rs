@@ -1,12 +1,10 @@
-//! A default out of the reader's schema, as a column of one row.
-//!
-//! It is written in Avro and read back as any record is, so that there is one way only from Avro to Arrow.
+//! A default out of the reader's schema, written in Avro.
 
-use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use sonic_rs::{JsonContainerTrait, JsonValueTrait, Value};
 
-use super::column::Column;
+use super::cursor::Cursor;
+use super::fill::{Column, Default};
 use super::resolve::Resolver;
 use super::schema::{Kind, NodeId, Schema};
 use super::types::Path;
@@ -17,14 +15,18 @@ pub fn constant(
     value: &Value,
     wanted: &DataType,
     path: &Path<'_>,
-) -> Result<ArrayRef, String> {
+) -> Result<Default, String> {
+    let refused = |reason: &dyn std::fmt::Display| path.error(format!("its default {reason}"));
     let mut bytes = Vec::new();
-    write(schema, id, value, &mut bytes).map_err(|reason| path.error(format!("its default {reason}")))?;
+    write(schema, id, value, &mut bytes).map_err(|reason| refused(&reason))?;
     let mut resolver = Resolver::new(schema, schema);
-    let part = resolver.resolve(id, id, wanted, path)?;
-    let mut column = Column::new(part, resolver.walks).map_err(|error| path.error(error))?;
-    column.push(&bytes).map_err(|reason| path.error(format!("its default {reason}")))?;
-    column.finish().map_err(|error| path.error(error))
+    let fill = resolver.resolve(id, id, wanted, path)?;
+    let default = Default { bytes, fill, shared: resolver.shared };
+    // Once here, so that no record is found bad for it.
+    let mut column = Column::new(wanted, &|_| ()).map_err(|error| path.error(error))?;
+    let mut cursor = Cursor::new(&default.bytes, &default.shared, true, i32::MAX as usize);
+    cursor.fill(&default.fill, &mut column).map_err(|bad| refused(&bad))?;
+    Ok(default)
 }
 
 fn write(schema: &Schema, id: NodeId, value: &Value, to: &mut Vec<u8>) -> Result<(), String> {

@@ -1,10 +1,9 @@
+use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Decimal128Type, Int32Type, Int64Type};
 use arrow_schema::Field;
 
-use super::resolve::Part;
-use super::shape::{Shape, repeat};
-use super::walk::{Walk, Walker};
+use super::fill::Decimal;
 use super::*;
 
 fn bytes(bytes: &[u8]) -> Row<'_> {
@@ -53,86 +52,128 @@ fn a_column_beyond_arrows_offsets_is_an_error() {
 
 #[test]
 fn a_default_beyond_arrows_offsets_is_an_error() {
-    let text: ArrayRef = shape::symbols(std::iter::once("x".repeat(1 << 20)));
-    assert_eq!(repeat(&text, 3).expect("three").len(), 3);
-    assert!(matches!(repeat(&text, 4096), Err(ArrowError::OffsetOverflowError(_))));
-}
-
-/// The walk is meant to find everything. Should it not, a row is lost, and nothing else.
-#[test]
-fn what_only_arrow_avro_finds_costs_its_row_too() {
-    let mut format = avro("\"int\"");
-    let part = Part { walk: Walk::Sized(1), written: "\"int\"".to_owned(), shape: Shape::Same, width: 0 };
-    format.columns[0] = Column::new(part, Vec::new()).expect("a column");
-    let rows = [bytes(&[0x80]), bytes(&[2]), bytes(&[4]), bytes(&[0x80]), bytes(&[6])];
-    let decoded = format.decode(&rows).expect("a column");
-    let values = decoded.array.as_primitive::<arrow_array::types::Int32Type>();
-    assert_eq!(values.iter().collect::<Vec<_>>(), [None, Some(1), Some(2), None, Some(3)]);
-    assert_eq!(faults(&decoded), [0, 3]);
+    let with_default = r#"{"type":"record","name":"R","fields":[
+        {"name":"a","type":"long"},{"name":"b","type":"string","default":"0123456789"}]}"#;
+    let mut format = avro(with_default);
+    format
+        .add_writer(1, br#"{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}"#)
+        .expect("fits");
+    let rows = [Row::Bytes { schema: Some(1), bytes: &[2] }; 10];
+    // The record has a byte, its default eleven.
+    assert!(matches!(format.decode_within(119, &rows), Err(ArrowError::OffsetOverflowError(_))));
+    let column = format.decode_within(120, &rows).expect("a column").array;
+    let texts = column.as_struct().column(1).as_string::<i32>().clone();
+    assert_eq!(texts.iter().collect::<Vec<_>>(), [Some("0123456789"); 10]);
 }
 
 #[test]
-fn an_error_leaves_no_rows_behind() {
-    let mut format = avro("\"string\"");
-    let part = Part { walk: Walk::Bytes, written: "\"string\"".to_owned(), shape: Shape::Same, width: 0 };
-    format.columns[0] = Column::new(part, Vec::new()).expect("a column");
-    // No UTF-8, which the walk was told not to look for: arrow-avro tells at the end.
-    assert!(format.decode(&[bytes(&[2, b'a']), bytes(&[2, 0xff])]).is_err());
-    let column = format.decode(&[bytes(&[2, b'b'])]).expect("a column").array;
-    assert_eq!(column.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("b")]);
+fn symbols_beyond_arrows_offsets_are_an_error() {
+    let symbol = "S".repeat(100);
+    let list = format!(r#"{{"type":"array","items":{{"type":"enum","name":"E","symbols":["{symbol}"]}}}}"#);
+    let mut format = avro(&list);
+    let record = [20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert!(matches!(format.decode_within(1011, &[bytes(&record)]), Err(ArrowError::OffsetOverflowError(_))));
+    let decoded = format.decode_within(1012, &[bytes(&record)]).expect("a column");
+    assert_eq!(decoded.array.as_list::<i32>().value(0).len(), 10);
 }
 
+/// Texts are checked once for all rows of a batch, and one by one only where that finds something.
 #[test]
-fn what_is_dropped_is_left_out_of_the_bytes() {
-    let field = |name: &str, walk| (name.to_owned(), walk);
-    let dropped = vec![field("f2", Walk::Bytes), field("f3", Walk::Nothing)];
-    let fields = vec![
-        field("", Walk::Dropped(vec![field("f0", Walk::Long)])),
-        field("f1", Walk::Int),
-        field("", Walk::Dropped(dropped)),
-        field("f4", Walk::Sized(2)),
-    ];
-    let mut walker = Walker::new(Walk::Record(fields), Vec::new());
+fn a_text_that_is_none_is_found_among_others() {
+    let mut format = avro(r#"{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}"#);
+    let texts = |decoded: &Decoded| {
+        let column = decoded.array.as_struct().column(0).as_string::<i32>().clone();
+        column.iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    // The second and the third make a letter together, and no text each.
+    let rows = [bytes(&[2, b'a']), bytes(&[2, 0xc3]), bytes(&[2, 0xa9]), bytes(&[4, 0xc3, 0xa9])];
     for _ in 0..2 {
-        let kept = walker.walk(&[0x80, 0x01, 7, 4, b'x', b'y', 8, 9]).expect("a record");
-        assert_eq!(kept, [7, 8, 9]);
+        let decoded = format.decode(&rows).expect("a column");
+        assert_eq!(texts(&decoded), [Some("a".to_owned()), None, None, Some("é".to_owned())]);
+        assert_eq!(faults(&decoded), [1, 2]);
+        assert_eq!(decoded.faults[0].reason, "field a: is not UTF-8 from byte 0 on");
+        assert!(format.checks_texts);
     }
-    let reason = walker.walk(&[0x80, 0x01, 7, 4, b'x', b'y', 8]).expect_err("cut short").to_string();
-    assert_eq!(reason, "field f4: the record ends inside a value");
-    let reason = walker.walk(&[0, 7, 4, b'x']).expect_err("cut short").to_string();
-    assert_eq!(reason, "field f2: says it has 2 bytes, and 1 are left");
-    assert!(walker.walk(&[0, 7, 0, 8, 9, 10]).is_err_and(|bad| bad.to_string().contains("1 bytes are left")));
+    for _ in 0..2 {
+        let decoded = format.decode(&rows[..1]).expect("a column");
+        assert_eq!(texts(&decoded), [Some("a".to_owned())]);
+        assert!(!format.checks_texts);
+    }
+}
+
+#[test]
+fn the_first_thing_that_is_wrong_is_told() {
+    let record =
+        r#"{"type":"record","name":"R","fields":[{"name":"a","type":"string"},{"name":"b","type":"int"}]}"#;
+    let decoded = avro(record).decode(&[bytes(&[2, 0xff])]).expect("a column");
+    assert_eq!(decoded.faults[0].reason, "field a: is not UTF-8 from byte 0 on");
+    let map = r#"{"type":"map","values":"int"}"#;
+    let decoded = avro(map).decode(&[bytes(&[2, 2, 0xff])]).expect("a column");
+    assert_eq!(decoded.faults[0].reason, "a key is not UTF-8");
+    let decoded = avro(map).decode(&[bytes(&[2, 2, b'k'])]).expect("a column");
+    assert_eq!(decoded.faults[0].reason, "field k: the record ends inside a number");
+}
+
+#[test]
+fn what_is_not_wanted_is_skipped() {
+    let written = r#"{"type":"record","name":"R","fields":[
+        {"name":"f0","type":"long"},{"name":"f1","type":"int"},{"name":"f2","type":"bytes"},
+        {"name":"f3","type":"null"},{"name":"f4","type":{"type":"fixed","name":"F","size":2}}]}"#;
+    let wanted = vec![Field::new("f4", DataType::Binary, true), Field::new("f1", DataType::Int32, true)];
+    let mut format = Avro::new(written, DataType::Struct(wanted.into())).expect("a format");
+    let record = [0x80, 0x01, 14, 4, b'x', b'y', 8, 9];
+    let cases: [(&[u8], &str); 3] = [
+        (&record[..7], "field f4: the record ends inside a value"),
+        (&[0, 7, 4, b'x'], "field f2: says it has 2 bytes, and 1 are left"),
+        (&[0, 7, 0, 8, 9, 10], "1 bytes are left after the record"),
+    ];
+    for (cut, reason) in cases {
+        let decoded = format.decode(&[bytes(&record), bytes(cut), bytes(&record)]).expect("a column");
+        let column = decoded.array.as_struct();
+        let (fixed, ints) =
+            (column.column(0).as_binary::<i32>(), column.column(1).as_primitive::<Int32Type>());
+        assert_eq!(fixed.iter().collect::<Vec<_>>(), [Some(&[8, 9][..]), None, Some(&[8, 9])]);
+        assert_eq!(ints.iter().collect::<Vec<_>>(), [Some(7), None, Some(7)]);
+        assert_eq!((faults(&decoded), decoded.faults[0].reason.as_str()), (vec![1], reason));
+    }
 }
 
 #[test]
 fn numbers_are_as_long_as_they_may_be() {
-    let mut walker = Walker::new(Walk::Long, Vec::new());
     let least = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
-    assert!(walker.walk(&least).is_ok());
-    assert!(walker.walk(&least[..9]).is_err_and(|bad| bad.to_string().contains("ends inside")));
-    let mut walker = Walker::new(Walk::Int, Vec::new());
-    assert!(walker.walk(&[0xff, 0xff, 0xff, 0xff, 0x0f]).is_ok());
-    assert!(walker.walk(&[0xff, 0xff, 0xff, 0xff, 0x1f]).is_err());
+    let decoded = avro("\"long\"").decode(&[bytes(&least), bytes(&least[..9])]).expect("a column");
+    let longs = decoded.array.as_primitive::<Int64Type>();
+    assert_eq!(longs.iter().collect::<Vec<_>>(), [Some(i64::MIN), None]);
+    assert_eq!(decoded.faults[0].reason, "the record ends inside a number");
+    let rows = [bytes(&[0xff, 0xff, 0xff, 0xff, 0x0f]), bytes(&[0xff, 0xff, 0xff, 0xff, 0x1f])];
+    let decoded = avro("\"int\"").decode(&rows).expect("a column");
+    assert_eq!(decoded.array.as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [Some(i32::MIN), None]);
 }
 
 #[test]
 fn decimals_are_bounded_by_their_digits() {
-    let mut walker = Walker::new(Walk::Decimal { size: None, limit: 10i128.pow(38) }, Vec::new());
-    let mut encoded = |value: i128, width: usize| {
+    let fill = Fill::Decimal(Box::new(Decimal { size: None, limit: 10i128.pow(38) }));
+    let decoded = |record: &[u8]| {
+        let mut column = Column::new(&DataType::Decimal128(38, 0), &|_| ()).expect("a column");
+        Cursor::new(record, &[], true, 0).fill(&fill, &mut column).ok()?;
+        Some(column.finish().expect("an array").as_primitive::<Decimal128Type>().value(0))
+    };
+    let encoded = |value: i128, width: usize| {
         let mut digits = vec![if value < 0 { 0xff } else { 0 }; width];
         digits[width - 16..].copy_from_slice(&value.to_be_bytes());
         let mut record = vec![(2 * width) as u8];
         record.extend(digits);
-        walker.walk(&record).is_ok()
+        decoded(&record)
     };
     for width in [16, 17, 40] {
-        assert!(encoded(10i128.pow(38) - 1, width));
-        assert!(encoded(1 - 10i128.pow(38), width));
-        assert!(encoded(-1, width));
-        assert!(!encoded(10i128.pow(38), width));
-        assert!(!encoded(i128::MIN, width));
+        for value in [10i128.pow(38) - 1, 1 - 10i128.pow(38), -1] {
+            assert_eq!(encoded(value, width), Some(value));
+        }
+        assert_eq!(encoded(10i128.pow(38), width), None);
+        assert_eq!(encoded(i128::MIN, width), None);
     }
-    assert!(walker.walk(&[34, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+    assert_eq!(decoded(&[34, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+    assert_eq!(decoded(&[2, 0xfe]), Some(-2));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! One JSON value into one column, by Spark's rules: what a value of another type becomes, and what it costs.
 
-use super::columns::{Bytes, Column, Lists, Maps, Structs};
+use super::Column;
 use super::cursor::{Cursor, Malformed, Number};
 use super::decimal;
+use super::names::Names;
 use super::text;
 use super::times::{self, Zone};
+use crate::formats::columns::{Bytes, Lists, Maps, Structs};
 
 /// What was read became a row of the column. If not, it was of a wrong type: it was skipped, the column has no new row,
 /// and the cursor has noted it.
@@ -199,7 +201,7 @@ impl Reader<'_> {
 
     /// An object whose brace is behind us. A field of a wrong type is null, unless the object had it before.
     #[inline]
-    pub fn object(&self, structs: &mut Structs, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    pub fn object(&self, structs: &mut Structs<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let row = structs.len();
         let mut next = 0;
@@ -240,7 +242,7 @@ impl Reader<'_> {
     }
 
     /// An array whose bracket is behind us. One element of a wrong type costs the array.
-    fn array(&self, lists: &mut Lists, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    fn array(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
         let mut first = cursor.token();
@@ -273,7 +275,7 @@ impl Reader<'_> {
     }
 
     /// An object as the one element of an array of structs, as Spark allows at the top of a document.
-    pub fn array_of_one(&self, lists: &mut Lists, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    pub fn array_of_one(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         let Column::Struct(structs) = &mut lists.element else { return cursor.mismatch(b'{', "array") };
         self.object(structs, cursor)?;
         lists.end_row();
@@ -281,7 +283,7 @@ impl Reader<'_> {
     }
 
     /// An object whose brace is behind us, any names allowed. One value of a wrong type costs the map.
-    fn map(&self, maps: &mut Maps, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    fn map(&self, maps: &mut Maps<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
         let mut more = cursor.first_name()?;

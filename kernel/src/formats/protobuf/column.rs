@@ -14,7 +14,8 @@ use super::moment::Moment;
 use super::names::Names;
 use super::record::Record;
 use super::values::{Texts, Values};
-use super::wire::{Broken, Cursor, unzigzag};
+use super::wire::{Broken, Cursor};
+use crate::formats::varint::unzigzag;
 
 pub enum Column {
     /// `uint32` too: Spark shows its bits as a signed number, unless told otherwise.
@@ -43,6 +44,9 @@ pub enum Column {
 pub enum Utf8 {
     /// proto3: the record is bad.
     Checked,
+    /// The same, but found when the whole column is finished, without a word of which record it was. If it is, all are
+    /// read again.
+    Later,
     /// proto2: wrong bytes become U+FFFD, as in Google's Java library.
     Repaired,
 }
@@ -115,6 +119,11 @@ impl Column {
                 values.set(row, value, value == 0);
             }
             Column::String(texts, utf8) => {
+                if *utf8 == Utf8::Later {
+                    let (bytes, size) = cursor.sized()?;
+                    texts.set_first(row, bytes, size, size == 0);
+                    return Ok(true);
+                }
                 let value = cursor.bytes()?;
                 if value.is_ascii() || std::str::from_utf8(value).is_ok() {
                     texts.set(row, value, value.is_empty());
@@ -204,6 +213,19 @@ impl Column {
     /// Cuts back to so many complete rows, and forgets what was read of the next one.
     pub fn truncate(&mut self, rows: usize) {
         each!(self, inner => inner.truncate(rows), ())
+    }
+
+    /// Whether texts that have to be UTF-8 are checked each, or as a column.
+    pub fn check_texts(&mut self, each: bool) {
+        match self {
+            Column::String(_, utf8) if *utf8 != Utf8::Repaired => {
+                *utf8 = if each { Utf8::Checked } else { Utf8::Later };
+            }
+            Column::Record(record) => record.check_texts(each),
+            Column::List(list) => list.check_texts(each),
+            Column::Map(map) => map.check_texts(each),
+            _ => {}
+        }
     }
 
     pub fn reserve(&mut self, rows: usize) {

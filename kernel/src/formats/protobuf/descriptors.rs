@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use prost_reflect::prost::Message;
-use prost_reflect::prost_types::FileDescriptorSet;
+use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
@@ -17,21 +17,41 @@ pub fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String>
 /// Names shown when the one asked for is not there.
 const SHOWN: usize = 10;
 
-struct Texts(Vec<(String, String)>);
+/// What a schema registry keeps of a file.
+#[derive(Clone)]
+pub enum Proto {
+    Source(String),
+    /// A serialized FileDescriptorProto. What name it has for itself does not matter: others know it by another.
+    Descriptor(Vec<u8>),
+}
 
-impl FileResolver for Texts {
+impl From<String> for Proto {
+    fn from(source: String) -> Self {
+        Proto::Source(source)
+    }
+}
+
+struct Files(Vec<(String, Proto)>);
+
+impl FileResolver for Files {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
         match self.0.iter().find(|(known, _)| known == name) {
-            Some((_, text)) => File::from_source(name, text),
+            Some((_, Proto::Source(text))) => File::from_source(name, text),
+            Some((_, Proto::Descriptor(bytes))) => {
+                let mut file = FileDescriptorProto::decode(bytes.as_slice())
+                    .map_err(|error| protox::Error::new(format!("{name} is no file descriptor: {error}")))?;
+                file.name = Some(name.to_owned());
+                Ok(File::from_file_descriptor_proto(file))
+            }
             None => Err(protox::Error::file_not_found(name)),
         }
     }
 }
 
 /// See [`super::compile`].
-pub fn compile(main: &str, files: &[(String, String)]) -> Result<Vec<u8>, String> {
+pub fn compile(main: &str, files: Vec<(String, Proto)>) -> Result<Vec<u8>, String> {
     let mut resolver = ChainFileResolver::new();
-    resolver.add(Texts(files.to_vec()));
+    resolver.add(Files(files));
     resolver.add(GoogleFileResolver::new());
     let mut compiler = protox::Compiler::with_file_resolver(resolver);
     compiler.include_imports(true);

@@ -4,11 +4,12 @@
 use std::mem::take;
 
 use arrow_array::ListArray;
+use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, FieldRef};
 
 use super::bad::{Bad, Budget};
 use super::column::Column;
-use super::values::{nulls, offsets};
+use super::values::{ROWS, offsets};
 use super::wire::{Cursor, LENGTH};
 
 pub struct List {
@@ -19,17 +20,21 @@ pub struct List {
     /// Bytes that an element takes which is empty on the wire.
     weight: usize,
     ends: Vec<i32>,
-    valid: Vec<bool>,
+    nulls: NullBufferBuilder,
 }
 
 impl List {
     pub fn new(element: FieldRef, items: Column, packable: bool) -> Self {
         let weight = if let Column::Record(record) = &items { record.weight() } else { 0 };
-        List { element, items, packable, weight, ends: Vec::new(), valid: Vec::new() }
+        List { element, items, packable, weight, ends: Vec::new(), nulls: NullBufferBuilder::new(ROWS) }
     }
 
     pub fn items(&self) -> &Column {
         &self.items
+    }
+
+    pub fn check_texts(&mut self, each: bool) {
+        self.items.check_texts(each);
     }
 
     pub fn len(&self) -> usize {
@@ -56,28 +61,27 @@ impl List {
 
     pub fn fill(&mut self) {
         self.ends.push(self.items.len() as i32);
-        self.valid.push(true);
+        self.nulls.append_non_null();
     }
 
     pub fn push_null(&mut self) {
         self.ends.push(self.items.len() as i32);
-        self.valid.push(false);
+        self.nulls.append_null();
     }
 
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
-        self.valid.truncate(rows);
+        self.nulls.truncate(rows);
         self.items.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
     pub fn reserve(&mut self, rows: usize) {
         self.ends.reserve(rows);
-        self.valid.reserve(rows);
     }
 
     pub fn finish(&mut self) -> Result<ListArray, ArrowError> {
         let items = self.items.finish()?;
         let ends = offsets(take(&mut self.ends));
-        ListArray::try_new(self.element.clone(), ends, items, nulls(take(&mut self.valid)))
+        ListArray::try_new(self.element.clone(), ends, items, self.nulls.finish())
     }
 }

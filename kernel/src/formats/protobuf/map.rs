@@ -6,14 +6,14 @@ use std::mem::take;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, BooleanArray, MapArray};
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, NullBufferBuilder};
 use arrow_schema::{ArrowError, FieldRef};
 use arrow_select::filter::filter;
 
 use super::bad::{Bad, Budget};
 use super::column::Column;
 use super::record::Record;
-use super::values::{nulls, offsets};
+use super::values::{ROWS, offsets};
 use super::wire::{Broken, Cursor};
 
 /// Maps up to this size are searched for doubles key by key: quicker than hashing.
@@ -28,7 +28,7 @@ pub struct Map {
     /// moving columns for.
     replaced: Vec<usize>,
     ends: Vec<i32>,
-    valid: Vec<bool>,
+    nulls: NullBufferBuilder,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -41,11 +41,22 @@ impl Map {
     /// `field` is Arrow's field of the entries, which have the columns key and value.
     pub fn new(field: FieldRef, entries: Box<Record>) -> Self {
         let weight = entries.weight();
-        Map { field, entries, weight, replaced: Vec::new(), ends: Vec::new(), valid: Vec::new() }
+        Map {
+            field,
+            entries,
+            weight,
+            replaced: Vec::new(),
+            ends: Vec::new(),
+            nulls: NullBufferBuilder::new(ROWS),
+        }
     }
 
     pub fn entries(&self) -> &Record {
         &self.entries
+    }
+
+    pub fn check_texts(&mut self, each: bool) {
+        self.entries.check_texts(each);
     }
 
     pub fn len(&self) -> usize {
@@ -73,7 +84,7 @@ impl Map {
             self.replaced[before..].sort_unstable();
         }
         self.ends.push(end as i32);
-        self.valid.push(true);
+        self.nulls.append_non_null();
     }
 
     /// Where the row that is being read begins.
@@ -83,12 +94,12 @@ impl Map {
 
     pub fn push_null(&mut self) {
         self.ends.push(self.entries.len() as i32);
-        self.valid.push(false);
+        self.nulls.append_null();
     }
 
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
-        self.valid.truncate(rows);
+        self.nulls.truncate(rows);
         let end = self.start();
         self.entries.truncate(end);
         self.replaced.truncate(self.replaced.partition_point(|&entry| entry < end));
@@ -96,7 +107,6 @@ impl Map {
 
     pub fn reserve(&mut self, rows: usize) {
         self.ends.reserve(rows);
-        self.valid.reserve(rows);
     }
 
     pub fn finish(&mut self) -> Result<MapArray, ArrowError> {
@@ -112,7 +122,7 @@ impl Map {
                 *end -= replaced.partition_point(|&entry| entry < *end as usize) as i32;
             }
         }
-        MapArray::try_new(self.field.clone(), offsets(ends), entries, nulls(take(&mut self.valid)), false)
+        MapArray::try_new(self.field.clone(), offsets(ends), entries, self.nulls.finish(), false)
     }
 }
 

@@ -59,6 +59,33 @@ fn a_bad_record_leaves_its_neighbours_alone() {
     assert_eq!(array.slice(0, 1).to_data(), array.slice(2, 1).to_data());
 }
 
+/// Texts are checked once for all rows of a batch, and one by one only where that finds something.
+#[test]
+fn a_text_that_is_none_is_found_among_others() {
+    let mut format = format(ORDER);
+    let note = |text: &[u8]| [&[18, text.len() as u8 + 2, 26, text.len() as u8][..], text].concat();
+    // The second and the third make a letter together, and no text each. The last has another fault behind it.
+    let rows =
+        [note(b"a"), note(b"\xc3"), note(b"\xa9"), note("é".as_bytes()), [note(b"\xff"), vec![8]].concat()];
+    let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+    for _ in 0..2 {
+        let (array, faults) = read(&mut format, &rows);
+        let notes = array.column(1).as_struct().column(2).as_string::<i32>();
+        assert_eq!(notes.iter().collect::<Vec<_>>(), [Some("a"), None, None, Some("é"), None]);
+        let reason = || "field line.note: is not UTF-8".to_owned();
+        assert_eq!(faults, [(1, reason()), (2, reason()), (4, reason())]);
+        assert!(format.checks_texts);
+    }
+    for _ in 0..2 {
+        assert!(read(&mut format, &rows[..1]).1.is_empty());
+        assert!(!format.checks_texts);
+    }
+    // What is found bad for something else is told by the first that is.
+    assert_eq!(read(&mut format, &rows[4..]).1, [(0, "field line.note: is not UTF-8".to_owned())]);
+    let key = [42, 3, 10, 1, 0xff];
+    assert_eq!(read(&mut format, &[&key]).1, [(0, "field counts.key: is not UTF-8".to_owned())]);
+}
+
 #[test]
 fn a_null_is_null_and_a_bad_row_is_a_struct_of_nulls() {
     let mut format = format(ORDER);

@@ -7,8 +7,12 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringArray, types::ArrowPrimitiveType,
 };
-use arrow_buffer::{ArrowNativeType, BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{
+    ArrowNativeType, BooleanBuffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer,
+};
 use arrow_schema::ArrowError;
+
+use crate::formats::columns::extend_first;
 
 /// What stands for a field that is not in a message.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,20 +31,19 @@ impl<T> Absence<T> {
     }
 }
 
-pub fn nulls(valid: Vec<bool>) -> Option<NullBuffer> {
-    Some(NullBuffer::new(BooleanBuffer::from(valid))).filter(|nulls| nulls.null_count() > 0)
-}
+/// Room for the nulls of a batch, where it has any.
+pub const ROWS: usize = 1024;
 
 /// Numbers and booleans.
 pub struct Values<T> {
     values: Vec<T>,
-    valid: Vec<bool>,
+    nulls: NullBufferBuilder,
     absence: Absence<T>,
 }
 
 impl<T: Copy + Default> Values<T> {
     pub fn new(absence: Absence<T>) -> Self {
-        Values { values: Vec::new(), valid: Vec::new(), absence }
+        Values { values: Vec::new(), nulls: NullBufferBuilder::new(ROWS), absence }
     }
 
     #[inline(always)]
@@ -61,7 +64,7 @@ impl<T: Copy + Default> Values<T> {
             *set = value;
         } else {
             self.values.push(value);
-            self.valid.push(true);
+            self.nulls.append_non_null();
         }
     }
 
@@ -69,23 +72,22 @@ impl<T: Copy + Default> Values<T> {
     pub fn fill(&mut self, row: usize) {
         if self.values.len() <= row {
             self.values.push(self.absence.default.unwrap_or_default());
-            self.valid.push(self.absence.default.is_some());
+            self.nulls.append(self.absence.default.is_some());
         }
     }
 
     pub fn push_null(&mut self) {
         self.values.push(T::default());
-        self.valid.push(false);
+        self.nulls.append_null();
     }
 
     pub fn truncate(&mut self, rows: usize) {
         self.values.truncate(rows);
-        self.valid.truncate(rows);
+        self.nulls.truncate(rows);
     }
 
     pub fn reserve(&mut self, rows: usize) {
         self.values.reserve(rows);
-        self.valid.reserve(rows);
     }
 
     pub fn primitive<P>(&mut self) -> PrimitiveArray<P>
@@ -93,14 +95,14 @@ impl<T: Copy + Default> Values<T> {
         T: ArrowNativeType,
         P: ArrowPrimitiveType<Native = T>,
     {
-        PrimitiveArray::new(ScalarBuffer::from(take(&mut self.values)), nulls(take(&mut self.valid)))
+        PrimitiveArray::new(ScalarBuffer::from(take(&mut self.values)), self.nulls.finish())
     }
 }
 
 impl Values<bool> {
     pub fn finish(&mut self) -> ArrayRef {
         let values = BooleanBuffer::from(take(&mut self.values));
-        Arc::new(BooleanArray::new(values, nulls(take(&mut self.valid))))
+        Arc::new(BooleanArray::new(values, self.nulls.finish()))
     }
 }
 
@@ -109,7 +111,7 @@ pub struct Texts {
     bytes: Vec<u8>,
     /// Where each row ends.
     ends: Vec<i32>,
-    valid: Vec<bool>,
+    nulls: NullBufferBuilder,
     absence: Absence<Box<[u8]>>,
     /// Bytes of the last batch: the next one's will be about as many.
     last: usize,
@@ -117,7 +119,7 @@ pub struct Texts {
 
 impl Texts {
     pub fn new(absence: Absence<Box<[u8]>>) -> Self {
-        Texts { bytes: Vec::new(), ends: Vec::new(), valid: Vec::new(), absence, last: 0 }
+        Texts { bytes: Vec::new(), ends: Vec::new(), nulls: NullBufferBuilder::new(ROWS), absence, last: 0 }
     }
 
     #[inline(always)]
@@ -137,11 +139,17 @@ impl Texts {
 
     #[inline(always)]
     pub fn set(&mut self, row: usize, value: &[u8], is_zero: bool) {
+        self.set_first(row, value, value.len(), is_zero);
+    }
+
+    /// The first `size` of `bytes`.
+    #[inline(always)]
+    pub fn set_first(&mut self, row: usize, bytes: &[u8], size: usize, is_zero: bool) {
         if self.ends.len() > row {
             self.truncate(row);
         }
         if !(is_zero && self.absence.zero) {
-            self.bytes.extend_from_slice(value);
+            extend_first(&mut self.bytes, bytes, size);
             self.end(true);
         }
     }
@@ -150,7 +158,7 @@ impl Texts {
     #[inline(always)]
     fn end(&mut self, valid: bool) {
         self.ends.push(self.bytes.len() as i32);
-        self.valid.push(valid);
+        self.nulls.append(valid);
     }
 
     #[inline(always)]
@@ -169,19 +177,18 @@ impl Texts {
 
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
-        self.valid.truncate(rows);
+        self.nulls.truncate(rows);
         self.bytes.truncate(self.ends.last().map_or(0, |&end| end as usize));
     }
 
     pub fn reserve(&mut self, rows: usize) {
         self.ends.reserve(rows);
-        self.valid.reserve(rows);
         self.bytes.reserve(self.last + self.last / 16);
     }
 
     fn parts(&mut self) -> (OffsetBuffer<i32>, Vec<u8>, Option<NullBuffer>) {
         self.last = self.bytes.len();
-        (offsets(take(&mut self.ends)), take(&mut self.bytes), nulls(take(&mut self.valid)))
+        (offsets(take(&mut self.ends)), take(&mut self.bytes), self.nulls.finish())
     }
 
     pub fn strings(&mut self) -> Result<ArrayRef, ArrowError> {

@@ -1,6 +1,8 @@
 //! The wire format: tags, varints, lengths, and how to get past a field that nobody asked for.
 #![forbid(unsafe_code)]
 
+use crate::formats::varint;
+
 pub const VARINT: u32 = 0;
 pub const FIXED64: u32 = 1;
 pub const LENGTH: u32 = 2;
@@ -65,12 +67,12 @@ impl<'a> Cursor<'a> {
 
     #[inline(always)]
     pub fn varint(&mut self) -> Result<u64, Broken> {
-        match *self.rest {
-            [byte, ref rest @ ..] if byte < 0x80 => {
+        match varint::short(self.rest) {
+            Some((value, rest)) => {
                 self.rest = rest;
-                Ok(u64::from(byte))
+                Ok(value)
             }
-            _ => self.long_varint(),
+            None => self.long_varint(),
         }
     }
 
@@ -117,10 +119,16 @@ impl<'a> Cursor<'a> {
 
     #[inline(always)]
     pub fn bytes(&mut self) -> Result<&'a [u8], Broken> {
-        let length = usize::try_from(self.varint()?).map_err(|_| Broken::Length)?;
-        let (value, rest) = self.rest.split_at_checked(length).ok_or(Broken::Length)?;
-        self.rest = rest;
-        Ok(value)
+        self.sized().map(|(bytes, size)| &bytes[..size])
+    }
+
+    /// Bytes behind their length: how many, and all that is left of the message from there on.
+    #[inline(always)]
+    pub fn sized(&mut self) -> Result<(&'a [u8], usize), Broken> {
+        let size = usize::try_from(self.varint()?).map_err(|_| Broken::Length)?;
+        let bytes = self.rest;
+        self.rest = bytes.get(size..).ok_or(Broken::Length)?;
+        Ok((bytes, size))
     }
 
     /// Gets past the value behind `tag`, by its wire type alone.
@@ -151,12 +159,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The signed number that a varint of type `sint32` or `sint64` stands for.
-#[inline(always)]
-pub fn unzigzag(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,8 +170,6 @@ mod tests {
         assert_eq!(read, [Ok(5), Ok(150), Ok(u64::MAX), Err(Broken::Cut)]);
         assert_eq!(Cursor::new(&[0x80; 11]).varint(), Err(Broken::LongVarint));
         assert_eq!(Cursor::new(&[0x80; 9]).varint(), Err(Broken::Cut));
-        assert_eq!([0, 1, 2, 3].map(unzigzag), [0, -1, 1, -2]);
-        assert_eq!([u64::MAX, u64::MAX - 1].map(unzigzag), [i64::MIN, i64::MAX]);
     }
 
     #[test]

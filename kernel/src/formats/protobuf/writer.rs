@@ -5,7 +5,8 @@ use prost_reflect::{Cardinality, FieldDescriptor, FileDescriptor, Kind, MessageD
 
 use super::column::Column;
 use super::record::Record;
-use super::wire::{Cursor, unzigzag};
+use super::wire::Cursor;
+use crate::formats::varint::unzigzag;
 
 /// A schema that records were written with.
 pub struct Writer {

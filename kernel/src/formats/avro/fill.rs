@@ -1,0 +1,292 @@
+//! How a written value gets into its column, settled by [`super::resolve`]: promotions, enums, logical types and unions
+//! on the way.
+//!
+//! A record that turns out bad in the middle has left its first fields in their columns: whoever calls cuts them back.
+
+use super::bad::{Bad, Read, bad, inside};
+use super::cursor::Cursor;
+use super::schema::Unit;
+use super::skip::Skip;
+use crate::formats::columns::{self, Lists, Maps, Structs};
+
+pub type Column = columns::Column<()>;
+
+#[derive(Debug)]
+pub enum Fill {
+    /// Takes no bytes, whatever the column is of.
+    Null,
+    Boolean,
+    Int,
+    Long,
+    Float,
+    Double,
+    Text,
+    Bytes,
+    /// An int or a long, into a wider number.
+    Widened(Width),
+    FloatAsDouble,
+    Timestamp(Width, Unit),
+    Decimal(Box<Decimal>),
+    Fixed(usize),
+    /// For each of the writer's symbols its text, or why the reader cannot take it.
+    Enum(Vec<Result<Box<str>, String>>),
+    Record(Box<Record>),
+    List {
+        item: Box<Fill>,
+        is_empty: bool,
+    },
+    Map(Box<Fill>),
+    Union(Vec<Fill>),
+    /// One of the fields of a struct that a union is read as.
+    Member(usize, Box<Fill>),
+    /// None of them: the one that it would be is not wanted.
+    NoMember(Skip),
+    /// A branch that the reader's schema has no place for.
+    Refused(String),
+}
+
+/// Of a written number, of which a long may not be taken for an int.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Width {
+    Int,
+    Long,
+}
+
+#[derive(Debug)]
+pub struct Decimal {
+    /// Of a fixed.
+    pub size: Option<usize>,
+    /// The first number with too many digits.
+    pub limit: i128,
+}
+
+#[derive(Debug)]
+pub struct Record {
+    /// As they are written.
+    pub fields: Vec<Field>,
+    /// The name of each.
+    pub names: Vec<String>,
+    /// Columns that the writer has no field for, with what they get instead.
+    pub missing: Vec<(usize, Default)>,
+}
+
+#[derive(Debug)]
+pub enum Field {
+    /// Into the column of this number.
+    Wanted(usize, Fill),
+    Unwanted(Skip),
+}
+
+/// A default out of the reader's schema. It is kept as it would be written, so that there is one way only from Avro into
+/// columns.
+#[derive(Debug)]
+pub struct Default {
+    pub bytes: Vec<u8>,
+    pub fill: Fill,
+    pub shared: Vec<Skip>,
+}
+
+impl Cursor<'_> {
+    /// Plain values right where the loop over a record's fields is; all others by a call. With one function for both,
+    /// each would pay for the stack that messages need.
+    #[inline(always)]
+    pub fn fill(&mut self, fill: &Fill, column: &mut Column) -> Read<()> {
+        match (fill, column) {
+            (Fill::Long, Column::Int64(longs)) => longs.append(self.long()?),
+            (Fill::Text, Column::String(texts)) => {
+                let (bytes, size) = self.sized()?;
+                if self.checks_texts {
+                    check(&bytes[..size])?;
+                }
+                texts.append_first(bytes, size);
+            }
+            (Fill::Double, Column::Float64(doubles)) => doubles.append(f64::from_le_bytes(self.array()?)),
+            (Fill::Int, Column::Int32(ints)) => ints.append(self.int()?),
+            (fill, column) => return self.fill_other(fill, column),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn fill_other(&mut self, fill: &Fill, column: &mut Column) -> Read<()> {
+        match (fill, column) {
+            (Fill::Union(branches), column) => {
+                let branch = self.branch(branches)?;
+                return self.fill(branch, column);
+            }
+            (Fill::Null, column) => column.append_null(),
+            (Fill::Record(record), Column::Struct(structs)) => return self.record(record, structs),
+            (Fill::List { item, is_empty }, Column::List(lists)) => return self.list(item, *is_empty, lists),
+            (Fill::Map(value), Column::Map(maps)) => return self.map(value, maps),
+            (Fill::Boolean, Column::Boolean(booleans)) => match self.array()? {
+                [byte @ (0 | 1)] => booleans.append(byte == 1),
+                [byte] => return bad(format!("a boolean is 0 or 1, not {byte}")),
+            },
+            (Fill::Float, Column::Float32(floats)) => floats.append(f32::from_le_bytes(self.array()?)),
+            (Fill::FloatAsDouble, Column::Float64(doubles)) => {
+                doubles.append(f32::from_le_bytes(self.array()?).into());
+            }
+            (Fill::Bytes, Column::Binary(values)) => {
+                let (bytes, size) = self.sized()?;
+                values.append_first(bytes, size);
+            }
+            (Fill::Fixed(size), Column::Binary(values)) => values.append(self.take(*size)?),
+            (Fill::Int, Column::Date(dates)) => dates.append(self.int()?),
+            (Fill::Widened(width), Column::Int64(longs)) => longs.append(self.number(*width)?),
+            (Fill::Widened(width), Column::Float32(floats)) => floats.append(self.number(*width)? as f32),
+            (Fill::Widened(width), Column::Float64(doubles)) => doubles.append(self.number(*width)? as f64),
+            (Fill::Timestamp(width, unit), Column::Timestamp(times) | Column::TimestampNtz(times)) => {
+                let value = self.number(*width)?;
+                times.append(match unit {
+                    Unit::Micros => value,
+                    Unit::Nanos => value.div_euclid(1000),
+                    Unit::Millis => match value.checked_mul(1000) {
+                        Some(micros) => micros,
+                        None => return bad(format!("{value} is beyond what a timestamp can hold")),
+                    },
+                });
+            }
+            (Fill::Decimal(decimal), Column::Decimal(numbers, ..)) => {
+                let digits = match decimal.size {
+                    Some(size) => self.take(size)?,
+                    None => self.bytes()?,
+                };
+                numbers.append(number(digits, decimal.limit)?);
+            }
+            (Fill::Enum(symbols), Column::String(texts)) => match &symbols[self.symbol(symbols.len())?] {
+                Ok(text) => {
+                    self.spend(text.len())?;
+                    texts.append(text.as_bytes());
+                }
+                Err(reason) => return bad(reason.as_str()),
+            },
+            (Fill::Member(place, fill), Column::Struct(structs)) => {
+                for (index, column) in structs.columns.iter_mut().enumerate() {
+                    if index == *place {
+                        self.fill(fill, column)?;
+                    } else {
+                        column.append_null();
+                    }
+                }
+                structs.end_row();
+            }
+            (Fill::NoMember(skip), Column::Struct(structs)) => {
+                self.skip(skip)?;
+                structs.columns.iter_mut().for_each(Column::append_null);
+                structs.end_row();
+            }
+            (Fill::Refused(reason), _) => return bad(reason.as_str()),
+            (fill, _) => unreachable!("{fill:?} was resolved for a column of another type"),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn number(&mut self, width: Width) -> Read<i64> {
+        match width {
+            Width::Int => self.int().map(i64::from),
+            Width::Long => self.long(),
+        }
+    }
+
+    #[inline(always)]
+    pub fn record(&mut self, record: &Record, structs: &mut Structs<()>) -> Read<()> {
+        for (index, field) in record.fields.iter().enumerate() {
+            let read = match field {
+                Field::Wanted(place, fill) => self.fill(fill, &mut structs.columns[*place]),
+                Field::Unwanted(skip) => self.skip(skip),
+            };
+            if let Err(bad) = read {
+                return Err(inside(bad, &record.names[index]));
+            }
+        }
+        for (place, default) in &record.missing {
+            self.default(default, &mut structs.columns[*place])?;
+        }
+        structs.end_row();
+        Ok(())
+    }
+
+    fn default(&mut self, default: &Default, column: &mut Column) -> Read<()> {
+        self.spend(default.bytes.len())?;
+        let mut cursor = Cursor::new(&default.bytes, &default.shared, false, self.spare);
+        let read = cursor.fill(&default.fill, column);
+        (self.spare, self.overdrawn) = (cursor.spare, cursor.overdrawn);
+        read
+    }
+
+    fn list(&mut self, item: &Fill, is_empty: bool, lists: &mut Lists<()>) -> Read<()> {
+        let mut total = 0;
+        while let Some(count) = self.block(false, is_empty)? {
+            for index in 0..count {
+                if let Err(bad) = self.fill(item, &mut lists.element) {
+                    return Err(inside(bad, &format!("[{}]", total + index)));
+                }
+            }
+            total += count;
+        }
+        lists.end_row();
+        Ok(())
+    }
+
+    fn map(&mut self, value: &Fill, maps: &mut Maps<()>) -> Read<()> {
+        while let Some(count) = self.block(false, false)? {
+            for _ in 0..count {
+                let key = self.bytes()?;
+                if self.checks_texts && std::str::from_utf8(key).is_err() {
+                    return bad("a key is not UTF-8");
+                }
+                maps.keys.append(key);
+                if let Err(bad) = self.fill(value, &mut maps.values) {
+                    return Err(at_key(bad, key));
+                }
+            }
+        }
+        maps.end_row();
+        Ok(())
+    }
+
+    /// The columns' bytes that are not the record's: a batch has a limit for them.
+    #[inline]
+    fn spend(&mut self, bytes: usize) -> Read<()> {
+        match self.spare.checked_sub(bytes) {
+            Some(spare) => {
+                self.spare = spare;
+                Ok(())
+            }
+            None => {
+                self.overdrawn = true;
+                bad("has more defaults and symbols than a column can hold")
+            }
+        }
+    }
+}
+
+#[cold]
+fn at_key(bad: Box<Bad>, key: &[u8]) -> Box<Bad> {
+    let key: String = String::from_utf8_lossy(key).chars().take(40).collect();
+    inside(bad, &key)
+}
+
+fn check(text: &[u8]) -> Read<()> {
+    match std::str::from_utf8(text) {
+        Ok(_) => Ok(()),
+        Err(error) => bad(format!("is not UTF-8 from byte {} on", error.valid_up_to())),
+    }
+}
+
+/// A number in two's complement, its first byte the highest, if it is below `limit` and above its negative.
+fn number(digits: &[u8], limit: i128) -> Read<i128> {
+    let Some(&first) = digits.first() else { return bad("is a decimal without a digit") };
+    let sign = if first < 0x80 { 0u8 } else { 0xff };
+    let extra = digits.len().saturating_sub(16);
+    let mut number = [sign; 16];
+    number[16 - (digits.len() - extra)..].copy_from_slice(&digits[extra..]);
+    let fits = digits[..extra].iter().all(|&byte| byte == sign) && (number[0] ^ sign) < 0x80;
+    let number = i128::from_be_bytes(number);
+    if fits && -limit < number && number < limit {
+        return Ok(number);
+    }
+    let precision = limit.ilog10();
+    bad(format!("is a decimal of more than {precision} digits"))
+}

@@ -1,0 +1,158 @@
+//! What records fill: columns that can also take back what they got, so that a record that turns out bad leaves no trace.
+#![forbid(unsafe_code)]
+
+mod nested;
+mod single;
+
+use std::sync::Arc;
+
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType,
+};
+use arrow_array::{ArrayRef, NullArray};
+use arrow_schema::{ArrowError, DataType, Fields, TimeUnit};
+
+pub use nested::{Lists, Maps, Structs};
+pub use single::{Booleans, Bytes, Primitives, extend_first};
+
+/// `N` is what a format keeps beside the columns of a struct, to find them by.
+pub enum Column<N> {
+    Null(usize),
+    Boolean(Booleans),
+    Int8(Primitives<Int8Type>),
+    Int16(Primitives<Int16Type>),
+    Int32(Primitives<Int32Type>),
+    Int64(Primitives<Int64Type>),
+    Float32(Primitives<Float32Type>),
+    Float64(Primitives<Float64Type>),
+    Decimal(Primitives<Decimal128Type>, u8, i8),
+    Date(Primitives<Date32Type>),
+    Timestamp(Primitives<TimestampMicrosecondType>),
+    TimestampNtz(Primitives<TimestampMicrosecondType>),
+    String(Bytes),
+    Binary(Bytes),
+    Struct(Box<Structs<N>>),
+    List(Box<Lists<N>>),
+    Map(Box<Maps<N>>),
+}
+
+macro_rules! each {
+    ($self:ident, $column:ident => $act:expr) => {
+        match $self {
+            Column::Null(_) => unreachable!("has no values"),
+            Column::Boolean($column) => $act,
+            Column::Int8($column) => $act,
+            Column::Int16($column) => $act,
+            Column::Int32($column) => $act,
+            Column::Int64($column) => $act,
+            Column::Float32($column) => $act,
+            Column::Float64($column) => $act,
+            Column::Decimal($column, ..) => $act,
+            Column::Date($column) => $act,
+            Column::Timestamp($column) | Column::TimestampNtz($column) => $act,
+            Column::String($column) | Column::Binary($column) => $act,
+            Column::Struct($column) => $act,
+            Column::List($column) => $act,
+            Column::Map($column) => $act,
+        }
+    };
+}
+
+impl<N> Column<N> {
+    /// `names` makes what is kept beside a struct's columns. An error names a type that no format fills.
+    pub fn new(data_type: &DataType, names: &impl Fn(&Fields) -> N) -> Result<Self, String> {
+        Ok(match data_type {
+            DataType::Null => Column::Null(0),
+            DataType::Boolean => Column::Boolean(Booleans::new()),
+            DataType::Int8 => Column::Int8(Primitives::new(data_type)),
+            DataType::Int16 => Column::Int16(Primitives::new(data_type)),
+            DataType::Int32 => Column::Int32(Primitives::new(data_type)),
+            DataType::Int64 => Column::Int64(Primitives::new(data_type)),
+            DataType::Float32 => Column::Float32(Primitives::new(data_type)),
+            DataType::Float64 => Column::Float64(Primitives::new(data_type)),
+            DataType::Decimal128(precision, scale) => {
+                Column::Decimal(Primitives::new(data_type), *precision, *scale)
+            }
+            DataType::Date32 => Column::Date(Primitives::new(data_type)),
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
+                Column::Timestamp(Primitives::new(data_type))
+            }
+            DataType::Timestamp(TimeUnit::Microsecond, None) => {
+                Column::TimestampNtz(Primitives::new(data_type))
+            }
+            DataType::Utf8 => Column::String(Bytes::new()),
+            DataType::Binary => Column::Binary(Bytes::new()),
+            DataType::Struct(fields) => Column::Struct(Box::new(Structs::new(fields, names)?)),
+            DataType::List(field) => Column::List(Box::new(Lists::new(field, names)?)),
+            DataType::Map(entries, sorted) => Column::Map(Box::new(Maps::new(entries, *sorted, names)?)),
+            other => return Err(format!("there is no column of type {other}")),
+        })
+    }
+
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Null(rows) => *rows,
+            other => each!(other, column => column.len()),
+        }
+    }
+
+    pub fn append_null(&mut self) {
+        match self {
+            Column::Null(rows) => *rows += 1,
+            other => each!(other, column => column.append_null()),
+        }
+    }
+
+    /// A row of a record that could not be read: a struct without values, a null of anything else.
+    pub fn append_bad(&mut self) {
+        match self {
+            Column::Struct(structs) => {
+                structs.columns.iter_mut().for_each(Column::append_null);
+                structs.end_row();
+            }
+            other => other.append_null(),
+        }
+    }
+
+    /// Take all but the first `rows` back, and what was begun of another.
+    pub fn truncate(&mut self, to: usize) {
+        match self {
+            Column::Null(rows) => *rows = to,
+            other => each!(other, column => column.truncate(to)),
+        }
+    }
+
+    /// Take the rows from `from` up to before `to` back.
+    pub fn remove(&mut self, from: usize, to: usize) {
+        if from < to {
+            match self {
+                Column::Null(rows) => *rows -= to - from,
+                other => each!(other, column => column.remove(from, to)),
+            }
+        }
+    }
+
+    /// All rows; the column is empty after that.
+    pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
+        match self {
+            Column::Null(rows) => Ok(Arc::new(NullArray::new(std::mem::take(rows)))),
+            Column::String(column) => column.finish_strings(),
+            Column::Binary(column) => column.finish(),
+            Column::Boolean(column) => column.finish(),
+            Column::Struct(column) => column.finish(),
+            Column::List(column) => column.finish(),
+            Column::Map(column) => column.finish(),
+            Column::Int8(column) => column.finish(),
+            Column::Int16(column) => column.finish(),
+            Column::Int32(column) => column.finish(),
+            Column::Int64(column) => column.finish(),
+            Column::Float32(column) => column.finish(),
+            Column::Float64(column) => column.finish(),
+            Column::Decimal(column, ..) => column.finish(),
+            Column::Date(column) => column.finish(),
+            Column::Timestamp(column) | Column::TimestampNtz(column) => column.finish(),
+        }
+    }
+}
