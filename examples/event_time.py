@@ -1,7 +1,7 @@
 """Count a topic by windows of event time behind `withWatermark`, and see what is lost when some partitions are ahead.
 
 python examples/event_time.py localhost:9092 skewed --make
-python examples/event_time.py localhost:9092 skewed --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1
+python examples/event_time.py localhost:9092 skewed --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
 
 `--make` writes a topic whose partitions begin up to a day apart. Spark's own source needs its jars (`--packages` or
 `--jars`); without them Penstock itself stands in for it, with event time left off.

@@ -29,7 +29,7 @@ from penstock.embedded import EmbeddedKafka, get_distribution
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "event-time.svg"
-RECORDS = 80_000
+RECORDS = 96_000
 WINDOW = 10 * 60_000
 HOURS = 48
 

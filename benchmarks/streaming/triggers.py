@@ -59,7 +59,7 @@ def measure_micro_batch(arena: Arena) -> list[Measurement]:
     entries = [Entry(side, {"subscribe": topic}) for side in spark_sides(arena)]
     size = Size(warm_up=arena.sized(30, 3), settling=arena.sized(10, 1), counted=arena.sized(40, 5))
     with Trickle(arena, PARTITIONS, [topic]) as trickle:
-        return measure_triggers(arena, MICRO_BATCH, entries, trickle, ROWS, size, lambda ms: ms["triggerExecution"])
+        return _measure(arena, MICRO_BATCH, entries, trickle, ROWS, size, lambda ms: ms["triggerExecution"])
 
 
 def measure_planning(arena: Arena) -> list[Measurement]:
@@ -81,14 +81,14 @@ def measure_planning(arena: Arena) -> list[Measurement]:
     entries = [entry for entry in possible if entry.side in arena.sides]
     size = Size(warm_up=arena.sized(15, 2), settling=arena.sized(4, 1), counted=arena.sized(20, 4))
     with Trickle(arena, PLANNED_PARTITIONS, topics) as trickle:
-        return measure_triggers(arena, PLANNING, entries, trickle, PLANNED_ROWS, size, planning_time)
+        return _measure(arena, PLANNING, entries, trickle, PLANNED_ROWS, size, planning_time)
 
 
 def planning_time(ms: Mapping[str, float]) -> float:
     return sum(ms.get(name, 0) for name in PLANNING_TIMES)
 
 
-def measure_triggers(
+def _measure(
     arena: Arena,
     figure: str,
     entries: Sequence[Entry],
@@ -97,7 +97,6 @@ def measure_triggers(
     size: Size,
     time_of: Callable[[Mapping[str, float]], float],
 ) -> list[Measurement]:
-    """What triggers take that all find so many rows, of every entry."""
     measured = {entry.side + entry.case: Measurement(figure, entry.case, entry.side, "ms") for entry in entries}
     with ExitStack() as stack:
         streams: dict[str, Stream] = {}
