@@ -210,12 +210,9 @@ class Alignment:
             self._tracker.has_records(tp, now)
         if self._strategy.max_drift is None or not backlog:
             cut = ends
-        elif not self._by_record:
-            cut = ends | self._by_pace(position, {tp: ends[tp] for tp in backlog}, now)
         else:
-            self._look_at_newest({tp: ends[tp] for tp in backlog})
-            stops = self._within_limit if limited else self._up_to_the_slowest_end
-            cut = ends | stops(position, {tp: ends[tp] for tp in backlog}, now)
+            by_time = self._by_pace if not self._by_record else self._within_limit if limited else self._by_index
+            cut = ends | by_time(position, {tp: ends[tp] for tp in backlog}, now)
         self._held = frozenset(tp for tp in backlog if cut[tp] < ends[tp])
         self._say(backlog, position, cut, now)
         return cut
@@ -253,8 +250,13 @@ class Alignment:
 
     # --- by the record's own timestamp --------------------------------------------------------------------------------
 
-    def _up_to_the_slowest_end(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
-        """Everything up to the cut will be read, so the slowest is the one whose log ends first."""
+    def _by_index(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
+        """Everything up to the cut will be read. Mostly that is all there is, as one question shows; else the slowest is
+        the one whose log ends first, and to know that the newest records have to be looked at."""
+        stops = self._within_limit(position, ends, now)
+        if stops == ends:
+            return stops
+        self._look_at_newest(ends)
         stands = {tp: self._highest(tp) if tp in ends else mark for tp, mark in self._active(now).items()}
         # A log whose records have no timestamps has no event time that could be late.
         limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
@@ -284,14 +286,13 @@ class Alignment:
         stops = dict(ends)
         times: dict[TopicPartition, int] = {}
         for tp in ends:
-            limit, highest = limits.of(tp), self._highest(tp)
-            if highest is not None and highest > limit:
+            limit, mark = limits.of(tp), self._tracker.watermark(tp)
+            if limit == NOTHING or (mark is not None and mark > limit):
                 stops[tp] = position[tp]
-                if limit != NOTHING and (self._tracker.watermark(tp) or NOTHING) <= limit:
-                    times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
+            elif limit != EVERYTHING and not self._ends_within(tp, ends[tp], limit):
+                times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
         found = self._lookup.times_at(times) if times else {}
-        # Only logs were asked that go past the limit: none of them can have nothing there, but compaction may hide it.
-        at = {tp: -1 if answer is None else answer[0] for tp, answer in found.items()}
+        at = {tp: self._beyond(tp, ends[tp]) if answer is None else answer[0] for tp, answer in found.items()}
         next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
         blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
         for tp, offset in at.items():
@@ -301,6 +302,18 @@ class Alignment:
             wanted = learned if hidden else offset
             stops[tp] = min(ends[tp], wanted)
         return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
+
+    def _ends_within(self, tp: TopicPartition, end: int, limit: int) -> bool:
+        """Whether a log is known to hold nothing past a limit."""
+        if self._newest.get(tp, (-1, None))[0] != end:
+            return False
+        highest = self._highest(tp)
+        return highest is None or highest <= limit
+
+    def _beyond(self, tp: TopicPartition, end: int) -> int:
+        """Where a log goes past a limit of which the index shows nothing: at its end. If it is known to go past it
+        before, compaction hides where."""
+        return -1 if self._newest.get(tp, (-1, None))[0] == end else end
 
     def _note_first_records(self, position: Offsets) -> None:
         """Partitions of which nothing was read stand before the first record of their log."""
