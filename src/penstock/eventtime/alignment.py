@@ -251,8 +251,8 @@ class Alignment:
     # --- by the record's own timestamp --------------------------------------------------------------------------------
 
     def _by_index(self, position: Offsets, ends: Offsets, now: float) -> Offsets:
-        """Everything up to the cut will be read. Mostly that is all there is, as one question shows; else the slowest is
-        the one whose log ends first, and to know that the newest records have to be looked at."""
+        """Everything up to the cut will be read. Mostly that is all there is, as one question shows; else the slowest
+        is the one whose log ends first, and to know that the newest records have to be looked at."""
         stops = self._within_limit(position, ends, now)
         if stops == ends:
             return stops
