@@ -12,19 +12,12 @@ from penstock.errors import OptionError
 
 OPTION = "eventTime.column"
 
-SCALES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-"""Milliseconds are a number times the first, by the second."""
 
-DAY = 86_400_000
-
-
-def scale_of(type_: pa.DataType) -> tuple[int, int] | None:
-    """How numbers of a type become milliseconds since 1970; None: it has no event times."""
-    if pa.types.is_timestamp(type_):
-        return SCALES[type_.unit]
-    if pa.types.is_date32(type_):
-        return DAY, 1
-    return (1, 1) if pa.types.is_date64(type_) or pa.types.is_int64(type_) else None
+def is_time(given: pa.DataType) -> bool:
+    """Whether times can be read from it. A column without any value (null) has no times, and that is no error."""
+    return bool(
+        pa.types.is_timestamp(given) or pa.types.is_date(given) or pa.types.is_int64(given) or pa.types.is_null(given)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,7 @@ def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataTyp
     start, kind = columns[names[0]]
     for name in names[1:]:
         kind = kind.field(name).type
-    if scale_of(kind) is None:
+    if not is_time(kind):
         way_out = "It must be a timestamp, a date, or a long of milliseconds since 1970"
         raise OptionError(OPTION, text, f"is {kind}, which is not a time", way_out)
     return EventTimeField(start.source, start.path + names[1:])
@@ -96,5 +89,5 @@ def _times(path: str, kind: pa.DataType) -> Iterator[str]:
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _times(f"{path}.{field.name}", field.type)
-    elif scale_of(kind) is not None:
+    elif is_time(kind):
         yield path

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import EventTimeError
+from penstock.eventtime.field import is_time
 from penstock.option_values import did_you_mean
 
 MILLISECONDS_OF_A_DAY = 86_400_000
@@ -15,13 +16,6 @@ SCALES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """By unit of a timestamp: how to make milliseconds of it, times the first and divided by the second."""
 
 WAY_OUT = "A timestamp, a date, or an int64 of milliseconds since the epoch would do"
-
-
-def is_time(given: pa.DataType) -> bool:
-    """Whether times can be read from it. A column without any value (null) has no times, and that is no error."""
-    return bool(
-        pa.types.is_timestamp(given) or pa.types.is_date(given) or pa.types.is_int64(given) or pa.types.is_null(given)
-    )
 
 
 class EventTimes:
@@ -39,11 +33,12 @@ class EventTimes:
         if not is_time(given):
             raise EventTimeError(where, f"is of type {given}, which is not a time", way_out)
         if pa.types.is_date32(given):
-            times = times.cast(pa.int32())
+            times = times.view(pa.int32()).cast(pa.int64())
             self._scale = MILLISECONDS_OF_A_DAY, 1
         else:
             self._scale = SCALES[given.unit] if pa.types.is_timestamp(given) else (1, 1)
-        self._numbers: pa.Int64Array = times.cast(pa.int64())
+        # A view where it can be: the same numbers, and a cast would copy them.
+        self._numbers: pa.Int64Array = times.cast(pa.int64()) if pa.types.is_null(given) else times.view(pa.int64())
         self._bounds = self._measure(where)
         if absent is not None and self.earliest is not None and self.earliest <= absent:
             milliseconds = self.milliseconds()
