@@ -65,19 +65,21 @@ def penstock(kafka, group, topic, assignor, threads=2):
 
 def kafka_python(kafka, group, topic, assignor):
     consumer = KafkaConsumer(
-        topic,
         bootstrap_servers=kafka.bootstrap_servers,
         group_id=group,
         partition_assignment_strategy=[KAFKA_PYTHON[assignor]],
         heartbeat_interval_ms=200,
         session_timeout_ms=10_000,
-        # A topic just made may be missing in its first metadata: then it shares out nothing until the next.
         metadata_max_age_ms=2_000,
         enable_auto_commit=False,
     )
+    # A topic just made may be missing in its first metadata: as the leader it would then share out nothing, and it does
+    # not always look again.
+    wait_for(lambda: consumer.partitions_for_topic(topic), f"partitions of {topic}")
+    consumer.subscribe([topic])
 
     def poll():
-        consumer.poll(timeout_ms=50)
+        consumer.poll(timeout_ms=200)
         return {TopicPartition(tp.topic, tp.partition) for tp in consumer.assignment()}
 
     return Polled("kafka-python", poll, consumer.close)
