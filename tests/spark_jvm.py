@@ -40,13 +40,19 @@ def main() -> None:
     unfinished = ARCHIVE.with_suffix(".partial")
     unfinished.unlink(missing_ok=True)
     options = [*QUICK_START, f'-XX:ArchiveClassesAtExit="{unfinished}"', *SILENT]
-    ran = subprocess.run(
-        [sys.executable, __file__, "load"],
-        env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=_SECONDS, check=False,
-    )  # fmt: skip
-    if ran.returncode != 0 or not unfinished.exists():
-        sys.stderr.write(f"No archive of Spark's classes, so tests take longer: {ran.stderr[-1000:]}\n")
+    said = f"not within {_SECONDS} s"
+    try:
+        ran = subprocess.run(
+            [sys.executable, __file__, "load"],
+            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options), "PYSPARK_PYTHON": sys.executable},
+            capture_output=True, text=True, timeout=_SECONDS, check=False,
+        )  # fmt: skip
+        failed, said = ran.returncode != 0, ran.stderr[-1000:]
+    except subprocess.TimeoutExpired:
+        failed = True
+    if failed or not unfinished.exists():
+        sys.stderr.write(f"No archive of Spark's classes, so tests take longer: {said}\n")
+        unfinished.unlink(missing_ok=True)
         unfinished.touch()
     unfinished.replace(ARCHIVE)
 

@@ -134,8 +134,11 @@ def test_H10_a_replica_of_ones_own_rack_is_read_and_its_leader_when_that_is_gone
         goes_on(reading)
         kafka_cluster.kill_node(follower)
         try:
+            eventually(
+                lambda: fetchers() == fetchers(*(addresses[node] for node in set(leaders().values()))) != [],
+                "only the leaders are asked",
+            )
             goes_on(reading)
-            assert fetchers() == fetchers(*(addresses[node] for node in set(leaders().values())))
         finally:
             kafka_cluster.restart_node(follower)
         eventually(lambda: fetchers() == fetchers(addresses[follower]) != [], "it is back, and in sync")
