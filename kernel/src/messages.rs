@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, BinaryArray, ListArray, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_array::{
+    Array, BinaryArray, Int64Array, ListArray, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
 use arrow_buffer::ScalarBuffer;
 
 use crate::columns::Column;
@@ -26,6 +28,8 @@ pub struct Rows {
     headers: ListArray,
     header_keys: StringArray,
     header_values: BinaryArray,
+    /// In milliseconds, if they are others than the timestamps.
+    event_times: Option<Int64Array>,
     /// The offset after this batch, which may lie beyond its last row: a gap belongs to the batch before it.
     end: i64,
 }
@@ -76,8 +80,17 @@ impl Rows {
             headers: headers.clone(),
             header_keys: header_keys.clone(),
             header_values: pairs.column(1).as_binary::<i32>().clone(),
+            event_times: None,
             end,
         })
+    }
+
+    /// The same with event times of its own, one for each row. An error says that there are not as many.
+    pub fn with_event_times(self, times: Int64Array) -> Result<Self, String> {
+        if times.len() != self.len() {
+            return Err(format!("{} rows have {} event times", self.len(), times.len()));
+        }
+        Ok(Rows { event_times: Some(times), ..self })
     }
 
     pub fn len(&self) -> usize {
@@ -109,6 +122,14 @@ impl Rows {
         let milliseconds =
             self.timestamps.is_valid(row).then(|| self.timestamps.value(row).div_euclid(1000))?;
         (milliseconds != NO_TIMESTAMP).then_some(milliseconds)
+    }
+
+    /// Milliseconds since 1970: the timestamp, unless the rows were given others.
+    pub fn event_time(&self, row: usize) -> Option<i64> {
+        match &self.event_times {
+            None => self.timestamp(row),
+            Some(times) => (row < times.len() && times.is_valid(row)).then(|| times.value(row)),
+        }
     }
 
     pub fn timestamp_type(&self, row: usize) -> i32 {

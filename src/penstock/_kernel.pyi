@@ -162,6 +162,12 @@ class Message:
         """Milliseconds since 1970; None if the record has none."""
 
     @property
+    def event_time(self) -> int | None:
+        """Milliseconds since 1970; None if the record has none. The timestamp, unless a watermark strategy has it read
+        from elsewhere.
+        """
+
+    @property
     def timestamp_type(self) -> int:
         """-1: none (magic 0), 0: create time, 1: log append time."""
 
@@ -193,10 +199,12 @@ class Messages:
         end: int,
         key_decoder: Callable[[bytes], Any] | None = None,
         value_decoder: Callable[[bytes], Any] | None = None,
+        event_times: _ArrowArray | None = None,
     ) -> None:
         """`batch` has the columns key, value, offset, timestamp, timestampType and headers, in any order and among
         others: a ValueError names those that are missing. `end` is the offset after this batch; it may lie beyond that
         of the last row plus one, as a gap (of a compacted topic, or transaction markers) belongs to the batch before.
+        `event_times` has one for each row, in milliseconds since 1970, if they are not the timestamps.
         """
 
     def __iter__(self) -> Messages: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import threading
 from datetime import UTC, datetime, timedelta
@@ -205,6 +206,20 @@ def test_F19_a_field_of_a_typed_value_is_the_event_time_also_if_it_was_not_asked
     assert connector.watermark() == at(NOON - DAY + 199 * MINUTE - MINUTE - 1)
     with pytest.raises(penstock.EventTimeError, match=r"messages.*batches\(\)"):
         next(stream)
+
+
+def test_F19_messages_have_the_event_time_that_a_function_reads_from_their_bytes(consumers, topic, produce):
+    name = topic()
+    produce(name, [Rec(b"%d" % (NOON + n), timestamp=1) for n in range(100)])
+
+    def said(batch):
+        return batch["value"].cast(pa.string()).cast(pa.int64())
+
+    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_timestamps(said))
+    stream = connector.create_message_streams({name: 1})[name][0]
+    messages = list(itertools.islice(stream, 100))
+    assert [message.event_time for message in messages] == [NOON + n for n in range(100)]
+    assert {message.timestamp for message in messages} == {1}
 
 
 def test_F19_typed_batches_have_the_records_own_time_by_default_whatever_their_fields_are_called(

@@ -77,6 +77,34 @@ def test_a_record_without_a_timestamp_has_none() -> None:
     assert [message.timestamp for message in found] == [None, None, 0]
 
 
+def test_the_event_time_is_the_timestamp_unless_others_are_given() -> None:
+    batch, end = decoded(counted(0, 3))
+    assert [message.event_time for message in Messages(batch, TOPIC, PARTITION, end)] == [
+        message.timestamp for message in Messages(batch, TOPIC, PARTITION, end)
+    ]
+    times = pa.array([0, 7, None, -1])
+    found = list(Messages(batch, TOPIC, PARTITION, end, event_times=times.slice(1)))
+    del times
+    assert [message.event_time for message in found] == [7, None, -1]
+    assert None not in [message.timestamp for message in found]
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "says"),
+    [
+        (pa.array([1, 2]), ValueError, "3 rows have 2 event times"),
+        (pa.array([1.0, 2.0, 3.0]), ValueError, "event_times must be int64"),
+        (pa.array([1, 2, 3], pa.timestamp("ms")), ValueError, "event_times must be int64"),
+        ([1, 2, 3], AttributeError, "__arrow_c_array__"),
+    ],
+    ids=["too few", "floats", "timestamps", "no Arrow"],
+)
+def test_event_times_that_are_none_are_refused(times: Any, error: type[Exception], says: str) -> None:
+    batch, end = decoded(counted(0, 3))
+    with pytest.raises(error, match=says):
+        Messages(batch, TOPIC, PARTITION, end, event_times=times)
+
+
 def test_log_append_time_is_said() -> None:
     found = messages(counted(0, 1), counted(1, 1, attributes=8, max_time=BASE_TIME + 99))
     assert [(message.timestamp_type, message.timestamp) for message in found] == [(0, BASE_TIME), (1, BASE_TIME + 99)]

@@ -64,6 +64,10 @@ impl Fields {
         Ok(self.messages.get().rows.timestamp(self.row).into_pyobject(py)?)
     }
 
+    fn event_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.messages.get().rows.event_time(self.row).into_pyobject(py)?)
+    }
+
     fn timestamp_type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(self.messages.get().rows.timestamp_type(self.row).into_pyobject(py)?.into_any())
     }
@@ -274,6 +278,11 @@ fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
         getter!(partition, Fields::partition, c"The partition's number."),
         getter!(offset, Fields::offset, c"The offset in the partition."),
         getter!(timestamp, Fields::timestamp, c"Milliseconds since 1970, or None."),
+        getter!(
+            event_time,
+            Fields::event_time,
+            c"Milliseconds since 1970, or None: by default the timestamp."
+        ),
         getter!(timestamp_type, Fields::timestamp_type, c"-1: none, 0: create time, 1: log append time."),
         getter!(headers, Fields::headers, c"Pairs of name and bytes or None."),
         getter!(key, Fields::key, c"bytes or None, or what the key decoder makes of the bytes."),

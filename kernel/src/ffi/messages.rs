@@ -2,11 +2,14 @@
 //!
 //! No `unsafe` here. Everything in it is fixed or atomic, so any thread may call any method at any time.
 
+use arrow_array::Int64Array;
+use arrow_schema::DataType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
+use super::arrow::{refused, take_array};
 use super::{Batch, message};
 use crate::messages::{Progress, Rows};
 
@@ -26,7 +29,7 @@ pub struct Messages {
 #[pymethods]
 impl Messages {
     #[new]
-    #[pyo3(signature = (batch, topic, partition, end, key_decoder = None, value_decoder = None))]
+    #[pyo3(signature = (batch, topic, partition, end, key_decoder = None, value_decoder = None, event_times = None))]
     fn new(
         batch: &Bound<'_, Batch>,
         topic: Py<PyString>,
@@ -34,8 +37,12 @@ impl Messages {
         end: i64,
         key_decoder: Option<Bound<'_, PyAny>>,
         value_decoder: Option<Bound<'_, PyAny>>,
+        event_times: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let rows = Rows::new(&batch.get().batch, end).map_err(PyValueError::new_err)?;
+        let mut rows = Rows::new(&batch.get().batch, end).map_err(PyValueError::new_err)?;
+        if let Some(times) = event_times {
+            rows = rows.with_event_times(milliseconds(&times)?).map_err(PyValueError::new_err)?;
+        }
         Ok(Messages {
             progress: Progress::new(rows.len()),
             rows,
@@ -79,6 +86,15 @@ impl Messages {
         visit.call(&self.key_decoder)?;
         visit.call(&self.value_decoder)
     }
+}
+
+fn milliseconds(times: &Bound<'_, PyAny>) -> PyResult<Int64Array> {
+    let (_, data) = take_array(times, |schema| match DataType::try_from(schema) {
+        Ok(DataType::Int64) => Ok(()),
+        Ok(_) => Err(PyValueError::new_err("event_times must be int64, milliseconds since 1970")),
+        Err(error) => Err(refused(error)),
+    })?;
+    Ok(data.into())
 }
 
 fn callable(name: &str, decoder: Option<Bound<'_, PyAny>>) -> PyResult<Option<Py<PyAny>>> {

@@ -48,6 +48,21 @@ fn a_slice_of_a_batch_has_rows_of_its_own() {
 }
 
 #[test]
+fn event_times_are_the_timestamps_or_those_given() {
+    let record = forge::record(0, b"");
+    let rows = || {
+        let rows = [(0, Some(5), record.clone()), (1, None, record.clone()), (2, Some(-1), record.clone())];
+        Rows::new(&batch(&Column::ALL, &rows), 3).unwrap()
+    };
+    assert_eq!([0, 1, 2].map(|row| rows().event_time(row)), [Some(5), None, None]);
+    let times = Int64Array::from(vec![Some(0), Some(-1), None, Some(9)]);
+    let given = rows().with_event_times(times.slice(1, 3)).unwrap();
+    assert_eq!([0, 1, 2, 3].map(|row| given.event_time(row)), [Some(-1), None, Some(9), None]);
+    assert_eq!([0, 1].map(|row| given.timestamp(row)), [Some(5), None]);
+    assert_eq!(rows().with_event_times(times).err().unwrap(), "3 rows have 4 event times");
+}
+
+#[test]
 fn columns_that_are_not_there_are_named() {
     let error = Rows::new(&batch(&[Column::Value, Column::Offset], &[]), 0).err().unwrap();
     assert_eq!(error, "messages need the columns key, timestamp, timestampType, headers");

@@ -306,10 +306,12 @@ class Stream(ChunkQueue):
             return False
         return True
 
-    def _hand_out_messages(self, chunk: Chunk, batch: Batch, end: int) -> Messages:
-        tp = chunk.cursor.tp
+    def _hand_out_messages(
+        self, chunk: Chunk, batch: Batch, end: int, event_times: pa.Int64Array | None = None
+    ) -> Messages:
+        decoders = self._key_decoder, self._value_decoder
         chunk.rows = batch.num_rows
-        self._messages = Messages(batch, tp.topic, tp.partition, end, self._key_decoder, self._value_decoder)
+        self._messages = Messages(batch, *chunk.cursor.tp, end, *decoders, event_times)
         return self._messages
 
     def _hand_out_batch(self, chunk: Chunk, batch: AnyBatch, end: int) -> AnyBatch:
