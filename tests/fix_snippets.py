@@ -83,14 +83,15 @@ def commands(page: Path) -> list[str]:
 
 
 def filled(cluster: Any, name: str) -> None:
-    """A topic as the docs have it: four partitions of fifty clicks, from noon on, a record in each every minute."""
+    """A topic as the docs have it: four partitions of fifty clicks, from noon on, a record in each every minute,
+    not quite at the same time."""
     cluster.create_topic(name, 4, configs={"retention.ms": -1})
     records = [
         Rec(
             b'{"user": "u%d", "page": "/p%d"}' % (i % 7, i % 3),
             b"u%d" % (i % 7),
             [("trace", b"%d" % i)],
-            timestamp=NOON + i // 4 * 60_000,
+            timestamp=NOON + i // 4 * 60_000 + i % 4 * 7_001,
             partition=i % 4,
         )
         for i in range(200)

@@ -55,15 +55,18 @@ def milliseconds(low: int) -> Callable[[str, str], float]:
 
 UNITS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 """Spark's units of time; a bare number is milliseconds."""
+UNIT_NAMES = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
+"""As `withWatermark` has them, which stands next to some of these options: `10 minutes`."""
 
 
 def duration(name: str, value: str) -> float:
-    """Spark's way to write a time: `15m`, `30s`, `500ms`. In seconds."""
+    """Spark's ways to write a time: `15m`, `30s`, `500ms`, `15 minutes`. In seconds."""
     found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", value.strip().lower())
-    if found is None or found[2] not in UNITS:
+    unit = "" if found is None else UNIT_NAMES.get(found[2].removesuffix("s"), found[2])
+    if found is None or unit not in UNITS:
         units = ", ".join(filter(None, UNITS))
         raise OptionError(name, value, "is not a time", f"Write a whole number and one of {units}: 15m, 30s, 500ms")
-    return int(found[1]) * UNITS[found[2]]
+    return int(found[1]) * UNITS[unit]
 
 
 def flag(name: str, value: str) -> bool:

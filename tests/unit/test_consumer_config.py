@@ -175,6 +175,7 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"group_id": "words"}, "is unknown. Did you mean group.id?"),
         ({"auto.comit.enable": "words"}, "is unknown. Did you mean auto.commit.enable?"),
         ({"kafka.fetch.min.bytes": "1"}, "Did you mean fetch.min.bytes? Only the Spark source puts kafka. before"),
+        ({"eventTime.maxDrift": "5m"}, "is unknown. Options of event time are the Spark source's; here it is"),
         ({"heartbeat.interval.ms": 45000}, "must be less than session.timeout.ms = 45000"),
         ({"socket.timeout.ms": 400}, "fetch.max.wait.ms = '500': must be less than socket.timeout.ms = 400"),
         ({"sasl.username": "me"}, "Set sasl.jaas.config"),

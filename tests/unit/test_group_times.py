@@ -22,6 +22,7 @@ def times(reached, lags=None, strategy=None, newest=None, committed=None):
     committed = {tp(n): 10 for n in reached} | (committed or {})
     return group_event_time(
         committed,
+        {},
         {tp(n): 10 + lags.get(n, 5) for n in reached},
         {tp(n): None if ago is None else NOW - ago for n, ago in reached.items()},
         newest or {tp(n): NOW for n in reached},
@@ -63,9 +64,29 @@ def test_E3_with_all_read_the_furthest_counts():
 
 def test_E3_an_empty_partition_is_idle_before_anything_is_committed():
     group = group_event_time(
-        {tp(0): 10, tp(1): None}, {tp(0): 15, tp(1): 0}, {tp(0): NOW}, {tp(0): NOW}, WatermarkStrategy.monotonous(), NOW
+        {tp(0): 10, tp(1): None},
+        {tp(0): 0, tp(1): 0},
+        {tp(0): 15, tp(1): 0},
+        {tp(0): NOW},
+        {tp(0): NOW},
+        WatermarkStrategy.monotonous(),
+        NOW,
     )
     assert states(group) == ["slowest", "idle"]
+
+
+def test_E3_a_partition_that_retention_has_emptied_is_idle():
+    group = group_event_time(
+        {tp(0): 10, tp(1): 5},
+        {tp(0): 0, tp(1): 20},
+        {tp(0): 15, tp(1): 20},
+        {tp(0): NOW, tp(1): None},
+        {tp(0): NOW, tp(1): None},
+        WatermarkStrategy.monotonous(),
+        NOW,
+    )
+    assert states(group) == ["slowest", "idle"]
+    assert group.watermark_ms == NOW - 1
 
 
 def test_E4_what_is_further_ahead_than_the_drift_is_held_back():

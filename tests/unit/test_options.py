@@ -199,7 +199,17 @@ def test_F14_a_negative_discovery_interval_is_an_error_but_for_minus_one_which_i
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("15m", 900), ("500ms", 0.5), ("2 h", 7200), ("750", 0.75), ("10S", 10), ("1min", 60)]
+    ("text", "seconds"),
+    [
+        ("15m", 900),
+        ("500ms", 0.5),
+        ("2 h", 7200),
+        ("750", 0.75),
+        ("10S", 10),
+        ("1min", 60),
+        ("10 minutes", 600),
+        ("1 Day", 86_400),
+    ],
 )
 def test_a_delay_is_written_as_in_spark(text, seconds):
     assert parse(maxTriggerDelay=text).stream.max_delay == seconds

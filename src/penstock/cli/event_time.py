@@ -65,6 +65,7 @@ def ask_event_time(
 ) -> GroupEventTime:
     """`ends` has the partitions that can be asked, and maybe others."""
     there = [tp for tp in committed if tp in ends]
+    begins = cluster.begin(there)
     reached = cluster.max_timestamps({tp: at for tp in there if (at := committed[tp]) is not None})
     newest = cluster.newest_timestamps(there)
-    return group_event_time(committed, ends, reached, newest, strategy, int(time.time() * 1000))
+    return group_event_time(committed, begins, ends, reached, newest, strategy, int(time.time() * 1000))

@@ -69,6 +69,7 @@ class GroupEventTime:
 
 def group_event_time(
     committed: Mapping[TopicPartition, int | None],
+    begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     reached: Mapping[TopicPartition, int | None],
     newest: Mapping[TopicPartition, int | None],
@@ -77,7 +78,9 @@ def group_event_time(
 ) -> GroupEventTime:
     """`reached` and `newest` are the largest timestamps of the records below what is committed, and of all records."""
     watermarks = {tp: mark for tp, time in reached.items() if (mark := _watermark(time, strategy)) is not None}
-    states = {tp: _state(committed[tp], ends.get(tp), tp in watermarks) for tp in committed}
+    states = {
+        tp: _state(max(committed[tp] or 0, begins.get(tp, 0)), ends.get(tp), tp in watermarks) for tp in committed
+    }
     active = {tp: mark for tp, mark in watermarks.items() if states[tp] is State.NONE}
     slowest = min(active, key=lambda tp: (active[tp], tp), default=None)
     waiting = State.UNKNOWN in states.values()
@@ -118,10 +121,11 @@ def _watermark(time: int | None, strategy: WatermarkStrategy) -> int | None:
     return None if time is None else strategy.watermark_of(time)
 
 
-def _state(committed: int | None, end: int | None, has_watermark: bool) -> State:
+def _state(position: int, end: int | None, has_watermark: bool) -> State:
+    """`position` is where it reads on: what is committed, or the begin of the log if that is gone."""
     if end is None:
         return State.GONE
-    if (committed or 0) >= end:
+    if position >= end:
         return State.IDLE
     return State.NONE if has_watermark else State.UNKNOWN
 

@@ -415,6 +415,8 @@ def _nearest(key: str) -> str:
     known = [*CONSUMER_OPTIONS, *FORMAT_OPTIONS, *OLD_NAMES, *sorted(CONSUMER_NO_EFFECT)]
     if key.startswith(PREFIX) and key.removeprefix(PREFIX) in known:
         return f"Did you mean {key.removeprefix(PREFIX)}? Only the Spark source puts {PREFIX} before Kafka's names"
+    if key.lower().startswith("eventtime.") or key.lower() == "includewatermarks":
+        return "Options of event time are the Spark source's; here it is Connector(config, watermarks=strategy)"
     return did_you_mean(key.replace("_", "."), known)
 
 
