@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-import threading
+import time
 
 # Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -33,9 +33,10 @@ logging.getLogger("penstock.lag").setLevel(logging.INFO)
 spark = SparkSession.builder.appName("stream_to_parquet").config("spark.ui.showConsoleProgress", False).getOrCreate()
 listener = LagListener()
 spark.streams.addListener(listener)
-# PySpark's own handler would cancel the batch that is being written.
-interrupted = threading.Event()
-signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+# PySpark's own handler would cancel the batch that is being written. This one only leaves a note: it may come in the
+# middle of anything, and a lock that is held there would never be free for it.
+stop: list[int] = []
+signal.signal(signal.SIGINT, lambda number, frame: stop.append(number))
 
 options = {
     "kafka.bootstrap.servers": arguments.address,
@@ -56,8 +57,8 @@ query = (
     .start(table)
 )
 print(f"{arguments.topic} -> {table}" + (", until Ctrl-C" if arguments.follow else ""), flush=True)
-while query.isActive and not interrupted.wait(0.2):
-    pass
+while query.isActive and not stop:
+    time.sleep(0.2)
 query.stop()
 query.awaitTermination()  # raises what it failed with
 print(f"{spark.read.schema(rows.schema).parquet(table).count():,} records of {arguments.topic} in {table}")

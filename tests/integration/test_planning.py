@@ -128,7 +128,7 @@ def test_filters_narrow_the_plan(plan, hourly):
 
 def test_an_unreachable_broker_is_an_error_with_its_history_within_the_time_out():
     options = parse_options(
-        {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "700"}
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "2000"}
     )
     with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1: connecting failed") as caught:
         plan_batch(options)

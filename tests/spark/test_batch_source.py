@@ -85,7 +85,7 @@ print("rows:", spark.read.format("penstock").options(subscribe="{events}", **opt
     import os
 
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=os.environ | environment
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, env=os.environ | environment
     )
     assert "rows: 300" in ran.stdout, ran.stderr[-2000:]
 

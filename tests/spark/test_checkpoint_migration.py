@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from chaos.processes import Driver, until
+from chaos.processes import RUN_SECONDS, Driver, until
 from chaos.sink import written
 from fix_produce import Rec
 
-pytestmark = [pytest.mark.jvm, pytest.mark.broker]
+# The first test of all may have to fetch PySpark 4.2.0, which is large.
+pytestmark = [pytest.mark.jvm, pytest.mark.broker, pytest.mark.timeout(1500)]
 
 PARTITIONS = 3
 JVM, PENSTOCK = "kafka", "penstock"
@@ -56,7 +57,7 @@ class Migration:
 
     def await_answers(self, driver: Driver, count: int) -> None:
         """Until so many steps are done."""
-        done = until(lambda: len(driver.answered()) >= count or not driver.running, 120)
+        done = until(lambda: len(driver.answered()) >= count or not driver.running, RUN_SECONDS)
         assert done, driver.log()[-3000:]
         assert len(driver.answered()) >= count, driver.log()[-3000:]
 

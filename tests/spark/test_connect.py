@@ -5,7 +5,8 @@ import pytest
 from chaos.sink import read_back, written
 from fix_produce import Rec
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+# Several starts of Spark, one after the other, each with a deadline of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 
 PARTITIONS = 3
 

@@ -15,7 +15,8 @@ import pytest
 from fix_snippets import CONSUMER_PAGE, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, program, run_as_test
 from penstock import EmbeddedKafka
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+# A page is many queries, one after the other; a program has a deadline of its own.
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PASSWORD = "correct horse"
 OURS = [page for page in PAGES if page != CONSUMER_PAGE]
@@ -134,11 +135,11 @@ def test_the_streaming_example_follows_until_ctrl_c(documented, tmp_path):
     table = tmp_path / "clicks" / "table" / "_spark_metadata"
     with example("stream_to_parquet.py", documented, "clicks", "--follow", cwd=tmp_path) as process:
         assert "until Ctrl-C" in process.stdout.readline()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while not (table / "0").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert "200 records of clicks" in out
     assert "Traceback" not in err

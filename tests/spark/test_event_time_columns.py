@@ -61,7 +61,7 @@ def table(spark, kafka, tmp_path):
         writer = frame.writeStream.format("parquet").option("path", str(path)).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         started.append(query)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(180)
         return pa.concat_tables(pq.ParquetFile(file).read() for file in logged_files(path)), query
 
     yield run

@@ -1,6 +1,7 @@
 """Beyond one machine: master, two workers, driver and broker, each a process of its own."""
 
 import contextlib
+import gc
 import signal
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from chaos.sink import read_back, written
 from fix_produce import Rec
 from penstock.spark import PenstockDataSource
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+# Several starts of Spark, one after the other, each with a deadline of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 
 PARTITIONS = 4
 SECRET = "zanzibar-7731"
@@ -64,13 +66,15 @@ def test_F10_a_stream_on_the_cluster_goes_on_where_an_earlier_driver_ended(
         "checkpoint": str(tmp_path / "checkpoint"),
         "trigger": {"availableNow": True},
     }
+    places = [(name, partition) for partition in range(PARTITIONS)]
+    # A new broker makes the topic for groups when it is first asked about one. The end of a run does not wait for that.
+    assert group_offsets(kafka.client_options(prefix=""), group, places) == {}
     for run, end in enumerate((2000, 3000)):
         produce(name, numbered(1000 * run * 2, end))
         with standalone_cluster.driver([step], tmp_path, name=f"driver-{run}") as driver:
             [batches] = driver.answers()
         assert [batch["rows"] for batch in batches] == [[800, 800, 400], [800, 200]][run]
         assert written(tmp_path / "out") == expected(name, end)
-        places = [(name, partition) for partition in range(PARTITIONS)]
         committed = group_offsets(kafka.client_options(prefix=""), group, places)
         assert committed == dict.fromkeys(places, end // PARTITIONS)
 
@@ -109,6 +113,7 @@ def test_what_is_pickled_to_executors_holds_no_open_handle(kafka, topic, produce
     begin = stream.initialOffset()
     partitions += stream.partitions(begin, stream.latestOffset(begin, ReadAllAvailable()))
     try:
+        gc.collect()  # what other tests have left is closed before, not meanwhile
         before = open_handles()
         arrived = [CloudPickleSerializer().loads(CloudPickleSerializer().dumps(each)) for each in (batch, stream)]
         assert open_handles() == before

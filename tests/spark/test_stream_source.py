@@ -23,7 +23,9 @@ from penstock.options import parse_options
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
 
-SOON = 30.0
+SOON = 180.0
+"""A deadline, not a measurement: a session's first query took 65 s where other work held the processors."""
+
 EVERY_TRIGGER = {"partition.discovery.interval.ms": "0"}
 
 
@@ -60,7 +62,7 @@ def table(spark, kafka, tmp_path):
         def run(self, trigger=None, **options):
             """Start and wait until the query has ended by itself."""
             query = self.start(trigger, **options)
-            assert query.awaitTermination(120), "the query did not end"
+            assert query.awaitTermination(180), "the query did not end"
             return query
 
         def values(self):
@@ -134,8 +136,11 @@ def test_a_running_query_gets_what_arrives_and_idles_in_between(table, topic, pr
     for first in (0, 20, 40):
         produce(name, numbered(20, first=first))
         assert eventually(lambda upto=first + 20: table.values() == list(range(upto)))
-    batches = [progress.batchId for progress in query.recentProgress]
-    assert max(batches) <= 6, f"an idle query made batches of nothing: {batches}"
+    # The first one may be empty, it pins the start. How many there are is up to the moments at which records arrived.
+    reported = [(progress.batchId, progress.numInputRows) for progress in query.recentProgress]
+    batches = {number for number, rows in reported if rows}
+    assert batches | {0} == set(range(max(batches) + 1)), f"an idle query made batches of nothing: {reported}"
+    assert max(reported)[0] <= max(batches) + 1, f"an idle query made batches of nothing: {reported}"
     query.stop()
     assert query.exception() is None
 
@@ -204,12 +209,14 @@ def test_F21_the_last_batch_of_a_bounded_run_is_committed_too_and_kafkas_own_too
 ):
     name, group = topic(partitions=2), uuid.uuid4().hex
     produce(name, numbered(20))
+    assert group_offsets(group, name) == {}  # which waits for a new broker to have coordinators: a query does not
     table.run(subscribe=name, startingOffsets="earliest", **{"kafka.group.id": group})
     assert group_offsets(group, name) == {0: 10, 1: 10}
     produce(name, numbered(7))
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     said = get_distribution().run_tool(
-        tool, "--bootstrap-server", kafka.bootstrap_servers, "--describe", "--group", group
+        *(tool, "--bootstrap-server", kafka.bootstrap_servers),
+        *("--describe", "--group", group, "--timeout", "60000"),  # its own default is 5 s for each answer
     )
     rows = [line.split()[1:6] for line in said.stdout.splitlines() if line.startswith(group)]
     assert sorted(rows) == [[name, "0", "10", "14", "4"], [name, "1", "10", "13", "3"]]
@@ -289,6 +296,7 @@ def test_F25_the_groups_offsets_are_never_used_to_recover_a_checkpointed_query(t
 def test_a_restart_commits_what_the_last_run_could_not(table, topic, produce, operator, group_offsets):
     name, group = topic(partitions=2), uuid.uuid4().hex
     produce(name, numbered(10))
+    assert group_offsets(group, name) == {}  # as above
     table.run({"once": True}, subscribe=name, startingOffsets="earliest", **{"kafka.group.id": group})
     table.run(subscribe=name, startingOffsets="earliest", **{"kafka.group.id": group})
     assert group_offsets(group, name) == {0: 5, 1: 5}
@@ -384,7 +392,7 @@ def test_what_only_the_broker_can_know_fails_the_query_with_the_reason(table, to
     options = {key: value.replace("TOPIC", name) for key, value in options.items()}
     query = table.start(**({"subscribe": name} | options))
     with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(SOON)
     assert words in str(caught.value)
 
 
@@ -395,7 +403,7 @@ def test_F27_data_loss_fails_the_query_and_says_the_way_out(table, topic, produc
     operator.delete_records(name, {0: 7, 1: 6})
     query = table.start(subscribe=name)
     with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
+        query.awaitTermination(SOON)
     assert f"{name}-0: wanted from offset 2, the broker has offsets from 7" in str(caught.value)
     assert f"{name}-1: wanted from offset 2, the broker has offsets from 6" in str(caught.value)
     assert "set option failOnDataLoss to false" in str(caught.value)
@@ -425,6 +433,7 @@ def planners(spark):
 
 def test_F17_a_stopped_query_leaves_no_process(table, topic, produce, spark):
     name = topic(partitions=2)
+    assert eventually(lambda: not planners(spark)), "those of queries that were stopped before may take a moment to end"
     options = {"kafka.group.id": uuid.uuid4().hex, "startingOffsets": "earliest"}
     query = table.start({"processingTime": "0 seconds"}, subscribe=name, **options)
     produce(name, numbered(4))
@@ -436,12 +445,14 @@ def test_F17_a_stopped_query_leaves_no_process(table, topic, produce, spark):
 
 def test_F17_a_planner_that_dies_fails_the_query_and_not_in_silence(table, topic, produce, spark):
     name = topic(partitions=2)
+    assert eventually(lambda: not planners(spark)), "else the one that is killed below may be another query's"
     query = table.start({"processingTime": "0 seconds"}, subscribe=name, startingOffsets="earliest")
     produce(name, numbered(4))
     assert eventually(lambda: len(table.values()) == 4)
-    os.kill(planners(spark)[0], signal.SIGKILL)
+    [planner] = planners(spark)
+    os.kill(planner, signal.SIGKILL)
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(60)
+        query.awaitTermination(SOON)
 
 
 def test_each_record_comes_once_from_ranges_that_were_split(table, topic, produce):

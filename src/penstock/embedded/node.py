@@ -30,6 +30,10 @@ LOOPBACK = "127.0.0.1"
 # a client that keeps reconnecting to it on loopback may even connect to itself.
 _PORTS = range(15_000, 32_000)
 
+# Not the module's own generator, which programs and test plugins seed: two processes that are seeded alike would try
+# the same ports in the same order, and take those of a node that is down for a moment.
+_RANDOM = random.SystemRandom()
+
 _KEEPER = Path(__file__).with_name("_keeper.py")
 _LOG4J = """\
 <Configuration status="ERROR">
@@ -61,7 +65,7 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now. Another process may still be quicker: the start tries again."""
     held: list[socket.socket] = []
     try:
-        for port in random.sample(_PORTS, len(_PORTS)):
+        for port in _RANDOM.sample(_PORTS, len(_PORTS)):
             if len(held) == count:
                 break
             probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
