@@ -27,7 +27,7 @@ config = {
     "group.id": arguments.group,
     "auto.offset.reset": "earliest",  # of the first run: later ones go on where the group was
     "enable.auto.commit": False,  # only when the frame is made: what fails comes again
-    "consumer.timeout.ms": 5000,  # nothing for so long is the end
+    "consumer.timeout.ms": 10_000,  # nothing for so long is the end
 }
 
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # for benchmarks, which i
 from benchmarks.environments import EnvironmentMissing, Rival
 from benchmarks.environments import jvm_source as make_environment
 
-QUERY_SECONDS = 240
+QUERY_SECONDS = 600
 
 # Every query in one process: starting Spark takes longer than all of them together.
 PROGRAM = """

@@ -183,7 +183,7 @@ def run_until_signal(code: str, number: signal.Signals, folder: Path) -> None:
         assert process.stdout is not None
         said = process.stdout.readline()
         process.send_signal(number)
-        _, err = process.communicate(timeout=120)
+        _, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert said
     assert err == ""
@@ -194,6 +194,6 @@ def run_as_test(code: str, folder: Path) -> None:
     file.write_text(code)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(file)],
-        capture_output=True, text=True, timeout=120, cwd=folder, check=False,
+        capture_output=True, text=True, timeout=240, cwd=folder, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -24,7 +24,7 @@ SETTINGS = {
     "spark.cores.max": str(WORKERS),
     # Both executors are there before the first job, else the first to come may do all of it.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "150s",
 }
 
 

@@ -19,7 +19,7 @@ from penstock.reports import ReportAddress, TaskReport, send_report
 if TYPE_CHECKING:
     from penstock.eventtime.span import EventTimeSpan
 
-COUNTS_SECONDS, END_SECONDS = 2.0, 10.0
+COUNTS_SECONDS, END_SECONDS = 5.0, 10.0
 """How long a task tries to tell its planner: numbers, or that its partition has ended."""
 
 TIMESTAMP = "timestamp"

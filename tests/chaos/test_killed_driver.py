@@ -114,6 +114,7 @@ def kill_again_and_again(kafka, topic: str, folder, kills: int) -> Counter[Momen
     return fell
 
 
+@pytest.mark.timeout(900)
 def test_F18_a_driver_killed_four_times_gives_each_record_once(kafka, topic, tmp_path):
     fell = kill_again_and_again(kafka, topic(partitions=PARTITIONS), tmp_path, kills=4)
     assert fell[Moment.READING]
