@@ -82,7 +82,9 @@ class TaskReport:
         numbers = (self.partition, self.start, self.stop, *counts)
         if not isinstance(self.topic, str) or not self.topic:
             raise ValueError("a report needs a topic")
-        if self.event_time is not None and not (type(self.event_time) is int and abs(self.event_time) <= LARGEST):
+        if self.event_time is not None and not (
+            type(self.event_time) is int and -LARGEST - 1 <= self.event_time <= LARGEST
+        ):
             raise ValueError(f"{self.event_time!r} is no event time")
         if type(self.has_event_time) is not bool:
             raise ValueError(f"{self.has_event_time!r} is neither yes nor no")
