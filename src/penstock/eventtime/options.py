@@ -1,4 +1,4 @@
-"""The options of event time: what a stream's watermarks are made of, and who waits for whom."""
+"""The options of event time: what a stream's event-time watermarks are made of, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ EVENT_TIME_OPTIONS: dict[str, Option] = {
             "eventTime.outOfOrderness",
             _span,
             "0s",
-            "By how much records of one partition may be out of order. Its watermark stays so far behind the highest "
-            "event time it has read.",
+            "By how much records of one partition may be out of order. Its event-time watermark stays so far behind "
+            "the highest event time it has read.",
         ),
         Option(
             "eventTime.idleness",
@@ -63,15 +63,15 @@ EVENT_TIME_OPTIONS: dict[str, Option] = {
             "eventTime.maxDrift",
             _span,
             None,
-            "No partition is read so far that its watermark is ahead of the slowest one's by more than this. Give "
-            "`withWatermark` a delay of at least this and `eventTime.outOfOrderness` together, and Spark drops nothing "
-            "because other partitions were faster.",
+            "No partition is read so far that its event-time watermark is ahead of the slowest one's by more than "
+            "this. Give `withWatermark` a delay of at least this and `eventTime.outOfOrderness` together, and Spark "
+            "drops nothing because other partitions were faster.",
         ),
         Option(
             "includeWatermarks",
             flag,
             "false",
-            "Add the columns `_watermark`, the stream's combined watermark when the batch was planned, and "
+            "Add the columns `_watermark`, the stream's combined event-time watermark when the batch was planned, and "
             "`_partition_watermark`, that of the record's own partition.",
         ),
     )
