@@ -1,9 +1,10 @@
 // Sends a few records at a time, when told to.
 //
-//   java -cp <Kafka's jars> Trickle.java BOOTSTRAP PARTITIONS TOPIC...       then on standard input:    RECORDS
+//   java -cp <Kafka's jars> Trickle.java BOOTSTRAP PARTITIONS TOPIC...       then on standard input:    RECORDS [TIME APART]
 //
 // Each line is answered with "sent" when the broker has the records. They go to the partitions in turn, and all of
-// them in one request: a stream that looks every few milliseconds should find all or nothing.
+// them in one request: a stream that looks every few milliseconds should find all or nothing. Their timestamps are now,
+// or TIME (ms) in the first partition and APART more in each after it.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -34,13 +35,16 @@ public class Trickle {
             long next = 0;
             for (String order; (order = orders.readLine()) != null; ) {
                 List<Future<RecordMetadata>> sent = new ArrayList<>();
-                for (int left = Integer.parseInt(order.strip()); left > 0; left--, next++) {
+                String[] words = order.strip().split(" ");
+                for (int left = Integer.parseInt(words[0]); left > 0; left--, next++) {
                     String topic = args[2 + (int) (next % topics)];
                     int partition = (int) (next / topics % partitions);
                     byte[] key = String.format("u%07d", next % 10_000_000).getBytes(StandardCharsets.US_ASCII);
                     byte[] value = ("{\"user\":\"" + next + "\",\"event\":\"page_view\",\"item\":10427,\"country\":\"DE\","
                         + "\"device\":\"mobile\",\"ms\":120}").getBytes(StandardCharsets.US_ASCII);
-                    sent.add(producer.send(new ProducerRecord<>(topic, partition, key, value)));
+                    Long timestamp =
+                        words.length == 1 ? null : Long.parseLong(words[1]) + partition * Long.parseLong(words[2]);
+                    sent.add(producer.send(new ProducerRecord<>(topic, partition, timestamp, key, value)));
                 }
                 producer.flush();
                 for (Future<RecordMetadata> one : sent) {

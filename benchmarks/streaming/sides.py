@@ -124,7 +124,8 @@ class Trickle(Process):
         command: list[str | Path] = [kafka.java, "-Xmx256m", "-cp", kafka.classpath(), HERE / "Trickle.java"]
         super().__init__("trickle", [*command, arena.kafka.bootstrap_servers, str(partitions), *topics])
 
-    def send(self, rows: int) -> None:
-        self.tell(str(rows))
+    def send(self, rows: int, times: tuple[int, int] | None = None) -> None:
+        """`times`: the timestamp (ms) in the first partition, and how much later it is in each after it; else now."""
+        self.tell(" ".join(map(str, (rows, *(times or ())))))
         if self.hear(ORDER_SECONDS) != "sent":
             raise ContestantFailed(f"{self.name} ended")

@@ -40,13 +40,13 @@ SILENCE_SECONDS = 600.0
 packets would cost every task its time-out."""
 
 EVENT_TIME_SILENCE_SECONDS = 20.0
-"""The same of event times. While they are missing, partitions may be held back for one of which nobody knows how far it
-has been read."""
+"""The same of event times. While they are missing, the planner asks brokers at every trigger how far a partition has
+been read, or looks at its last records, and that costs time."""
 
 UNTOLD_COUNTS = "the query's counts of malformed and skipped records are too low"
 UNTOLD_EVENT_TIME = (
-    "the query does not know how far its event time has come, and its counts of late, malformed and skipped records "
-    "are too low"
+    "the query asks brokers how far its event time has come, or looks at the last records again, and its counts of "
+    "late, malformed and skipped records are too low"
 )
 
 LARGEST = 2**63 - 1
@@ -82,7 +82,9 @@ class TaskReport:
         numbers = (self.partition, self.start, self.stop, *counts)
         if not isinstance(self.topic, str) or not self.topic:
             raise ValueError("a report needs a topic")
-        if self.event_time is not None and not (type(self.event_time) is int and abs(self.event_time) <= LARGEST):
+        if self.event_time is not None and not (
+            type(self.event_time) is int and -LARGEST - 1 <= self.event_time <= LARGEST
+        ):
             raise ValueError(f"{self.event_time!r} is no event time")
         if type(self.has_event_time) is not bool:
             raise ValueError(f"{self.has_event_time!r} is neither yes nor no")

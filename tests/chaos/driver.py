@@ -14,6 +14,9 @@ Run as a script in whatever environment has the PySpark that is wanted, so it im
     {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}}
             one streaming query into Parquet, until it ends by itself or has done `batches` of them. Answer: the
             batches that had data
+    {"do": "windows", "format": ..., "options": {...}, "checkpoint": ..., "window": ..., "delay": ...}
+            all there is, counted by windows of record timestamps behind a watermark of Spark's with that delay. Answer:
+            records read, records in the counts, rows that Spark says it has dropped
     {"do": "await", "path": ...}
             goes on when the file is there. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
@@ -30,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as PySpark's own documentation has it)
 from pyspark.sql.streaming import StreamingQuery
 
 SETTINGS = {
@@ -93,6 +97,21 @@ def batch(progress: dict[str, Any]) -> dict[str, Any]:
     return {"id": progress["batchId"], "rows": source["numInputRows"], **{name: source[name] for name in names}}
 
 
+def windows(spark: SparkSession, step: dict[str, Any]) -> dict[str, int]:
+    frame = spark.readStream.format(step["format"]).options(**step["options"]).load()
+    frame = frame.withWatermark("timestamp", step["delay"]).groupBy(F.window("timestamp", step["window"])).count()
+    writer = frame.writeStream.format("memory").queryName("windows").outputMode("update").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", step["checkpoint"]).start()
+    query.awaitTermination()
+    last = spark.table("windows").groupBy("window").agg(F.max("count").alias("count"))
+    operators = [operator for each in query.recentProgress for operator in each.stateOperators]
+    return {
+        "read": sum(each.numInputRows for each in query.recentProgress),
+        "counted": last.agg(F.sum("count")).collect()[0][0],
+        "dropped": sum(operator.numRowsDroppedByWatermark for operator in operators),
+    }
+
+
 def await_file(spark: SparkSession, step: dict[str, Any]) -> None:
     while not Path(step["path"]).exists():
         time.sleep(0.05)
@@ -117,7 +136,7 @@ def records(frame: DataFrame) -> DataFrame:
     return frame.select(*COLUMNS)
 
 
-STEPS = {"read": read, "stream": stream, "await": await_file, "places": places}
+STEPS = {"read": read, "stream": stream, "windows": windows, "await": await_file, "places": places}
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,8 @@
 """Event time in Spark: what `withWatermark` drops of a skewed topic, and what it does not where partitions are aligned.
 
 Spark's watermark is the highest event time of all that was read, less a delay. Penstock without event-time options
-plans as Spark's own source does (each partition gets its share of the limit), so it stands in for that one here.
+plans as Spark's own source does (each partition gets its share of the limit), so it mostly stands in for that one here;
+once that one is run itself.
 """
 
 from __future__ import annotations
@@ -56,12 +57,14 @@ def skewed_values() -> list[Rec]:
 @dataclass(frozen=True)
 class Outcome:
     """What came of a replay: rows read, rows in the counts of the windows, rows that Spark says it has dropped (as many
-    as were left of them when its tasks had counted), and the combined watermarks of its batches, in their order."""
+    as were left of them when its tasks had counted); of its batches in their order, the combined event-time watermarks,
+    and the partitions that each has read of."""
 
     read: int
     counted: int
     dropped: int
     watermarks: list[datetime]
+    moved: list[set[int]]
 
 
 class Replay:
@@ -72,9 +75,9 @@ class Replay:
         self._counted: dict[Any, int] = {}
         self._progress: list[Any] = []
 
-    def run(self, column: str = "timestamp", fail_at: int | None = None) -> Outcome:
-        """`fail_at`: the batch whose sink fails, and with it the query."""
-        frame = self._spark.readStream.format("penstock").options(**self._options).load()
+    def run(self, column: str = "timestamp", fail_at: int | None = None, once: bool = False, **options: str) -> Outcome:
+        """`fail_at`: the batch whose sink fails, and with it the query. `options`: more of them, for this run."""
+        frame = self._spark.readStream.format("penstock").options(**self._options, **options).load()
         if "_watermark" in frame.columns:
             frame = frame.observe("seen", F.min("_watermark").alias("low"), F.max("_watermark").alias("high"))
         counts = (
@@ -90,7 +93,8 @@ class Replay:
             self._counted.update((row["window"]["start"], row["count"]) for row in batch.collect())
 
         writer = counts.writeStream.outputMode("update").foreachBatch(keep)
-        query = writer.option("checkpointLocation", str(self._folder)).trigger(availableNow=True).start()
+        writer = writer.option("checkpointLocation", str(self._folder))
+        query = (writer.trigger(once=True) if once else writer.trigger(availableNow=True)).start()
         try:
             assert query.awaitTermination(SOON), "the stream did not end"
         finally:
@@ -107,7 +111,17 @@ class Replay:
             counted=sum(self._counted.values()),
             dropped=sum(operator.numRowsDroppedByWatermark for operator in operators),
             watermarks=[one["low"] for one in seen if one["low"] is not None],
+            moved=[moved(each.sources[0]) for each in self._progress],
         )
+
+
+def moved(source: Any) -> set[int]:
+    """The partitions of a source with one topic that a batch has read of."""
+    start, end = (
+        {int(partition): at for offsets in (json.loads(text) or {}).values() for partition, at in offsets.items()}
+        for text in (source.startOffset, source.endOffset)
+    )
+    return {partition for partition, at in end.items() if at > start.get(partition, 0)}
 
 
 @pytest.fixture
@@ -137,6 +151,57 @@ def test_E4_a_replay_of_a_skewed_topic_loses_nothing(replay, skewed_topic):
     outcome = replay(skewed_topic, **DRIFT).run()
     assert outcome.dropped == 0
     assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
+
+
+@pytest.mark.jvm
+@pytest.mark.timeout(1500)  # PySpark 4.2.0 may have to be fetched, which is large
+def test_E4_where_sparks_own_source_drops_penstock_keeps_everything(both_sources, kafka, skewed_topic, tmp_path):
+    options = kafka.client_options() | {"subscribe": skewed_topic, "startingOffsets": "earliest"}
+    step = {"do": "windows", "window": "30 minutes", "delay": "6 hours"}
+    sources = {"kafka": {}, "penstock": DRIFT}
+    limit = {"maxOffsetsPerTrigger": str(RECORDS // 4)}
+    steps = [
+        step | {"format": source, "options": options | limit | more, "checkpoint": str(tmp_path / source)}
+        for source, more in sources.items()
+    ]
+    with both_sources(steps, tmp_path / "driver") as driver:
+        by_spark, by_penstock = driver.answers()
+    assert by_spark["read"] == RECORDS
+    assert by_spark["dropped"] > 0
+    assert by_spark["counted"] < RECORDS
+    assert by_penstock == {"read": RECORDS, "counted": RECORDS, "dropped": 0}
+
+
+def test_E4_trigger_once_reads_everything_in_one_batch_and_loses_nothing(replay, skewed_topic):
+    outcome = replay(skewed_topic, **DRIFT).run(once=True)
+    assert outcome.moved == [set(range(PARTITIONS))]
+    assert outcome.dropped == 0
+    assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
+
+
+def test_E4_F20_event_time_is_switched_on_and_off_with_one_checkpoint(replay, skewed_topic):
+    running = replay(skewed_topic)
+    everybody = set(range(PARTITIONS))
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        running.run(fail_at=2)
+    assert running.outcome().moved == [everybody] * 2
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        running.run(fail_at=5, **DRIFT, includeWatermarks="true")
+    # Batch 2 had been planned without. From then on whoever is more than 6 hours ahead waits: the first partition has
+    # come to half past four, and the third begins at seven and has come to half past eleven.
+    switched_on = running.outcome()
+    assert switched_on.moved[2] == everybody
+    assert len(switched_on.moved) == 5
+    assert switched_on.moved[3] == {0, 1}
+    assert 7 not in switched_on.moved[4]
+    assert len(switched_on.watermarks) >= 2, "what was read before it was switched on counts"
+    assert switched_on.watermarks == sorted(switched_on.watermarks)
+    # Batch 5 had been planned with it.
+    after = running.run()
+    assert 7 not in after.moved[5]
+    assert 7 in after.moved[6]
+    assert after.read == RECORDS
+    assert after.watermarks == switched_on.watermarks, "no more of them"
 
 
 def test_E4_a_replay_by_a_field_of_the_value_loses_nothing(replay, topic, produce):

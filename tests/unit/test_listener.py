@@ -162,19 +162,19 @@ def test_F19_the_log_line_tells_of_event_time(caplog):
     LagListener().onQueryProgress(event(behind(1, **report)))
     assert [record.message for record in caplog.records] == [
         "query orders: 1 record behind in 2 partitions (worst orders-0: 1), 500 records/s, "
-        "watermark 2025-01-31T11:59:57Z (3 s behind), 1 idle, 1 held back, 1,200 late"
+        "event-time watermark 2025-01-31T11:59:57Z (3 s behind), 1 idle, 1 held back, 1,200 late"
     ]
 
 
 @pytest.mark.parametrize(
     ("watermark", "lag", "said"),
     [
-        (0, None, "watermark 1970-01-01T00:00:00Z"),
-        (-1, 90_000.0, "watermark 1969-12-31T23:59:59Z (25 h behind)"),
-        (0, -1.4, "watermark 1970-01-01T00:00:00Z (1 s ahead)"),
-        (999, 119.0, "watermark 1970-01-01T00:00:00Z (119 s behind)"),
-        (0, 864_000.0, "watermark 1970-01-01T00:00:00Z (10 d behind)"),
-        (2**62, None, "watermark 4,611,686,018,427,387,904 ms"),
+        (0, None, "event-time watermark 1970-01-01T00:00:00Z"),
+        (-1, 90_000.0, "event-time watermark 1969-12-31T23:59:59Z (25 h behind)"),
+        (0, -1.4, "event-time watermark 1970-01-01T00:00:00Z (1 s ahead)"),
+        (999, 119.0, "event-time watermark 1970-01-01T00:00:00Z (119 s behind)"),
+        (0, 864_000.0, "event-time watermark 1970-01-01T00:00:00Z (10 d behind)"),
+        (2**62, None, "event-time watermark 4,611,686,018,427,387,904 ms"),
     ],
 )
 def test_F19_the_log_line_says_how_far_event_time_is(watermark, lag, said):

@@ -231,6 +231,32 @@ def test_a_wrong_stream_option_is_refused(options, words):
     assert words in str(refuse(ONE_TOPIC | options))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("eventTime.idleness", "0s", "must be more than 0"),
+        ("eventTime.idleness", "999999999999d", "is too long a time"),
+        ("eventTime.maxDrift", "1000000000d", "is too long a time"),
+        ("eventTime.outOfOrderness", "999999999999d", "is too long a time"),
+        ("eventTime.outOfOrderness", "soon", "is not a time"),
+    ],
+)
+def test_F19_a_wrong_time_is_refused_by_the_options_own_name(name, value, reason):
+    error = refuse(ONE_TOPIC | {name: value})
+    assert (error.name, error.value) == (name, value)
+    assert reason in str(error)
+
+
+def test_F19_the_longest_times_and_none_at_all_are_taken():
+    longest, milliseconds = "999999999d", 999_999_999 * 86_400_000
+    options = {"eventTime.maxDrift": longest, "eventTime.outOfOrderness": longest, "eventTime.idleness": longest}
+    strategy = parse(**options).event_time.strategy
+    assert (strategy.max_drift, strategy.out_of_orderness) == (milliseconds, milliseconds)
+    assert strategy.idleness == milliseconds / 1000
+    none = parse(**{"eventTime.maxDrift": "0s", "eventTime.idleness": "Never"}).event_time.strategy
+    assert (none.max_drift, none.out_of_orderness, none.idleness) == (0, 0, None)
+
+
 def test_F6_a_stream_may_start_at_the_end_and_not_end_at_the_beginning():
     assert isinstance(parse(startingOffsets="latest", endingOffsets='{"a": -1}').starting, Latest)
     assert "the end cannot be the beginning" in str(refuse(ONE_TOPIC | {"endingOffsets": '{"a": {"0": -2}}'}))

@@ -96,6 +96,7 @@ def hung_up(connection: socket.socket) -> bool:
         {"event_time": 1.0},
         {"event_time": True},
         {"event_time": 2**63},
+        {"event_time": -(2**63) - 1},
         {"has_event_time": 1},
     ],
     ids=str,
@@ -112,7 +113,7 @@ def test_an_address_crosses_to_executors_and_its_token_does_not_print(listen):
 
 
 def test_a_report_survives_its_bytes():
-    times = {"has_event_time": True, "event_time": 1 - 2**63, "late": 2**63 - 1}
+    times = {"has_event_time": True, "event_time": -(2**63), "late": 2**63 - 1}
     for report in (
         REPORT,
         replace(REPORT, ended_at=150),

@@ -225,7 +225,6 @@ def test_E1_the_watermark_is_the_highest_time_less_the_bound_less_1_ms(strategy,
 
 def test_E1_none_does_not_even_look_for_times():
     assert WatermarkStrategy.none().watermark_after(batch([1], pa.int64(), "other")) is None
-    assert WatermarkStrategy.none().columns == ()
 
 
 @pytest.mark.parametrize(
@@ -360,22 +359,6 @@ def test_E1_punctuated_needs_a_function():
 def test_E1_a_strategy_that_contradicts_itself_cannot_be_made(fields):
     with pytest.raises(OptionError):
         WatermarkStrategy(**fields)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "columns"),
-    [
-        (WatermarkStrategy.monotonous(), ("timestamp",)),
-        (WatermarkStrategy.punctuated(every_second), ("timestamp",)),
-        (CREATED, ()),
-        (CREATED.with_timestamps("timestamp"), ("timestamp",)),
-        (CREATED.with_timestamps(every_second), ()),
-        (CREATED.with_timestamps(None), ("timestamp",)),
-    ],
-    ids=repr,
-)
-def test_E1_a_strategy_says_which_of_kafkas_columns_it_reads(strategy, columns):
-    assert strategy.columns == columns
 
 
 SPOKEN = [

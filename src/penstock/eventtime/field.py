@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from penstock.errors import OptionError
+from penstock.option_values import did_you_mean
 
 OPTION = "eventTime.column"
 
@@ -52,42 +52,63 @@ def _with_path(wanted: pa.DataType | None, full: pa.DataType, path: tuple[str, .
     return pa.struct(list(fields.items()))
 
 
+TIMES_IN = ("key", "value", "timestamp")
+"""The columns of Kafka that can hold an event time. An offset is a long too, and never one."""
+
+
 def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataType]]) -> EventTimeField:
     """The field that a user names: a column, or a way into its structs with dots. `columns`: of the result, where each
     of them comes from, and its type."""
-    names = _names({name: kind for name, (_, kind) in columns.items()}, text)
-    if names is None:
-        times = [path for name, (_, kind) in columns.items() for path in _times(name, kind)]
-        near = difflib.get_close_matches(text, times, n=1)
-        way_out = f"Did you mean {near[0]}?" if near else f"There are {', '.join(times)}. {SAY_WHAT_IT_IS}"
+    fields = [pa.field(name, kind) for name, (_, kind) in columns.items()]
+    found = way_to(fields, text)
+    if found is None:
+        times = list(time_paths([field for field in fields if columns[field.name][0].source in TIMES_IN]))
+        way_out = nearest(text, times) or f"There are {', '.join(times)}. {SAY_WHAT_IT_IS}"
         raise OptionError(OPTION, text, "is not a column of this source", way_out)
-    start, kind = columns[names[0]]
-    for name in names[1:]:
-        kind = kind.field(name).type
+    start, kind = columns[fields[found[0]].name]
+    way_out = "It must be a timestamp, a date, or a long of milliseconds since 1970"
+    if start.source not in TIMES_IN:
+        raise OptionError(OPTION, text, "is Kafka's own and not a time", way_out)
+    names = []
+    for index in found[1:]:
+        names.append(kind.field(index).name)
+        kind = kind.field(index).type
     if not is_time(kind):
-        way_out = "It must be a timestamp, a date, or a long of milliseconds since 1970"
         raise OptionError(OPTION, text, f"is {kind}, which is not a time", way_out)
-    return EventTimeField(start.source, start.path + names[1:])
+    return EventTimeField(start.source, (*start.path, *names))
 
 
 SAY_WHAT_IT_IS = "Fields that .schema(...) leaves out are known by valueSchema (keySchema) or a registry"
 
 
-def _names(fields: Mapping[str, pa.DataType], path: str) -> tuple[str, ...] | None:
-    """The names on a path, level by level: they may have dots of their own."""
-    if path in fields:
-        return (path,)
-    for name, kind in fields.items():
-        if pa.types.is_struct(kind) and path.startswith(f"{name}."):
-            below = _names({field.name: field.type for field in kind}, path[len(name) + 1 :])
+# --- paths into structs -----------------------------------------------------------------------------------------------
+
+
+def way_to(fields: Sequence[pa.Field], path: str) -> list[int] | None:
+    """The way to a path, as the position of a field at each level; None: it leads nowhere. Names may have dots of their
+    own, and a name that is the whole path comes before a way into structs."""
+    for index, field in enumerate(fields):
+        if field.name == path:
+            return [index]
+    for index, field in enumerate(fields):
+        if pa.types.is_struct(field.type) and path.startswith(f"{field.name}."):
+            below = way_to(list(field.type), path[len(field.name) + 1 :])
             if below is not None:
-                return (name, *below)
+                return [index, *below]
     return None
 
 
-def _times(path: str, kind: pa.DataType) -> Iterator[str]:
-    if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _times(f"{path}.{field.name}", field.type)
-    elif is_time(kind):
-        yield path
+def time_paths(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """All paths that lead to a time."""
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from time_paths(field.type, f"{above}{field.name}.")
+        elif is_time(field.type):
+            yield above + field.name
+
+
+def nearest(path: str, known: Sequence[str]) -> str:
+    """A question for the path that was meant: one that ends in the same name, or is spelled much the same."""
+    last = path.rsplit(".", 1)[-1]
+    same = [name for name in known if name.rsplit(".", 1)[-1] == last]
+    return f"Did you mean {same[0]}?" if same else did_you_mean(path, known)

@@ -1,9 +1,10 @@
-"""The options of event time: what a stream's watermarks are made of, and who waits for whom."""
+"""The options of event time: what a stream's event-time watermarks are made of, and who waits for whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
@@ -19,8 +20,20 @@ DEFAULT_IDLENESS = "1m"
 """Flink has none, and there a partition that never gets a record holds back the others for ever."""
 
 
+def _span(name: str, value: str) -> float:
+    """A time that a strategy takes, in seconds. Said here, where the option has the name that its user gave it."""
+    seconds = duration(name, value)
+    if seconds >= timedelta.max.total_seconds():  # rounded up, which it is as a float
+        raise OptionError(name, value, "is too long a time")
+    return seconds
+
+
 def _idleness(name: str, value: str) -> float | None:
-    return None if value.strip().lower() == NEVER else duration(name, value)
+    if value.strip().lower() == NEVER:
+        return None
+    if not (seconds := _span(name, value)):
+        raise OptionError(name, value, "must be more than 0: every partition would be idle at once")
+    return seconds
 
 
 EVENT_TIME_OPTIONS: dict[str, Option] = {
@@ -35,10 +48,10 @@ EVENT_TIME_OPTIONS: dict[str, Option] = {
         ),
         Option(
             "eventTime.outOfOrderness",
-            duration,
+            _span,
             "0s",
-            "By how much records of one partition may be out of order. Its watermark stays so far behind the highest "
-            "event time it has read.",
+            "By how much records of one partition may be out of order. Its event-time watermark stays so far behind "
+            "the highest event time it has read.",
         ),
         Option(
             "eventTime.idleness",
@@ -48,17 +61,17 @@ EVENT_TIME_OPTIONS: dict[str, Option] = {
         ),
         Option(
             "eventTime.maxDrift",
-            duration,
+            _span,
             None,
-            "No partition is read so far that its watermark is ahead of the slowest one's by more than this. Give "
-            "`withWatermark` a delay of at least this and `eventTime.outOfOrderness` together, and Spark drops nothing "
-            "because other partitions were faster.",
+            "No partition is read so far that its event-time watermark is ahead of the slowest one's by more than "
+            "this. Give `withWatermark` a delay of at least this and `eventTime.outOfOrderness` together, and Spark "
+            "drops nothing because other partitions were faster.",
         ),
         Option(
             "includeWatermarks",
             flag,
             "false",
-            "Add the columns `_watermark`, the stream's combined watermark when the batch was planned, and "
+            "Add the columns `_watermark`, the stream's combined event-time watermark when the batch was planned, and "
             "`_partition_watermark`, that of the record's own partition.",
         ),
     )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.eventtime.times import EventTimes
-
-NO_TIMESTAMP = -1
-"""What Kafka says of a record without a timestamp, in milliseconds."""
+from penstock.eventtime.times import NO_TIMESTAMP, EventTimes
 
 
 class EventTimeSpan:

@@ -13,16 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import EventTimeError, OptionError
-from penstock.eventtime.times import EventTimes, column_at
+from penstock.eventtime.times import NO_TIMESTAMP, EventTimes, column_at
 from penstock.option_values import duration
 
 Duration: TypeAlias = timedelta | str | int | float
 """A time-delta, a text such as `10m` or `500ms`, or a number of seconds."""
 
 BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
-
-NO_TIMESTAMP = -1
-"""What Kafka says of a record without a timestamp, as those of the oldest message format are."""
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -99,12 +96,6 @@ class WatermarkStrategy:
     def with_alignment(self, max_drift: Duration | None) -> WatermarkStrategy:
         """A partition that is further than `max_drift` ahead of the slowest waits for it. None: nobody waits."""
         return replace(self, max_drift=None if max_drift is None else _span("max_drift", max_drift) // MILLISECOND)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of Kafka that it reads, as far as it can tell: what a function reads, it cannot."""
-        by_record = self.timestamps is None and (self.out_of_orderness is not None or self.marks is not None)
-        return ("timestamp",) if by_record or self.timestamps == "timestamp" else ()
 
     def event_times(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """The event time of each record, in milliseconds since the epoch, rounded down; null where it has none."""

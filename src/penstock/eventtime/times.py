@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import EventTimeError
-from penstock.eventtime.field import is_time
-from penstock.option_values import did_you_mean
+from penstock.eventtime.field import is_time, nearest, time_paths, way_to
 
 MILLISECONDS_OF_A_DAY = 86_400_000
 SCALES = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """By unit of a timestamp: how to make milliseconds of it, times the first and divided by the second."""
+
+NO_TIMESTAMP = -1
+"""What Kafka says of a record without a timestamp, in milliseconds, as those of the oldest message format are."""
 
 WAY_OUT = "A timestamp, a date, or an int64 of milliseconds since the epoch would do"
 
@@ -88,7 +88,7 @@ class EventTimes:
 
 def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
     """The column of that name, or the field that the path leads to through structs: `value.created`."""
-    found = _indices(list(batch.schema), path)
+    found = way_to(list(batch.schema), path)
     if found is None:
         raise _not_there(batch.schema, path)
     column = batch.column(found[0])
@@ -96,32 +96,9 @@ def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
     return pc.struct_field(column, found[1:]) if len(found) > 1 else column
 
 
-def _indices(fields: list[pa.Field], path: str) -> list[int] | None:
-    """The way to a path, as the position of a field at each level. Names may have dots of their own."""
-    for index, field in enumerate(fields):
-        if field.name == path:
-            return [index]
-    for index, field in enumerate(fields):
-        if pa.types.is_struct(field.type) and path.startswith(field.name + "."):
-            below = _indices(list(field.type), path[len(field.name) + 1 :])
-            if below is not None:
-                return [index, *below]
-    return None
-
-
-def _time_paths(fields: list[pa.Field], above: str = "") -> Iterator[str]:
-    for field in fields:
-        if pa.types.is_struct(field.type):
-            yield from _time_paths(list(field.type), f"{above}{field.name}.")
-        elif is_time(field.type):
-            yield above + field.name
-
-
 def _not_there(schema: pa.Schema, path: str) -> EventTimeError:
-    known = list(_time_paths(list(schema)))
-    last = path.rsplit(".", 1)[-1]
-    nearest = [name for name in known if name.rsplit(".", 1)[-1] == last]
-    way_out = f"Did you mean {nearest[0]}?" if nearest else did_you_mean(path, known)
+    known = list(time_paths(schema))
+    way_out = nearest(path, known)
     if not way_out and known:
         way_out = f"Columns with a time are {', '.join(known)}"
     elif not way_out:

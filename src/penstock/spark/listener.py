@@ -249,7 +249,7 @@ def _event_time(sources: Sequence[SourceMetrics]) -> list[str]:
         (source for source in sources if source.watermark is not None), key=lambda s: s.watermark or 0, default=None
     )
     if slowest is not None and slowest.watermark is not None:
-        said.append(f"watermark {_moment(slowest.watermark)}")
+        said.append(f"event-time watermark {_moment(slowest.watermark)}")
         if (lag := slowest.event_time_lag) is not None:
             said[-1] += f" ({_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead'})"
     partitions = [partition for source in sources for partition in source.partitions]
