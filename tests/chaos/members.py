@@ -91,7 +91,7 @@ class Group:
         found = self._describe()
         return found is not None and name in {member.client_id for member in found.members}
 
-    def await_members(self, count: int, seconds: float = 60.0) -> None:
+    def await_members(self, count: int, seconds: float = 90.0) -> None:
         """Until so many members share all partitions."""
 
         def shared() -> bool:
