@@ -34,12 +34,12 @@ MORTAL = {"session.timeout.ms": 6000}
 """For who is to be missed soon: the shortest session that a broker grants."""
 
 
-def eventually(condition: Callable[[], Any], what: str, seconds: float = WAIT) -> Any:
-    """Wait until something is so; returns what the condition returned."""
+def eventually(condition: Callable[[], Any], what: str | Callable[[], str], seconds: float = WAIT) -> Any:
+    """Wait until something is so; returns what the condition returned. A function says what is wrong at the end."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
+            raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(0.02)
     return found
 
@@ -172,8 +172,8 @@ class Left:
 
     def nothing(self) -> None:
         POOL.close()  # idle connections are kept for the next user, by design
-        eventually(lambda: not self.threads(), f"no thread is left, but there are {self.threads()}")
-        eventually(lambda: not self.sockets(), f"no socket is left, but there are {self.sockets()}")
+        eventually(lambda: not self.threads(), lambda: f"no thread is left, but there are {self.threads()}")
+        eventually(lambda: not self.sockets(), lambda: f"no socket is left, but there are {self.sockets()}")
 
 
 @pytest.fixture

@@ -99,7 +99,9 @@ class Group:
             given = sorted(partition for mine in members.values() for partition in mine)
             return len(members) == count and all(members.values()) and given == list(range(self.partitions))
 
-        eventually(shared, f"{count} members that share {self.partitions} partitions; {self.members()}", seconds)
+        eventually(
+            shared, lambda: f"{count} members that share {self.partitions} partitions; {self.members()}", seconds
+        )
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._options["bootstrap.servers"]})

@@ -37,7 +37,7 @@ def load(kafka, topic, partitions=PARTITIONS):
 
 def goes_on(reading, records=100):
     reached = reading.count()
-    eventually(lambda: reading.count() > reached + records, f"{records} more records; errors: {reading.errors}")
+    eventually(lambda: reading.count() > reached + records, lambda: f"{records} more; errors: {reading.errors}")
 
 
 def everything(kafka, topic, load, partitions=PARTITIONS):

@@ -49,13 +49,13 @@ def test_H9_one_fetcher_per_broker_and_number_and_idle_ones_are_closed(kafka_clu
     }
     assert len(set(by_partition.values())) == 6, "three brokers, two fetchers each"
     reading = cluster_consumers.reading(topic, 2, num_consumer_fetchers=2)
-    eventually(lambda: fetchers() == sorted(set(by_partition.values())), f"one fetcher each; {fetchers()}")
+    eventually(lambda: fetchers() == sorted(set(by_partition.values())), lambda: f"one fetcher each; {fetchers()}")
     with Process(kafka_cluster, group, topic, tmp_path, "other") as other:
         Group(kafka_cluster, group, topic, 6).await_members(2)
         eventually(lambda: 0 < len(reading.connector.assignment()) < 6, "a part of them")
         mine = {partition for _, partition in reading.connector.assignment()}
         left = sorted({by_partition[partition] for partition in mine})
-        eventually(lambda: fetchers() == left, f"only {left}; there are {fetchers()}")
+        eventually(lambda: fetchers() == left, lambda: f"only {left}; there are {fetchers()}")
         other.leave()
     eventually(lambda: fetchers() == sorted(set(by_partition.values())), "all of them again")
     reading.connector.shutdown()

@@ -188,8 +188,17 @@ def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, k
         for thread in leaving:
             thread.join()
         count = behind + sum(load.stop().values())
+
+    def missing() -> str:
+        have = consumers.records()
+        lines = [f"{len(have)} of {count} records"]
+        for reading in consumers.readings:
+            connector = reading.connector
+            lines.append(f"{connector._membership.state} {connector.lag()} {reading.errors}")
+        return "\n".join(lines)
+
     # Counted, not compared: to compare so many again and again would leave their readers no time.
-    eventually(lambda: sum(reading.count() for reading in consumers.readings) >= count, "every record", 120)
+    eventually(lambda: sum(reading.count() for reading in consumers.readings) >= count, missing, 120)
     assert max(consumers.records().values()) == 1
     assert len(consumers.records()) == count
     assert not [error for reading in consumers.readings for error in reading.errors]
