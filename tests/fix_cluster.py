@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka import ElectionType, KafkaException
+from confluent_kafka import TopicPartition as RdPartition
+from confluent_kafka.admin import AdminClient
 
 from penstock.options import parse_options
 from penstock.wire.cluster import Cluster
@@ -13,6 +17,25 @@ from penstock.wire.connection import Connection
 
 def cluster_of(kafka: Any, **more: str) -> Cluster:
     return Cluster(parse_options(kafka.client_options() | {"subscribe": "t"} | more).client)
+
+
+def elect_preferred(kafka: Any, topic: str, seconds: float = 90.0) -> None:
+    """Let the first replica of each partition lead it: with more partitions than nodes, each node leads some."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+            if partitions and all(each.leader == each.replicas[0] for each in partitions.values()):
+                return
+            # Refused while a node is still catching up.
+            wanted = [RdPartition(topic, number) for number in partitions]
+            admin.elect_leaders(ElectionType.PREFERRED, wanted).result(30)
+        except KafkaException:  # nobody can say just now
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline, f"not all partitions of {topic} are led by whom they should be"
+        time.sleep(0.2)
 
 
 @pytest.fixture

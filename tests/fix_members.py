@@ -15,7 +15,7 @@ from penstock.consumer.membership import Assignment, Membership
 from penstock.consumer.subscription import NamedTopics, StreamSubscription
 from penstock.topics import TopicPartition
 
-DEADLINE = 60.0
+DEADLINE = 90.0
 
 
 def wait_for(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
@@ -71,7 +71,7 @@ class Made:
         settings = {
             "bootstrap.servers": kafka if isinstance(kafka, str) else kafka.bootstrap_servers,
             "group.id": group,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": 30_000,  # a process that gets no processor for seconds is not dead
             "heartbeat.interval.ms": 200,
             **config,
         }

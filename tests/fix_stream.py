@@ -135,7 +135,7 @@ class Operator:
         self._cluster.create_topic(topic, partitions)
 
     def _until(self, come_true: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not come_true():
             assert time.monotonic() < deadline, "the broker does not say so"
             time.sleep(0.05)

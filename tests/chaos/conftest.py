@@ -12,7 +12,7 @@ import pytest
 from chaos.processes import until
 from chaos.sink import Record, values_of, written
 
-CATCH_UP_SECONDS = 90
+CATCH_UP_SECONDS = 120
 
 
 class Running:

@@ -23,11 +23,14 @@ from typing import Any
 from penstock import CommitRefused, Connector, TopicPartition
 
 COMMIT_SECONDS = 0.1
-WRITTEN_SECONDS = 10.0
+WRITTEN_SECONDS = 30.0
 
 
 class Member:
     """Drains its streams, a thread each. A rebalance listener too: what is released is committed first."""
+
+    told_to_end = False
+    """Set by a signal's handler, which does no more: it may interrupt us where we hold a lock of our own."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._file = os.open(order["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -43,8 +46,12 @@ class Member:
             thread.start()
         while any(thread.is_alive() for thread in self._threads):
             time.sleep(COMMIT_SECONDS)
+            if self.told_to_end:
+                break
             self._commit(self.connector.assignment(), "late")  # what is released meanwhile is committed there
         self.connector.shutdown()
+        for thread in self._threads:
+            thread.join()
 
     def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         pass
@@ -91,9 +98,8 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    member = Member(json.loads(Path(sys.argv[1]).read_text()))
-    signal.signal(signal.SIGTERM, lambda *_: member.connector.shutdown())
-    member.run()
+    signal.signal(signal.SIGTERM, lambda *_: setattr(Member, "told_to_end", True))  # before anybody knows of us
+    Member(json.loads(Path(sys.argv[1]).read_text())).run()
 
 
 if __name__ == "__main__":

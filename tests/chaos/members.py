@@ -91,7 +91,7 @@ class Group:
         found = self._describe()
         return found is not None and name in {member.client_id for member in found.members}
 
-    def await_members(self, count: int, seconds: float = 60.0) -> None:
+    def await_members(self, count: int, seconds: float = 90.0) -> None:
         """Until so many members share all partitions."""
 
         def shared() -> bool:
@@ -99,7 +99,9 @@ class Group:
             given = sorted(partition for mine in members.values() for partition in mine)
             return len(members) == count and all(members.values()) and given == list(range(self.partitions))
 
-        eventually(shared, f"{count} members that share {self.partitions} partitions; {self.members()}", seconds)
+        eventually(
+            shared, lambda: f"{count} members that share {self.partitions} partitions; {self.members()}", seconds
+        )
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._options["bootstrap.servers"]})

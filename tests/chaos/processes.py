@@ -25,7 +25,7 @@ from penstock.embedded.node import LOOPBACK
 
 DRIVER = Path(__file__).with_name("driver.py")
 RUN_SECONDS = 150.0  # Spark starts in 5 s on two idle cores, and takes many times that on busy ones
-_END_SECONDS = 20.0
+_END_SECONDS = 60.0
 _ORPHAN_GRACE_SECONDS = "5"
 
 

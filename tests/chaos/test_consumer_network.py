@@ -62,7 +62,7 @@ def test_H13_connections_cut_at_random_cost_no_record(consumers, kafka, topic, m
 
     def goes_on(reading):
         reached = reading.count()
-        eventually(lambda: reading.count() > reached + 100, f"records; {reading.errors}")
+        eventually(lambda: reading.count() > reached + 100, lambda: f"records; {reading.errors}", 90)
 
     with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
         first = join("messages")

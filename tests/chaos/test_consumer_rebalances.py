@@ -13,7 +13,7 @@ import pytest
 
 from chaos.load import Load
 from chaos.members import Group, Listening, Process
-from fix_consumer import Consumers, Reading, eventually
+from fix_consumer import MORTAL, Consumers, Reading, eventually
 from fix_produce import Rec
 
 PARTITIONS = 12
@@ -41,9 +41,10 @@ class Changing:
         self._consumers.readings.append(reading)
         return reading
 
-    def process(self) -> Process:
+    def process(self, **more: object) -> Process:
         name = f"process-{len(self._processes)}"
-        started = Process(self._kafka, self.group.name, self._topic, self._folder, name, **self._settings)
+        settings = self._settings | more
+        started = Process(self._kafka, self.group.name, self._topic, self._folder, name, **settings)
         self._processes.append(started)
         return started
 
@@ -70,11 +71,11 @@ def come_and_go(changing: Changing, load: Load, listening: Listening) -> Reading
     first = changing.here(listener=listening)
     group.await_members(1)
     eventually(first.count, "records")
-    killed, here = changing.process(), changing.here("batches")
+    killed, here = changing.process(**MORTAL), changing.here("batches")
     group.await_members(3)
     changing.kill(killed)
     group.await_members(2)
-    leaving, killed = changing.process(), changing.process()
+    leaving, killed = changing.process(), changing.process(**MORTAL)
     group.await_members(4)
     eventually(leaving.records, "records")
     changing.kill(killed)
@@ -187,7 +188,17 @@ def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, k
         for thread in leaving:
             thread.join()
         count = behind + sum(load.stop().values())
-    eventually(lambda: len(consumers.records()) >= count, "every record")
+
+    def missing() -> str:
+        have = consumers.records()
+        lines = [f"{len(have)} of {count} records"]
+        for reading in consumers.readings:
+            connector = reading.connector
+            lines.append(f"{connector._membership.state} {connector.lag()} {reading.errors}")
+        return "\n".join(lines)
+
+    # Counted, not compared: to compare so many again and again would leave their readers no time.
+    eventually(lambda: sum(reading.count() for reading in consumers.readings) >= count, missing, 120)
     assert max(consumers.records().values()) == 1
     assert len(consumers.records()) == count
     assert not [error for reading in consumers.readings for error in reading.errors]
@@ -199,9 +210,11 @@ def test_H7_a_cooperative_member_reads_on_while_a_rebalance_waits_for_somebody(c
     changing = Changing(consumers, kafka, name, tmp_path, "cooperative-sticky")
     try:
         with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
-            first, asleep = changing.here(), changing.process()
+            # Its session is long enough to see what others do meanwhile, and short enough to wait for its end.
+            first, asleep = changing.here(), changing.process(**{"session.timeout.ms": 15_000})
             changing.group.await_members(2)
             eventually(asleep.records, "records")
+            eventually(lambda: first.connector._membership.state == "stable", "the end of that rebalance")
             os.kill(asleep.pid, signal.SIGSTOP)
             third = changing.here()
             eventually(lambda: first.connector._membership.state == "joining", "a rebalance")

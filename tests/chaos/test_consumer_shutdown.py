@@ -14,8 +14,8 @@ from fix_produce import Rec
 from penstock.embedded import EmbeddedKafka
 
 TIMEOUT = 4.0
-SLACK = 4.0
-"""For a machine that is busy with other things."""
+SLACK = 15.0
+"""For a machine that is busy with other things; less than any request would wait for its answer."""
 
 
 def shut_down(connector, timeout=TIMEOUT):
@@ -53,7 +53,8 @@ def test_while_the_coordinator_holds_a_join_back(kafka, topic, produce, tmp_path
     name = topic(partitions=2)
     produce(name, [Rec(b"x", partition=n % 2) for n in range(100)])
     consumers = Consumers(kafka)
-    settings = {"partition.assignment.strategy": assignor}
+    # Nobody waits for the end of its session, and it must not end before the test does.
+    settings = {"partition.assignment.strategy": assignor, "session.timeout.ms": 120_000}
     with Process(kafka, consumers.group, name, tmp_path, "asleep", **settings) as asleep:
         Group(kafka, consumers.group, name, 2).await_members(1)
         os.kill(asleep.pid, signal.SIGSTOP)
@@ -82,7 +83,7 @@ def test_while_the_only_broker(victim, produce, left, how):
     time.sleep(0.5)  # it connects, or tries to
     for each in (reading, late):
         shut_down(each.connector)
-        each.join(1)
+        each.join()
         assert not each.errors
     left.nothing()
 
@@ -135,7 +136,7 @@ def test_while_a_listener_does_not_come_back(kafka, topic, left, method):
     if method == "before_releasing":
         eventually(lambda: connector.assignment(), "a partition")
         connector._membership.rejoin("a test")
-    assert called.wait(30)
+    assert called.wait(60)
     shut_down(connector)
     assert list(stream) == []
     go_on.set()

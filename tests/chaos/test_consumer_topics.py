@@ -52,7 +52,13 @@ def test_H12_a_topic_made_anew_before_anybody_looked_is_read_from_its_beginning(
     assert offsets == list(range(20))
     connector.commit_offsets()
     connector.pause([tp(name)])
-    time.sleep(0.5)  # until the broker answers what it was asked before
+
+    def at_rest():
+        before = connector.metrics().fetch_requests
+        time.sleep(1)
+        return connector.metrics().fetch_requests == before
+
+    eventually(at_rest, "the broker has answered what it was asked before")
     operator.recreate(name)
     write(produce, name, records)
     connector.resume([tp(name)])

@@ -9,11 +9,11 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, ElectionType
+from confluent_kafka import Consumer, ConsumerGroupState
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient
 
-from fix_cluster import cluster_of
+from fix_cluster import cluster_of, elect_preferred
 from fix_consumer import eventually
 from fix_produce import Rec
 from penstock import cli
@@ -71,10 +71,18 @@ def members(kafka, group, topic, protocol="classic", count=2):
             assert time.monotonic() < deadline, "the consumers did not share the partitions"
             for consumer in consumers:
                 consumer.poll(0.05)
+        # Members of the newer protocol have their partitions a moment before the coordinator knows that they do.
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        eventually(lambda: is_stable(admin, group), "a stable group")
         yield consumers
     finally:
         for consumer in consumers:
             consumer.close()
+
+
+def is_stable(admin, group):
+    listed = admin.list_consumer_groups().result(30).valid
+    return any(each.group_id == group and each.state is ConsumerGroupState.STABLE for each in listed)
 
 
 def committed(kafka, group, topic, partitions=3):
@@ -249,7 +257,7 @@ def test_groups_of_all_brokers_are_listed(penstock, kafka_cluster):
     kafka_cluster.create_topic(name, 1)
     admin = GroupAdmin(cluster_of(kafka_cluster).config)
     admin.commit("whoever comes first", {TopicPartition(name, 0): 0})  # makes the topic of offsets
-    eventually(lambda: spread(kafka_cluster, "__consumer_offsets"), "coordinators on more than one broker")
+    elect_preferred(kafka_cluster, "__consumer_offsets")  # or all coordinators may be on one
     groups = {f"g-{uuid.uuid4().hex[:12]}" for _ in range(20)}
     for group in groups:
         admin.commit(group, {TopicPartition(name, 0): 0})
@@ -257,15 +265,6 @@ def test_groups_of_all_brokers_are_listed(penstock, kafka_cluster):
     code, out, _ = penstock("list", broker=kafka_cluster)
     assert code == 0
     assert groups <= {row[0] for row in rows(out)}
-
-
-def spread(kafka, topic) -> bool:
-    """Whether more than one broker leads partitions of a topic. Brokers that were down and are back lead none until
-    they are elected, and Kafka looks at that every five minutes."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
-    admin.elect_leaders(ElectionType.PREFERRED, [RdPartition(topic, number) for number in partitions]).result(30)
-    return len({partition.leader for partition in partitions.values()}) > 1
 
 
 # --- event time -------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from penstock.wire.security import Security, parse_jaas
 LEAKS = "unclosed <s"
 pytestmark = [pytest.mark.broker, pytest.mark.filterwarnings(f"ignore:{LEAKS}:ResourceWarning")]
 
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -183,8 +183,8 @@ class TestLife:
     def test_a_broker_that_dies_at_start_shows_its_log_at_once(self) -> None:
         began = time.monotonic()
         with pytest.raises(EmbeddedBrokerError, match=r"ended while starting(.|\n)*num\.io\.threads"):
-            EmbeddedKafka(settings={"num.io.threads": -1}).start()
-        assert time.monotonic() - began < 30
+            EmbeddedKafka(settings={"num.io.threads": -1}, start_seconds=600).start()
+        assert time.monotonic() - began < 120, "not when its time to start is over"
 
     def test_a_taken_port_is_an_error_when_it_was_asked_for(self) -> None:
         with (

@@ -47,7 +47,7 @@ def fill(kafka, topic, make=True):
         kafka.create_topic(topic)
     producer = KafkaProducer(**arguments)
     try:
-        producer.send(topic, b"secret value").get(30)
+        producer.send(topic, b"secret value").get(60)
     finally:
         producer.close()
 
@@ -88,7 +88,7 @@ def test_plaintext_on_a_tls_port_is_an_error_that_names_the_protocol(ssl_kafka):
     options = {
         "kafka.bootstrap.servers": ssl_kafka.bootstrap_servers,
         "subscribe": "t",
-        "kafka.default.api.timeout.ms": "1000",
+        "kafka.default.api.timeout.ms": "4000",
     }
     with pytest.raises(BrokerError, match=r"kafka\.security\.protocol"):
         read(parse_options(options))
@@ -119,7 +119,7 @@ def test_a_session_that_ran_out_is_not_used_again(sasl_kafka):
     POOL.close()
     assert read(options) == [b"secret value"]
     (kept,) = [c for connections in POOL._idle.values() for c in connections]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not kept.session_over:
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -177,7 +177,7 @@ def test_a_consumer_over_sasl_and_tls_outlives_its_logins(sasl_kafka, consumer, 
     topic = f"outlived-{mechanism.lower()}"
     fill(sasl_kafka, topic)
     options = sasl_kafka.client_options(prefix="", mechanism=mechanism)
-    settings = {"auto.commit.interval.ms": 100, "heartbeat.interval.ms": 300, "session.timeout.ms": 6000}
+    settings = {"auto.commit.interval.ms": 100, "heartbeat.interval.ms": 300, "session.timeout.ms": 30_000}
     connector = consumer(options, **settings)
     stream = connector.create_message_streams({topic: 1})[topic][0]
     assert next(stream).offset == 0

@@ -104,7 +104,7 @@ def test_F12_a_broker_that_is_down_takes_no_partition_from_the_state(stream, kaf
     name = f"t-{uuid.uuid4().hex[:12]}"
     kafka_cluster.create_topic(name, 3, 1)  # one replica: partitions that nobody else can serve
     produce(name, [Rec(b"v", partition=p) for p in range(3)], cluster=kafka_cluster)
-    options = {"kafka.default.api.timeout.ms": "4000", "startingOffsets": "earliest", **EVERY_TRIGGER}
+    options = {"kafka.default.api.timeout.ms": "10000", "startingOffsets": "earliest", **EVERY_TRIGGER}
     running = stream(cluster=kafka_cluster, subscribe=name, **options)
     running.trigger()
     before = running.state
@@ -118,7 +118,7 @@ def test_F12_a_broker_that_is_down_takes_no_partition_from_the_state(stream, kaf
     finally:
         kafka_cluster.restart_node(down)
     produce(name, [Rec(b"v", partition=p) for p in range(3)], cluster=kafka_cluster)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while sum(running.state.values()) < 6 and time.monotonic() < deadline:
         running.trigger()
     assert running.state == dict.fromkeys(before, 2)

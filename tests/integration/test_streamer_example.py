@@ -61,7 +61,7 @@ def test_it_follows_until_ctrl_c(order, postgres):
         assert "until Ctrl-C" in process.stdout.readline()
         eventually(lambda: postgres.execute(f"SELECT count(*) FROM {table}") == [(199,)], "all are there")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "200 events" in out
     assert "Traceback" not in err

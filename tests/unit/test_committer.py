@@ -288,7 +288,7 @@ def test_F24_close_wakes_a_commit_that_hangs(group, caplog):
     committer.durable({A: 1})
     assert group.begun.acquire(timeout=WAIT)
     committer.durable({A: 2})
-    committer.close(0.5)
+    committer.close(4)  # of which the last quarter is for the waking
     assert committing_threads() == []
     assert group.commits == []
     assert "closed before the offsets of 1 partitions" in caplog.text

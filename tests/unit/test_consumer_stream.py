@@ -116,7 +116,7 @@ def test_H8_nothing_of_a_released_partition_leaves_the_stream():
 
 def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
     for _ in range(30):
-        fed = Fed(timeout=2.0)
+        fed = Fed(timeout=30.0)
         cursor = fed.cursor()
         fed.put(cursor, *[batch(base, 100) for base in range(0, 5000, 100)])
         seen = []
@@ -129,10 +129,10 @@ def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
 
         reader = threading.Thread(target=read)
         reader.start()
-        assert started.wait(5)
+        assert started.wait(30)
         reached = fed.stream.release(cursor)
         fed.stream.close()
-        reader.join(5)
+        reader.join(30)
         assert not reader.is_alive()
         assert seen == list(range(reached))
 
@@ -261,8 +261,8 @@ def test_H14_a_shutdown_ends_the_iteration_of_a_blocked_reader():
     reader.start()
     time.sleep(0.05)
     fed.stream.close()
-    assert ended.wait(5)
-    reader.join(5)
+    assert ended.wait(30)
+    reader.join(30)
     assert list(fed.stream) == []
 
 
@@ -277,16 +277,16 @@ def test_a_shutdown_keeps_the_position_of_a_stream_left_in_the_middle():
 
 
 def test_a_stream_is_for_one_thread_at_a_time():
-    fed = Fed(timeout=5.0)
+    fed = Fed(timeout=30.0)
     reading = threading.Thread(target=lambda: fed.offsets())
     reading.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not fed.stream._is_read and time.monotonic() < deadline:
         time.sleep(0.001)
     with pytest.raises(RuntimeError, match="one at a time"):
         next(fed.stream)
     fed.stream.close()
-    reading.join(5)
+    reading.join(30)
 
 
 def test_decoders_run_when_a_message_is_looked_at_and_their_errors_stop_nothing():
