@@ -202,11 +202,15 @@ class StreamPlanner:
 
     def _aligned(self, event_time: Alignment, position: Offsets, ends: Offsets) -> Offsets:
         """Ends, none of them too far ahead of the slowest partition (E4)."""
-        bounded = self._available_now or self.options.ending is not None
-        finished = [tp for tp, end in ends.items() if end <= position[tp]] if self._available_now else []
-        if bounded and not self._available_now:
+        if self._available_now:
+            # What has no end was without a leader at the only look: nothing of it is read in this run.
+            finished = [tp for tp, offset in position.items() if ends.get(tp, offset) <= offset]
+        else:
             finished = [tp for tp, offset in position.items() if self._end.is_at(tp, offset)]
-        limited = self._budget.is_exceeded(sum(max(0, end - position[tp]) for tp, end in ends.items()))
+        # Those that begin by a step of their own are not read yet, so that others cannot count on their ends.
+        limited = not self._resets.keys().isdisjoint(ends) or self._budget.is_exceeded(
+            sum(max(0, end - position[tp]) for tp, end in ends.items())
+        )
         return event_time.cut(position, ends, limited=limited, finished=finished)
 
     def watermarks(self, tp: TopicPartition) -> tuple[int | None, int | None]:

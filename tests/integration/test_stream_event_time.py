@@ -1,0 +1,85 @@
+"""Event time in the planner, against a real broker: who is held, who is idle, and what a replay knows. The `stream`
+fixture plays Spark's part; no task tells anything here, so the planner asks the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from fix_produce import Rec
+from fix_stream import EVERY_TRIGGER, HOUR, NOW, tp
+from penstock.report_listener import ReportLedger
+from penstock.reports import TaskReport
+from penstock.stream import StreamPlanner
+
+MINUTE = 60_000
+START = NOW - 48 * HOUR
+ALIGNED = {"startingOffsets": "earliest", "eventTime.maxDrift": "1h"}
+
+
+def timed(count: int, partition: int = 0, start: int = START, gap: int = MINUTE) -> list[Rec]:
+    """Records from a time on, one every so often."""
+    return [Rec(b"v", timestamp=start + i * gap, partition=partition) for i in range(count)]
+
+
+def without_leader(running, partition):
+    """Nobody answers for this partition from now on."""
+    cluster = running.planner.cluster
+    ask = cluster.reachable_ends
+
+    def reachable_ends(partitions, wait_for):
+        return {each: end for each, end in ask(partitions, wait_for).items() if each.partition != partition}
+
+    cluster.reachable_ends = reachable_ends
+
+
+def lengths(read):
+    return {each.partition: len(offsets) for each, offsets in read.items()}
+
+
+# --- E4: who waits ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [None, "3"])
+def test_E4_available_now_reads_what_it_can_although_a_partition_has_no_leader(stream, topic, produce, limit):
+    name = topic(partitions=2)
+    produce(name, timed(5) + timed(5, partition=1))
+    running = stream(subscribe=name, **ALIGNED, **({"maxOffsetsPerTrigger": limit} if limit else {}))
+    running.planner.prepare_for_available_now()
+    without_leader(running, 0)
+    assert running.run() == {tp(name, 1): [0, 1, 2, 3, 4]}
+
+
+def test_E4_a_partition_that_joins_is_waited_for_before_any_of_it_is_read(stream, topic, produce, operator):
+    name = topic(partitions=1)
+    produce(name, timed(100, gap=10 * MINUTE))
+    running = stream(state={tp(name): 1}, subscribe=name, **ALIGNED, **EVERY_TRIGGER)
+    running.planner.latest(dict(running.state))
+    operator.grow(name, 2)
+    produce(name, timed(100, partition=1, gap=10 * MINUTE))
+    # Its beginning comes into the log first, and nothing of it is read: the other may go on by the drift alone.
+    assert running.trigger() == {tp(name): (1, 7)}
+    assert running.state == {tp(name): 7, tp(name, 1): 0}
+    assert running.trigger() == {tp(name): (7, 100), tp(name, 1): (0, 100)}
+
+
+def test_E4_a_partition_ended_by_its_deserializer_holds_nobody(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(5) + timed(5, partition=1))
+    running = stream(subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
+    ledger = ReportLedger()
+    running.planner = StreamPlanner(
+        running.planner.options, clock=running.now, reports=ledger, deserializer_may_end=True
+    )
+    [ended] = [each for each in planned(running) if each.partition == 0]
+    ledger.take(TaskReport(name, 0, ended.start, ended.stop, ended_at=4))
+    assert running.trigger() == {}
+    assert running.state == {tp(name): 4, tp(name, 1): 5}
+    produce(name, timed(5, partition=1, start=START + 5 * HOUR))
+    assert running.trigger() == {tp(name, 1): (5, 10)}
+
+
+def planned(running):
+    """The ranges of a trigger, as they are."""
+    end = running.planner.latest(start := running.planner.initial())
+    running.state = end
+    return running.planner.ranges(start, end)
