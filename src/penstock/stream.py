@@ -412,7 +412,7 @@ class StreamPlanner:
         whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
         if self.event_time is not None:
             self.event_time.restore({each.topic_partition: each.start for each in whole})
-            self._watermarks = {tp: self.event_time.watermarks(tp) for tp in begin}
+            self._watermarks = self.event_time.watermarks(begin)
         if not self._splits:
             return spread(whole)
         return spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))
