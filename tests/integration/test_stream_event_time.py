@@ -83,3 +83,76 @@ def planned(running):
     end = running.planner.latest(start := running.planner.initial())
     running.state = end
     return running.planner.ranges(start, end)
+
+
+def test_E4_a_topic_that_was_made_anew_is_waited_for_from_its_beginning(stream, topic, produce, operator):
+    again, other = topic(partitions=1), topic(partitions=1)
+    produce(again, timed(100, start=START + 20 * HOUR))
+    produce(other, timed(5, start=START + 20 * HOUR))
+    running = stream(subscribe=f"{again},{other}", failOnDataLoss="false", **ALIGNED, **EVERY_TRIGGER)
+    running.run()
+    operator.recreate(again)
+    produce(again, timed(150))  # the history, loaded again
+    produce(other, timed(10, start=START + 22 * HOUR))
+    read = [running.trigger(), running.trigger(), running.trigger()]
+    assert read == [{}, {tp(again): (0, 150)}, {}], "the other lies 20 hours ahead of it"
+    assert running.planner.event_time.status().held == [tp(other)]
+
+
+# --- E2: what a batch is told -----------------------------------------------------------------------------------------
+
+
+def test_E2_a_replayed_batch_is_told_what_it_was_told_when_it_was_planned(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(10, partition=1))
+    options = ALIGNED | {"subscribe": name, "eventTime.idleness": "never"}
+    start = {tp(name): 1, tp(name, 1): 5}
+    first = stream(state=start, **options)
+    assert first.trigger() == {tp(name, 1): (5, 10)}
+    told = first.planner.watermarks(tp(name, 1))
+    assert told == (START - 1, START + 4 * MINUTE - 1)
+    # After a crash Spark plans the last batch of its log again, and asks for the next one only then.
+    again = stream(state=start, **options)
+    again.ranges(start, first.state)
+    assert again.planner.watermarks(tp(name, 1)) == told
+    again.state = first.state
+    produce(name, timed(1, start=START + MINUTE))
+    assert again.trigger() == {tp(name): (1, 2)}
+    assert again.planner.watermarks(tp(name)) == (START - 1, START - 1)
+
+
+def test_E2_a_replayed_batch_knows_no_combined_watermark_while_a_partition_does_not_answer(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(10, partition=1))
+    start, end = {tp(name): 1, tp(name, 1): 5}, {tp(name): 1, tp(name, 1): 10}
+    running = stream(state=start, subscribe=name, **ALIGNED)
+    without_leader(running, 0)
+    assert running.ranges(start, end) == {tp(name, 1): (5, 10)}
+    assert running.planner.watermarks(tp(name, 1)) == (None, START + 4 * MINUTE - 1)
+
+
+def test_E3_a_replayed_batch_does_not_wait_for_who_was_idle(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(10, partition=1))
+    start, end = {tp(name): 1, tp(name, 1): 5}, {tp(name): 1, tp(name, 1): 10}
+    running = stream(state=start, subscribe=name, **ALIGNED)  # with idleness: no record came for two days
+    running.ranges(start, end)
+    assert running.planner.watermarks(tp(name, 1)) == (START + 4 * MINUTE - 1,) * 2
+
+
+def test_E2_what_is_gone_does_not_stop_a_replay(stream, topic, produce):
+    name = topic(partitions=1)
+    produce(name, timed(10))
+    gone = {tp(name, 7): 3, tp(f"{name}-gone"): 1}
+    start = {tp(name): 5} | gone
+    running = stream(state=start, subscribe=f"{name},{name}-gone", failOnDataLoss="false", **ALIGNED)
+    assert running.ranges(start, {tp(name): 10} | gone) == {tp(name): (5, 10)}
+    assert running.planner.watermarks(tp(name)) == (START + 4 * MINUTE - 1,) * 2
+
+
+def test_E2_once_reads_all_without_waiting_and_is_told_the_slowest_of_all(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(10, partition=1, gap=HOUR))
+    running = stream(state={tp(name): 1, tp(name, 1): 5}, subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
+    assert running.trigger(everything=True) == {tp(name, 1): (5, 10)}
+    assert running.planner.watermarks(tp(name, 1)) == (START - 1, START + 4 * HOUR - 1)
