@@ -421,7 +421,9 @@ class StreamPlanner:
         whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
         if self.event_time is not None:
             if not planned_now:
-                self._recall_event_time(self.event_time, start | first)
+                # Of partitions that go back in this batch, or are new in it, the end is where they begin.
+                stood = {tp: min(first.get(tp, start.get(tp, offset)), offset) for tp, offset in end.items()}
+                self._recall_event_time(self.event_time, stood)
             self._watermarks = self.event_time.watermarks(begin)
         if not self._splits:
             return spread(whole)

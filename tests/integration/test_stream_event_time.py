@@ -4,6 +4,7 @@ fixture plays Spark's part; no task tells anything here, so the planner asks the
 from __future__ import annotations
 
 import pytest
+from kafka import KafkaProducer
 
 from fix_produce import Rec
 from fix_stream import EVERY_TRIGGER, HOUR, NOW, tp
@@ -156,3 +157,16 @@ def test_E2_once_reads_all_without_waiting_and_is_told_the_slowest_of_all(stream
     running = stream(state={tp(name): 1, tp(name, 1): 5}, subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
     assert running.trigger(everything=True) == {tp(name, 1): (5, 10)}
     assert running.planner.watermarks(tp(name, 1)) == (START - 1, START + 4 * HOUR - 1)
+
+
+def test_E4_a_record_with_the_last_of_all_timestamps_does_not_end_the_query(stream, topic, produce, kafka):
+    name = topic(partitions=2, message_timestamp_after_max_ms=2**63 - 1)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    producer.send(name, b"v", partition=0, timestamp_ms=2**63 - 1).get(30)
+    producer.close()
+    produce(name, timed(3) + timed(3, partition=1))
+    for state in (None, {tp(name): 1, tp(name, 1): 0}):
+        running = stream(state=state, subscribe=name, **ALIGNED)
+        running.planner.prepare_for_available_now()
+        running.run()
+        assert running.state == {tp(name): 4, tp(name, 1): 3}
