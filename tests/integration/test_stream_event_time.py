@@ -100,6 +100,85 @@ def test_E4_a_topic_that_was_made_anew_is_waited_for_from_its_beginning(stream, 
     assert running.planner.event_time.status().held == [tp(other)]
 
 
+def test_E4_partitions_of_several_topics_wait_for_each_other(stream, topic, produce):
+    slow, fast = topic(partitions=1), topic(partitions=1)
+    produce(slow, timed(3))
+    produce(fast, timed(300))
+    running = stream(subscribe=f"{slow},{fast}", **ALIGNED)
+    assert running.trigger() == {tp(slow): (0, 3), tp(fast): (0, 63)}
+    assert running.planner.event_time.status().held == [tp(fast)]
+
+
+def test_E4_a_partition_at_its_ending_offset_holds_nobody(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(5) + timed(10, partition=1, gap=HOUR))
+    ending = f'{{"{name}": {{"0": 2, "1": 9}}}}'
+    running = stream(subscribe=name, endingOffsets=ending, **ALIGNED, **{"eventTime.idleness": "never"})
+    assert running.trigger() == {tp(name): (0, 2), tp(name, 1): (0, 2)}
+    assert running.trigger() == {tp(name, 1): (2, 9)}
+    assert running.planner.finished
+
+
+def test_E4_with_a_limit_of_bytes_both_apply(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(50) + timed(50, partition=1, start=START + 5 * HOUR))
+    running = stream(subscribe=name, maxBytesPerTrigger="200", **ALIGNED)
+    running.planner.prepare_for_available_now()
+    assert lengths(running.run(100)) == {0: 50, 1: 50}
+    assert len(running.read) > 2, "the limit of bytes was kept"
+    with_second = [number for number, batch in enumerate(running.read) if tp(name, 1) in batch]
+    assert running.read[with_second[0] - 1][tp(name)][1] == 50, "it lies five hours ahead, and waits for all of these"
+
+
+def test_E4_a_minimum_of_offsets_counts_what_may_be_read(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(1, partition=1))
+    running = stream(subscribe=name, minOffsetsPerTrigger="10", maxTriggerDelay="5m", **ALIGNED)
+    assert running.trigger() == {tp(name): (0, 1), tp(name, 1): (0, 1)}, "the first trigger does not wait"
+    produce(name, timed(1, start=START + MINUTE) + timed(50, partition=1, start=START + 5 * HOUR))
+    assert running.trigger() == {}, "of the 51 records only one may be read now"
+    running.later = 301
+    assert running.trigger() == {tp(name): (1, 2)}
+    running.later = 302
+    assert running.trigger() == {}, "the partition that is waited for is not idle yet"
+    running.later = 400
+    assert running.trigger() == {tp(name, 1): (1, 51)}
+
+
+# --- E3: who is waited for --------------------------------------------------------------------------------------------
+
+
+def test_E3_a_partition_whose_leader_is_away_is_waited_for_longer_than_the_idle_time_out(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(100) + timed(100, partition=1))
+    running = stream(state={tp(name): 10, tp(name, 1): 10}, subscribe=name, maxOffsetsPerTrigger="20", **ALIGNED)
+    assert running.trigger() == {tp(name): (10, 20), tp(name, 1): (10, 20)}
+    ask = running.planner.cluster.reachable_ends
+    without_leader(running, 0)
+    read = []
+    for _ in range(5):
+        running.later += 61
+        read.append(running.trigger())
+    # Up to an hour ahead of the record at offset 9: what was read since then nobody could tell.
+    assert read == [{tp(name, 1): (20, 40)}, {tp(name, 1): (40, 60)}, {tp(name, 1): (60, 70)}, {}, {}]
+    running.planner.cluster.reachable_ends = ask
+    assert lengths(running.run()) == {0: 80, 1: 30}
+
+
+def test_E3_a_partition_that_only_gets_aborted_records_becomes_idle(stream, topic, produce, transaction):
+    name = topic(partitions=2)
+    produce(name, timed(1) + timed(100, partition=1, gap=10 * MINUTE))
+    committed = {"kafka.isolation.level": "read_committed", "eventTime.idleness": "10s"}
+    running = stream(subscribe=name, **ALIGNED, **committed)
+    for _ in range(4):
+        with transaction(name, commit=False) as send:
+            send(name, timed(1, start=NOW))
+        running.trigger()
+        running.later += 20
+    assert running.state[tp(name, 1)] == 100
+    assert running.planner.event_time.status().idle == [tp(name)]
+
+
 # --- E2: what a batch is told -----------------------------------------------------------------------------------------
 
 
@@ -144,9 +223,9 @@ def test_E3_a_replayed_batch_does_not_wait_for_who_was_idle(stream, topic, produ
 def test_E2_what_is_gone_does_not_stop_a_replay(stream, topic, produce):
     name = topic(partitions=1)
     produce(name, timed(10))
-    gone = {tp(name, 7): 3, tp(f"{name}-gone"): 1}
+    gone = {tp(name, 7): 3}
     start = {tp(name): 5} | gone
-    running = stream(state=start, subscribe=f"{name},{name}-gone", failOnDataLoss="false", **ALIGNED)
+    running = stream(state=start, subscribe=name, failOnDataLoss="false", **ALIGNED)
     assert running.ranges(start, {tp(name): 10} | gone) == {tp(name): (5, 10)}
     assert running.planner.watermarks(tp(name)) == (START + 4 * MINUTE - 1,) * 2
 
@@ -170,3 +249,14 @@ def test_E4_a_record_with_the_last_of_all_timestamps_does_not_end_the_query(stre
         running.planner.prepare_for_available_now()
         running.run()
         assert running.state == {tp(name): 4, tp(name, 1): 3}
+
+
+def test_F10_event_time_can_be_switched_on_and_off_on_a_checkpoint(stream, topic, produce):
+    name = topic(partitions=2)
+    produce(name, timed(50) + timed(200, partition=1))
+    plain = stream(state={tp(name): 0, tp(name, 1): 0}, subscribe=name, maxOffsetsPerTrigger="50")
+    plain.trigger()
+    aligned = stream(state=plain.state, subscribe=name, **ALIGNED)
+    assert aligned.trigger() == {tp(name): (10, 50), tp(name, 1): (40, 110)}
+    assert aligned.planner.watermarks(tp(name)) == (START + 9 * MINUTE - 1, START + 9 * MINUTE - 1)
+    assert stream(state=aligned.state, subscribe=name).run() == {tp(name, 1): list(range(110, 200))}
