@@ -192,6 +192,8 @@ class StreamPlanner:
             waits = not self._available_now
             allowed = self._budget.allow(backlog, self.bytes_per_record, self._clock(), wait=waits)
         if allowed is None:
+            if self.event_time is not None:
+                self.event_time.postpone()
             if not any(start.get(tp, offset) > offset for tp, offset in state.items()):
                 return start
             allowed = {}  # a partition has ended: that has to come into the log, and does not wait for more records

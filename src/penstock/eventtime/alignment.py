@@ -98,6 +98,8 @@ class Alignment:
         self._timeless: set[TopicPartition] = set()
         """Partitions of which the last offsets that were read had no event time: markers of transactions, aborted
         records, payloads without it. Their logs grow, and still nothing comes by which one could wait for them."""
+        self._offered: Offsets = {}
+        """Where partitions stood at the last trigger that had something to read."""
         self._held: frozenset[TopicPartition] = frozenset()
         self._seen: set[TopicPartition] = set()
         self._said_at = float("-inf")
@@ -219,11 +221,18 @@ class Alignment:
         backlog = [tp for tp, end in ends.items() if end > position[tp]]
         self._note_idle(partitions.difference(backlog), finished, ends, now)
         for tp in backlog:
-            if tp in self._timeless:
+            # Do not simplify: one that was not read since, because it is held or the limit left nothing for it, may
+            # have records with a time right there. If the idle clock ran on, others would pass them.
+            if tp in self._timeless and self._offered.get(tp) != position[tp]:
                 self._tracker.has_none(tp, now)
             else:
                 self._tracker.has_records(tp, now)
+        self._offered = {tp: position[tp] for tp in backlog}
         return backlog
+
+    def postpone(self) -> None:
+        """Nothing at all is read this time. So it says nothing of a partition that it was not read."""
+        self._offered = {}
 
     def _note_idle(
         self, without: Collection[TopicPartition], finished: Collection[TopicPartition], ends: Offsets, now: float
