@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import TopicPartition
+from penstock.errors import BrokerUnavailable
 from penstock.eventtime.alignment import Alignment, Read
 from penstock.eventtime.options import EventTimeOptions
-from penstock.eventtime.pace import FIRST_STEP, Ahead
+from penstock.eventtime.pace import FIRST_STEP, GROWTH, Ahead, Paces
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.limits import share
 
@@ -23,6 +24,10 @@ BASE = 1_767_225_600_000
 
 class Marker(int):
     """The end of a transaction: the index has its time, a reader never sees it."""
+
+
+UNTIMED = Marker(-1)
+"""A record without a timestamp: the index does not have it."""
 
 
 @dataclass
@@ -277,6 +282,17 @@ def test_E3_nothing_is_asked_of_a_partition_whose_leader_is_away():
     assert asked == [{B}, {B}]
 
 
+def test_E3_the_log_says_once_a_minute_who_waits_for_whom(caplog):
+    stream = Stream({A: [], B: [BASE]}, drift=MINUTE, idleness=1e6)
+    stream.wall = 0.0  # so that A's silence is new
+    stream.position[A] = 1
+    stream.logs.logs[A] = [BASE - HOUR]
+    for _ in range(13):
+        stream.step()
+        stream.now += 10.0
+    assert caplog.text.count("wait for t-0") == 3
+
+
 def test_E2_the_combined_watermark_is_the_slowest_ones():
     stream = Stream({A: [BASE + 5], B: [BASE + 9]}, drift=HOUR)
     assert stream.alignment.status().combined is None
@@ -308,6 +324,16 @@ def test_E2_a_partition_of_another_topic_begins_anew():
     assert stream.mark(A) == BASE + MINUTE - 1
 
 
+def test_E2_a_partition_that_left_is_looked_at_again_when_it_comes_back():
+    stream = Stream({A: [BASE + HOUR], B: [BASE]}, drift=2 * HOUR, idleness=30.0)
+    stream.step()
+    stream.alignment.cut({B: 1}, {B: 1})
+    stream.logs.logs[A] = [BASE - HOUR]  # it may be another topic
+    stream.plan()
+    assert stream.mark(A) == BASE - HOUR - 1
+    assert stream.alignment.status().idle == [A], "nothing came for an hour"
+
+
 def test_E4_out_of_order_timestamps_do_not_break_the_bound():
     late = [BASE, BASE + 2 * HOUR, BASE + 1, BASE + 3]  # the second one is far too early
     stream = Stream({A: [BASE], B: late}, drift=HOUR)
@@ -332,6 +358,26 @@ def test_E4_logs_that_all_begin_with_markers_do_not_wait_for_each_other():
         stream.position |= start
         stream.start()
         assert stream.step(limit=10) == 10
+
+
+@pytest.mark.parametrize("limit", [None, 20])
+def test_E4_a_log_without_timestamps_holds_nobody(limit):
+    stream = Stream({A: [UNTIMED] * 3, B: [BASE], C: [BASE + i * MINUTE for i in range(100)]}, drift=10 * MINUTE)
+    stream.step(limit)
+    assert stream.position[A] > 0
+    assert stream.position[B] == 1
+    assert stream.position[C] == 11, "ten minutes ahead of B"
+
+
+def test_E4_where_compaction_hides_what_is_past_the_limit_a_log_is_read_in_steps():
+    hidden = [BASE + i * HOUR for i in range(3 * FIRST_STEP)]
+    stream = Stream({A: [BASE], B: hidden, C: [BASE + 10 * HOUR]}, drift=HOUR)
+    ask = stream.logs.times_at
+    stream.logs.times_at = lambda times: (
+        ask(times) | {tp: None for tp, time in times.items() if tp == B and time > BASE}
+    )
+    stream.step()
+    assert stream.position == {A: 1, B: FIRST_STEP, C: 0}
 
 
 @pytest.mark.parametrize("limit", [None, 1])
@@ -394,6 +440,37 @@ def test_E4_a_payload_field_holds_back_what_was_never_read():
     while stream.step(bounded=True):
         pass
     assert (stream.position, stream.dropped) == (stream.logs.ends(), 0)
+
+
+def test_E4_a_payload_that_cannot_be_looked_at_is_learned_by_reading(caplog):
+    stream = Stream({A: [BASE] * 3, B: [BASE] * (2 * FIRST_STEP)}, drift=HOUR, by_record=False)
+    stream.position[A] = 1
+
+    def fail(*asked):
+        raise BrokerUnavailable("nobody answers")
+
+    stream.logs.before = stream.logs.after = fail
+    stream.step()
+    assert stream.position == {A: 3, B: FIRST_STEP}
+    assert "event-time watermarks begin anew: nobody answers" in caplog.text
+    assert "they are learned by reading: nobody answers" in caplog.text
+
+
+def test_E4_a_step_by_what_few_records_have_taught_is_not_too_large():
+    paces = Paces()
+    assert paces.step(A, None, BASE) == paces.step(A, BASE, BASE + HOUR) == FIRST_STEP
+    assert paces.step(A, BASE, BASE - 1) == 0
+    paces.learn(A, 5000, None)
+    assert paces.step(A, BASE, BASE + HOUR) == FIRST_STEP
+    paces.learn(A, 5000, 1)
+    assert paces.step(A, BASE, BASE + HOUR) == 5000 * GROWTH
+    paces.learn(A, 5000, 0)
+    assert paces.step(A, BASE, BASE + HOUR) == 5000 * GROWTH
+    paces.learn(A, 5000, 50_000)
+    assert paces.step(A, BASE, BASE + MINUTE) == MINUTE // 10
+    assert paces.step(A, BASE, BASE) == 1, "it may go on, however little"
+    paces.forget(A)
+    assert paces.step(A, BASE, BASE + HOUR) == FIRST_STEP
 
 
 def test_E4_a_payload_without_times_is_learned_by_reading():
