@@ -369,6 +369,24 @@ def test_E4_a_log_without_timestamps_holds_nobody(limit):
     assert stream.position[C] == 11, "ten minutes ahead of B"
 
 
+def test_E4_a_log_that_is_known_to_end_within_the_limit_is_read_to_its_end():
+    """Though the index, asked for what lies past it, shows nothing."""
+    stream = Stream({A: [BASE] * (2 * FIRST_STEP), C: [BASE, BASE + 10 * HOUR]}, drift=HOUR)
+    stream.step()
+    assert stream.position == {A: 2 * FIRST_STEP, C: 1}
+
+
+def test_E4_a_log_that_was_cut_and_has_grown_again_is_looked_at_again():
+    stream = Stream({A: [BASE] * 5, B: [BASE], C: [BASE, BASE + 10 * HOUR]}, drift=HOUR)
+    stream.step()
+    assert stream.position == {A: 5, B: 1, C: 1}
+    stream.logs.logs[A][3:] = [BASE, BASE + 20 * HOUR]
+    stream.position[A] = 3
+    stream.step()
+    assert stream.position == {A: 4, B: 1, C: 1}
+    assert stream.mark(A) == BASE - 1
+
+
 def test_E4_where_compaction_hides_what_is_past_the_limit_a_log_is_read_in_steps():
     hidden = [BASE + i * HOUR for i in range(3 * FIRST_STEP)]
     stream = Stream({A: [BASE], B: hidden, C: [BASE + 10 * HOUR]}, drift=HOUR)

@@ -133,10 +133,13 @@ class Alignment:
         unmoved: Offsets = {}
         for tp, offset in unknown.items():
             event_time, before = found.get(tp), self._tracker.watermark(tp)
+            at = self._known.get(tp, offset)
+            if offset < at:
+                self._newest.pop(tp, None)  # its log was cut, and may have the same end again with other records
             if event_time is not None and (before is None or self._mark(event_time) > before):
                 self._tracker.observe(tp, self._mark(event_time), now)
                 self._timeless.discard(tp)
-            elif (at := self._known.get(tp)) is not None and at < offset:
+            elif at < offset:
                 unmoved[tp] = at
             self._known[tp] = offset
         # Of what was read, nothing was later than what had been read before. Perhaps it had no times at all.
