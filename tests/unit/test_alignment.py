@@ -260,6 +260,29 @@ def test_E3_a_payload_that_never_has_a_time_holds_the_others_no_longer_than_the_
     assert status.combined == BASE + 9 - 1
 
 
+def test_E3_a_task_that_did_not_tell_may_have_read_event_times():
+    stream = Stream({A: [BASE], B: [BASE + HOUR]}, drift=MINUTE, idleness=30.0, by_record=False)
+    stream.step()
+    for _ in range(10):
+        stream.logs.logs[A].append(BASE)
+        stream.position |= stream.plan()
+        stream.alignment.learn({A: Read(stream.position[A], None, complete=False)})
+        stream.now += 10.0
+    assert stream.position == {A: 11, B: 0}
+
+
+def test_E4_an_idle_partition_that_is_ahead_waits_all_the_same():
+    stream = Stream({A: [BASE + 10 * HOUR], B: []}, drift=MINUTE, idleness=30.0, by_record=False)
+    for _ in range(5):
+        stream.step()
+        stream.logs.logs[A].append(UNTIMED)
+        stream.now += 20.0
+    assert stream.alignment.status().idle == [A, B]
+    stream.logs.logs[B] += [BASE] * 3
+    assert stream.step() == 3
+    assert stream.position == {A: 5, B: 3}
+
+
 def test_E3_a_partition_whose_leader_is_away_may_have_records_and_is_waited_for(caplog):
     stream = Stream({A: [BASE, BASE + 1], B: [BASE + i * HOUR for i in range(3)]}, drift=MINUTE, idleness=30.0)
     stream.position[A] = 1
