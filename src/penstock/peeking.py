@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.errors import PenstockError
-from penstock.eventtime.alignment import Ahead
+from penstock.eventtime.pace import Ahead
 from penstock.eventtime.span import EventTimeSpan
 from penstock.fetch.reader import RangeReader
 from penstock.formats.layout import Layout

@@ -183,8 +183,8 @@ class StreamPlanner:
         ends = self._end.without_ended(self._fixed_ends(state) if self._available_now else self._ends(state))
         self._begin_those_made_anew(state, ends)
         position = self._positions(state, ends, everything)
-        if self.event_time is not None and not everything:
-            ends = self._aligned(self.event_time, position, ends)
+        if self.event_time is not None:
+            ends = self._aligned(self.event_time, position | self._resets, ends, everything)
         backlog = {tp: size for tp, end in ends.items() if (size := end - position[tp]) > 0 and tp not in self._resets}
         self._weigh(backlog, position)
         allowed: Mapping[TopicPartition, int] | None = backlog
@@ -192,6 +192,8 @@ class StreamPlanner:
             waits = not self._available_now
             allowed = self._budget.allow(backlog, self.bytes_per_record, self._clock(), wait=waits)
         if allowed is None:
+            if self.event_time is not None:
+                self.event_time.postpone()
             if not any(start.get(tp, offset) > offset for tp, offset in state.items()):
                 return start
             allowed = {}  # a partition has ended: that has to come into the log, and does not wait for more records
@@ -200,13 +202,20 @@ class StreamPlanner:
         self._answered = answer
         return answer
 
-    def _aligned(self, event_time: Alignment, position: Offsets, ends: Offsets) -> Offsets:
-        """Ends, none of them too far ahead of the slowest partition (E4)."""
-        bounded = self._available_now or self.options.ending is not None
-        finished = [tp for tp, end in ends.items() if end <= position[tp]] if self._available_now else []
-        if bounded and not self._available_now:
+    def _aligned(self, event_time: Alignment, position: Offsets, ends: Offsets, everything: bool) -> Offsets:
+        """Ends, none of them too far ahead of the slowest partition (E4), unless everything is read in one batch."""
+        if self._available_now:
+            # What has no end was without a leader at the only look: nothing of it is read in this run.
+            finished = [tp for tp, offset in position.items() if ends.get(tp, offset) <= offset]
+        else:
             finished = [tp for tp, offset in position.items() if self._end.is_at(tp, offset)]
-        limited = self._budget.is_exceeded(sum(max(0, end - position[tp]) for tp, end in ends.items()))
+        if everything:
+            event_time.take_stock(position, ends, finished)
+            return ends
+        # Those that begin by a step of their own are not read yet, so that others cannot count on their ends.
+        limited = not self._resets.keys().isdisjoint(ends) or self._budget.is_exceeded(
+            sum(max(0, end - position[tp]) for tp, end in ends.items())
+        )
         return event_time.cut(position, ends, limited=limited, finished=finished)
 
     def watermarks(self, tp: TopicPartition) -> tuple[int | None, int | None]:
@@ -325,8 +334,7 @@ class StreamPlanner:
         """A topic made anew begins at its beginning."""
         stale = [tp for tp in recreated if state[tp] > 0 and tp not in self._begin_anew and tp not in self._resets]
         self._lose([(tp, f"from offset {state[tp]}", RECREATED) for tp in stale])
-        self.truncation.forget(recreated)
-        self._end.forget(recreated)
+        self._forget(recreated)
         self._begin_anew.update(stale)
 
     def _note_returned(self, state: Offsets, partitions: Iterable[TopicPartition]) -> None:
@@ -336,8 +344,14 @@ class StreamPlanner:
             state[tp], before = self._gone.pop(tp)
             if before is None or before != self._discovery.id_of(tp.topic):
                 self._begin_anew.add(tp)
-                self.truncation.forget([tp])
-                self._end.forget([tp])
+                self._forget([tp])
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are of another topic now."""
+        self.truncation.forget(partitions)
+        self._end.forget(partitions)
+        if self.event_time is not None:
+            self.event_time.forget(partitions)
 
     def _begin_those_made_anew(self, state: Offsets, ends: Offsets) -> None:
         """Ask where topics begin that were made anew. Until that is known nothing is read of them."""
@@ -400,15 +414,19 @@ class StreamPlanner:
             if first[tp] < beginning:
                 lost.append((tp, f"from offset {first[tp]}", f"offsets from {beginning}"))
                 first[tp] = min(beginning, end[tp])
-        stop = self._stops({tp: end[tp] for tp in begin}, planned_now=end == self._answered)
+        planned_now = end == self._answered
+        stop = self._stops({tp: end[tp] for tp in begin}, planned_now)
         lost += [(tp, f"up to offset {end[tp]}", f"offsets up to {stop[tp]}") for tp in begin if stop[tp] < end[tp]]
         self._lose(lost)
         known = self.cluster.known
         assert known is not None, "the cluster has told where logs begin"
         whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
         if self.event_time is not None:
-            self.event_time.restore({each.topic_partition: each.start for each in whole})
-            self._watermarks = {tp: self.event_time.watermarks(tp) for tp in begin}
+            if not planned_now:
+                # Of partitions that go back in this batch, or are new in it, the end is where they begin.
+                stood = {tp: min(first.get(tp, start.get(tp, offset)), offset) for tp, offset in end.items()}
+                self._recall_event_time(self.event_time, stood)
+            self._watermarks = self.event_time.watermarks(begin)
         if not self._splits:
             return spread(whole)
         return spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))
@@ -420,6 +438,23 @@ class StreamPlanner:
         available = self.cluster.end(end)
         past_end = {tp: offset for tp, offset in end.items() if available[tp] < offset}
         return end | self.truncation.shorter(past_end, available)
+
+    def _recall_event_time(self, event_time: Alignment, position: Offsets) -> None:
+        """A batch that an earlier run has planned: the combined event-time watermark is that of all partitions of the
+        stream, and not only of those that the batch reads of. One that does not answer leaves it unknown."""
+        gone = set(self._discovery.locate(position))
+        while True:
+            there = {tp: offset for tp, offset in position.items() if tp not in gone}
+            try:
+                ends = self._reachable_ends(there.keys() - self._begin_anew)
+            except UnknownTopic as error:
+                lost = {tp for tp in there if tp.topic == error.topic and error.partition in (None, tp.partition)}
+                if not lost:
+                    raise
+                gone |= lost
+            else:
+                break
+        event_time.take_stock(there, ends)
 
     def _weigh(self, backlog: Mapping[TopicPartition, int], position: Mapping[TopicPartition, int]) -> None:
         """Look at how heavy the next records are, for maxBytesPerTrigger and the metrics."""

@@ -10,24 +10,33 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock import EventTimeStatus, PartitionEventTime, TopicPartition
-from penstock.eventtime.tracker import WatermarkTracker
+from penstock.eventtime.tracker import UNKNOWN, WatermarkTracker
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
 
-def tracker(
-    *partitions: TopicPartition, idleness: float | None = 10.0, max_drift: int | None = None
-) -> WatermarkTracker:
+def tracker(*partitions: TopicPartition, idleness: float | None = 10.0, max_drift: int | None = 0) -> WatermarkTracker:
     made = WatermarkTracker(idleness, max_drift)
     made.set_partitions(partitions, 0)
     return made
+
+
+def slowest(made: WatermarkTracker, now: float) -> int | None:
+    """The lowest event-time watermark of the active partitions, of a tracker without drift: where the limit lies. None:
+    one of them has none yet, or nobody is active."""
+    limit = made.limit(now)
+    return None if limit == UNKNOWN else limit
+
+
+def is_idle(made: WatermarkTracker, tp: TopicPartition, now: float) -> bool:
+    return made.status(now).partitions[tp].idle
 
 
 def test_E2_the_combined_watermark_is_the_slowest_active_ones():
     made = tracker(A, B)
     made.observe(A, 100, 0)
     made.observe(B, 40, 0)
-    assert made.combined(0) == made.slowest(0) == 40
+    assert made.combined(0) == slowest(made, 0) == 40
     made.observe(B, 70, 1)
     assert made.combined(1) == 70
     assert (made.watermark(A), made.watermark(B)) == (100, 70)
@@ -38,7 +47,7 @@ def test_E2_nothing_is_known_until_every_active_partition_has_a_watermark():
     assert made.combined(0) is None
     made.observe(A, 100, 0)
     made.observe(B, None, 0)
-    assert made.combined(0) is made.slowest(0) is made.watermark(B) is None
+    assert made.combined(0) is slowest(made, 0) is made.watermark(B) is None
     made.observe(B, -5, 0)
     assert made.combined(0) == -5
 
@@ -58,9 +67,9 @@ def test_E2_a_new_partition_stops_the_combined_watermark_and_does_not_pull_it_ba
     made.set_partitions([A, B], 1)
     made.observe(A, 200, 1)
     assert made.combined(1) == 100
-    assert made.slowest(1) is None
+    assert slowest(made, 1) is None
     made.observe(B, 30, 2)
-    assert (made.combined(2), made.slowest(2)) == (100, 30)
+    assert (made.combined(2), slowest(made, 2)) == (100, 30)
     made.observe(B, 150, 3)
     assert made.combined(3) == 150
 
@@ -73,9 +82,9 @@ def test_E2_a_partition_that_left_holds_nobody_and_begins_anew_if_it_comes_back(
     assert made.combined(1) == 100
     assert made.watermark(B) is None
     made.set_partitions([A, B], 2)
-    assert made.slowest(2) is None
+    assert slowest(made, 2) is None
     made.observe(B, 10, 2)
-    assert (made.slowest(2), made.combined(2)) == (10, 100)
+    assert (slowest(made, 2), made.combined(2)) == (10, 100)
 
 
 def test_E2_with_no_partition_left_it_stays():
@@ -84,16 +93,8 @@ def test_E2_with_no_partition_left_it_stays():
     assert made.combined(0) == 100
     made.set_partitions([], 1)
     assert made.combined(1) == 100
-    assert made.slowest(1) is None
+    assert slowest(made, 1) is None
     assert made.status(1) == EventTimeStatus(100, {})
-
-
-def test_E2_a_restart_does_not_go_back_behind_the_earlier_run():
-    made = WatermarkTracker(None, None, combined=500)
-    made.set_partitions([A], 0)
-    assert made.combined(0) == 500
-    made.observe(A, 100, 0)
-    assert (made.combined(0), made.slowest(0)) == (500, 100)
 
 
 def test_E2_what_is_said_of_a_partition_of_somebody_else_is_ignored():
@@ -105,7 +106,7 @@ def test_E2_what_is_said_of_a_partition_of_somebody_else_is_ignored():
     made.observe(A, 100, 0)
     assert made.combined(0) == 100
     assert made.watermark(B) is None
-    assert not made.is_idle(B, 100)
+    assert made.status(100).partitions.keys() == {A}
     assert not made.is_ahead(B, 100)
 
 
@@ -114,9 +115,9 @@ def test_E3_a_partition_without_records_for_the_time_out_holds_nobody():
     made.observe(A, 100, 0)
     made.has_none(B, 5)
     made.has_none(B, 12)
-    assert not made.is_idle(B, 14.9)
+    assert not is_idle(made, B, 14.9)
     assert made.combined(14.9) is None
-    assert made.is_idle(B, 15)
+    assert is_idle(made, B, 15)
     assert made.combined(15) == 100
 
 
@@ -125,18 +126,18 @@ def test_E3_the_clock_does_not_run_while_there_are_records():
     made.observe(A, 100, 0)
     made.has_none(B, 0)
     made.has_records(B, 9)
-    assert not made.is_idle(B, 1000)
+    assert not is_idle(made, B, 1000)
     made.has_none(B, 1000)
-    assert not made.is_idle(B, 1009)
-    assert made.is_idle(B, 1010)
+    assert not is_idle(made, B, 1009)
+    assert is_idle(made, B, 1010)
 
 
 def test_E3_silence_alone_makes_nobody_idle():
     # A partition that is not read because it is ahead, or its reader is slow, has records all the same.
     made = tracker(A, B)
     made.observe(A, 100, 0)
-    assert not made.is_idle(A, 1e9)
-    assert not made.is_idle(B, 1e9)
+    assert not is_idle(made, A, 1e9)
+    assert not is_idle(made, B, 1e9)
     assert made.combined(1e9) is None
 
 
@@ -144,7 +145,7 @@ def test_E3_without_a_time_out_nobody_is_ever_idle():
     made = tracker(A, B, idleness=None)
     made.observe(A, 100, 0)
     made.has_none(B, 0)
-    assert not made.is_idle(B, 1e9)
+    assert not is_idle(made, B, 1e9)
     assert made.combined(1e9) is None
 
 
@@ -159,9 +160,9 @@ def test_E3_a_partition_that_wakes_is_active_and_cannot_pull_the_combined_waterm
         made.observe(B, 41, 11)
     else:
         made.has_records(B, 11)
-    assert not made.is_idle(B, 1000)
+    assert not is_idle(made, B, 1000)
     made.observe(A, 300, 12)
-    assert made.slowest(12) == (41 if wake == "read" else 40)
+    assert slowest(made, 12) == (41 if wake == "read" else 40)
     assert made.combined(12) == 100
     made.observe(B, 250, 13)
     assert made.combined(13) == 250
@@ -175,17 +176,17 @@ def test_E3_when_all_are_idle_it_stays():
     made.has_none(A, 0)
     made.has_none(B, 0)
     assert made.combined(10) == 40
-    assert made.slowest(10) is None
+    assert slowest(made, 10) is None
 
 
 def test_E3_a_finished_partition_holds_nobody_until_there_are_records_after_all():
     made = tracker(A, B, idleness=None)
     made.observe(A, 100, 0)
     made.finish(B)
-    assert made.is_idle(B, 0)
+    assert is_idle(made, B, 0)
     assert made.combined(0) == 100
     made.has_none(B, 1)
-    assert made.is_idle(B, 1)
+    assert is_idle(made, B, 1)
     made.has_records(B, 2)
     made.observe(A, 200, 2)
     assert made.combined(2) == 100
@@ -199,8 +200,8 @@ def test_E3_a_clock_that_is_read_before_the_lock_may_be_a_little_behind():
     made.observe(A, 100, 0)
     made.has_none(B, 0)
     assert made.combined(10) == 100
-    assert made.is_idle(B, 9.9)
-    assert made.slowest(9.9) == 100
+    assert is_idle(made, B, 9.9)
+    assert slowest(made, 9.9) == 100
 
 
 def test_E4_whoever_is_past_the_drift_waits_for_the_slowest():
@@ -217,7 +218,7 @@ def test_E4_whoever_is_past_the_drift_waits_for_the_slowest():
 
 
 def test_E4_without_a_drift_there_is_no_limit():
-    made = tracker(A, B)
+    made = tracker(A, B, max_drift=None)
     made.observe(A, 10**12, 0)
     made.observe(B, 0, 0)
     assert made.limit(0) is None
@@ -385,13 +386,15 @@ class TrackedPartitions(RuleBasedStateMachine):
             assert combined == slowest or (combined == self.last and slowest < combined), "it was held back"
         self.last = combined
 
-        assert self.tracker.slowest(self.now) == slowest
+        assert self.tracker.limit(self.now) == (
+            slowest + self.DRIFT if slowest is not None else UNKNOWN if active else None
+        )
         status = self.tracker.status(self.now)
         assert status.combined == combined
         assert status.partitions.keys() == self.marks_of.keys()
         for tp, mark in self.marks_of.items():
             assert self.tracker.watermark(tp) == status.partitions[tp].watermark == mark
-            assert self.tracker.is_idle(tp, self.now) == status.partitions[tp].idle == (tp not in active)
+            assert status.partitions[tp].idle == (tp not in active)
             ahead = bool(active) and mark is not None and (slowest is None or mark > slowest + self.DRIFT)
             assert self.tracker.is_ahead(tp, self.now) == ahead
             assert status.partitions[tp].held == (ahead and tp in active)

@@ -10,32 +10,27 @@ batches that compaction has emptied.
 
 from __future__ import annotations
 
-import heapq
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.errors import PenstockError
+from penstock.eventtime.drift import EVERYTHING, NOTHING, Limits, limits_of
 from penstock.eventtime.options import EventTimeOptions
+from penstock.eventtime.pace import Ahead, Paces
 from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime, WatermarkTracker
 from penstock.startup import listed
 from penstock.topics import Offsets, TopicPartition
 
 log = logging.getLogger(__name__)
 
-FIRST_STEP = 10_000
-"""Offsets of a partition whose times are not known yet."""
-
-GROWTH = 8
-"""A step by what was learned is at most so many times the last one: few records may have taught the wrong thing."""
-
 SAID_SECONDS = 60.0
 """How often the log says who holds the others back."""
 
-NOTHING, EVERYTHING = -(2**63), 2**63
-"""Limits that nobody and that everybody keeps."""
+LATEST_TIMESTAMP = 2**63 - 1
+"""That a record can have, and that a broker can be asked for."""
 
 
 class TimeLookup(Protocol):
@@ -50,14 +45,6 @@ class TimeLookup(Protocol):
 
     def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The timestamps of single records; None where a reader gets none."""
-
-
-class Ahead(NamedTuple):
-    """The next few records of a partition: their event times, and how many offsets they are."""
-
-    lowest: int
-    highest: int
-    offsets: int
 
 
 class Peek(Protocol):
@@ -83,31 +70,8 @@ class Read:
     """Whether all of its tasks have told."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """The watermarks that must not be passed. Nobody waits for itself, so the slowest has a limit of its own: the drift
-    ahead of the next slowest."""
-
-    others: int
-    slowest: int
-    which: TopicPartition | None
-
-    def of(self, tp: TopicPartition) -> int:
-        return self.slowest if tp == self.which else self.others
-
-
-@dataclass(slots=True)
-class _Pace:
-    """How fast time passes in a partition."""
-
-    step: int = 0
-    """Offsets of the last batch that read of it."""
-    per_offset: float | None = None
-    """Milliseconds."""
-
-
 class Alignment:
-    """Watermarks of a stream's partitions, and how far each may be read. For one thread."""
+    """Event-time watermarks of a stream's partitions, and how far each may be read. For one thread."""
 
     def __init__(
         self,
@@ -124,12 +88,18 @@ class Alignment:
         self._clock, self._wall_clock = clock, wall_clock
         self._tracker = WatermarkTracker(options.strategy.idleness, options.strategy.max_drift)
         self._known: Offsets = {}
-        """Up to where the watermark of a partition counts."""
+        """Up to where the event-time watermark of a partition counts."""
         self._newest: dict[TopicPartition, tuple[int, int | None]] = {}
         """The end of a log when it was last looked at, and the highest timestamp before it."""
         self._floors: dict[TopicPartition, tuple[int, int]] = {}
-        """A partition's position, and the watermark that it will have with the next record at least."""
-        self._pace: dict[TopicPartition, _Pace] = {}
+        """A partition's position, and the event-time watermark that it will have with the next record at least. NOTHING
+        is: the index cannot tell."""
+        self._paces = Paces()
+        self._timeless: set[TopicPartition] = set()
+        """Partitions of which the last offsets that were read had no event time: markers of transactions, aborted
+        records, payloads without it. Their logs grow, and still nothing comes by which one could wait for them."""
+        self._offered: Offsets = {}
+        """Where partitions stood at the last trigger that had something to read."""
         self._held: frozenset[TopicPartition] = frozenset()
         self._seen: set[TopicPartition] = set()
         self._said_at = float("-inf")
@@ -143,16 +113,15 @@ class Alignment:
             before, at = self._tracker.watermark(tp), self._known.get(tp)
             if read.event_time is not None:
                 self._tracker.observe(tp, self._mark(read.event_time), now)
+                self._timeless.discard(tp)
+            elif read.complete:
+                self._timeless.add(tp)
             if at is not None and at < read.stop:
-                self._learn_pace(tp, read.stop - at, before)
+                after = self._tracker.watermark(tp)
+                passed = None if before is None or after is None else after - before
+                self._paces.learn(tp, read.stop - at, passed)
             if read.complete or not self._by_record:  # of a payload nobody else can tell more
                 self._known[tp] = read.stop
-
-    def _learn_pace(self, tp: TopicPartition, step: int, before: int | None) -> None:
-        pace, after = self._pace.setdefault(tp, _Pace()), self._tracker.watermark(tp)
-        pace.step = step
-        if before is not None and after is not None:
-            pace.per_offset = (after - before) / step
 
     def restore(self, position: Offsets) -> None:
         """Find out what was read before these offsets, where no task has told."""
@@ -161,10 +130,41 @@ class Alignment:
             return
         found = self._lookup.max_timestamps(unknown) if self._by_record else self._peeked(unknown)
         self._tracker.set_partitions({*position, *self._known}, now := self._clock())
+        unmoved: Offsets = {}
         for tp, offset in unknown.items():
-            if (event_time := found.get(tp)) is not None:
+            event_time, before = found.get(tp), self._tracker.watermark(tp)
+            at = self._known.get(tp, offset)
+            if offset < at:
+                self._newest.pop(tp, None)  # its log was cut, and may have the same end again with other records
+            if event_time is not None and (before is None or self._mark(event_time) > before):
                 self._tracker.observe(tp, self._mark(event_time), now)
+                self._timeless.discard(tp)
+            elif at < offset:
+                unmoved[tp] = at
             self._known[tp] = offset
+        # Of what was read, nothing was later than what had been read before. Perhaps it had no times at all.
+        seen = self._lookup.timestamps_of(unmoved) if self._by_record and unmoved else {}
+        for tp in unmoved:
+            if seen.get(tp) is None:
+                self._timeless.add(tp)
+            else:
+                self._timeless.discard(tp)
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are of another topic now: nothing that is known of them holds."""
+        if not partitions:
+            return
+        for tp in partitions:
+            self._forget(tp)
+        now = self._clock()
+        self._tracker.set_partitions(self._tracker.status(now).partitions.keys() - set(partitions), now)
+
+    def _forget(self, tp: TopicPartition) -> None:
+        for memory in (self._known, self._newest, self._floors):
+            memory.pop(tp, None)
+        self._paces.forget(tp)
+        self._seen.discard(tp)
+        self._timeless.discard(tp)
 
     def _peeked(self, unknown: Offsets) -> Mapping[TopicPartition, int | None]:
         if self._peek is None:
@@ -172,12 +172,13 @@ class Alignment:
         try:
             return self._peek.before(unknown)
         except PenstockError as error:
-            log.warning("event times before the start are not known, watermarks begin anew: %s", error)
+            log.warning("event times before the start are not known, event-time watermarks begin anew: %s", error)
             return {}
 
-    def watermarks(self, tp: TopicPartition) -> tuple[int | None, int | None]:
-        """The combined watermark, and the partition's own."""
-        return self._tracker.combined(self._clock()), self._tracker.watermark(tp)
+    def watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int | None, int | None]]:
+        """The combined event-time watermark, the same for all of them, and each partition's own."""
+        combined = self._tracker.combined(self._clock())
+        return {tp: (combined, self._tracker.watermark(tp)) for tp in partitions}
 
     def status(self) -> EventTimeStatus:
         status = self._tracker.status(self._clock())
@@ -198,7 +199,23 @@ class Alignment:
 
         `limited`: less than these ends may be read. `finished`: partitions that end for good where they stand.
         """
-        self.restore({tp: position[tp] for tp in ends})  # not of those whose leader does not answer
+        backlog = self.take_stock(position, ends, finished)
+        now = self._clock()
+        if self._strategy.max_drift is None or not backlog:
+            cut = ends
+        else:
+            by_time = self._by_pace if not self._by_record else self._within_limit if limited else self._by_index
+            cut = ends | by_time(position, {tp: ends[tp] for tp in backlog}, now)
+        self._held = frozenset(tp for tp in backlog if cut[tp] < ends[tp])
+        self._say(backlog, position, ends, cut, now)
+        return cut
+
+    def take_stock(
+        self, position: Offsets, ends: Offsets, finished: Collection[TopicPartition] = ()
+    ) -> list[TopicPartition]:
+        """Find out who is active, and where; returns those that have something to read. Without an end: partitions
+        whose leader does not answer. What there is to read of them nobody knows, so they stay as they are."""
+        self.restore({tp: position[tp] for tp in ends})
         now = self._clock()
         partitions = {*position, *ends}
         for tp in self._known.keys() - partitions:
@@ -207,21 +224,18 @@ class Alignment:
         backlog = [tp for tp, end in ends.items() if end > position[tp]]
         self._note_idle(partitions.difference(backlog), finished, ends, now)
         for tp in backlog:
-            self._tracker.has_records(tp, now)
-        if self._strategy.max_drift is None or not backlog:
-            cut = ends
-        else:
-            by_time = self._by_pace if not self._by_record else self._within_limit if limited else self._by_index
-            cut = ends | by_time(position, {tp: ends[tp] for tp in backlog}, now)
-        self._held = frozenset(tp for tp in backlog if cut[tp] < ends[tp])
-        self._say(backlog, position, cut, now)
-        return cut
+            # Do not simplify: one that was not read since, because it is held or the limit left nothing for it, may
+            # have records with a time right there. If the idle clock ran on, others would pass them.
+            if tp in self._timeless and self._offered.get(tp) != position[tp]:
+                self._tracker.has_none(tp, now)
+            else:
+                self._tracker.has_records(tp, now)
+        self._offered = {tp: position[tp] for tp in backlog}
+        return backlog
 
-    def _forget(self, tp: TopicPartition) -> None:
-        del self._known[tp]
-        for memory in (self._newest, self._floors, self._pace):
-            memory.pop(tp, None)
-        self._seen.discard(tp)
+    def postpone(self) -> None:
+        """Nothing at all is read this time. So it says nothing of a partition that it was not read."""
+        self._offered = {}
 
     def _note_idle(
         self, without: Collection[TopicPartition], finished: Collection[TopicPartition], ends: Offsets, now: float
@@ -239,7 +253,7 @@ class Alignment:
         for tp in without:
             if tp in finished or tp in stale:
                 self._tracker.finish(tp)
-            else:
+            elif tp in ends:
                 self._tracker.has_none(tp, now)
 
     def _look_at_newest(self, ends: Offsets) -> None:
@@ -280,17 +294,21 @@ class Alignment:
             self._floors |= {tp: (position[tp], self._mark(timestamp)) for tp, timestamp in blocked.items()}
             last = limits
 
-    def _stops(self, position: Offsets, ends: Offsets, limits: _Limits) -> tuple[Offsets, dict[TopicPartition, int]]:
-        """Where to stop so that no watermark passes its limit; and the time of the next record, where that alone would
-        pass it."""
+    def _stops(self, position: Offsets, ends: Offsets, limits: Limits) -> tuple[Offsets, dict[TopicPartition, int]]:
+        """Where to stop so that no event-time watermark passes its limit; and the time of the next record, where that
+        alone would pass it."""
         stops = dict(ends)
         times: dict[TopicPartition, int] = {}
         for tp in ends:
             limit, mark = limits.of(tp), self._tracker.watermark(tp)
-            if limit == NOTHING or (mark is not None and mark > limit):
+            if limit == NOTHING and self._stands(tp, mark, position) == NOTHING:
+                stops[tp] = min(ends[tp], position[tp] + self._paces.step(tp, None, limit))  # they wait for each other
+            elif limit == NOTHING or (mark is not None and mark > limit):
                 stops[tp] = position[tp]
             elif limit != EVERYTHING and not self._ends_within(tp, ends[tp], limit):
-                times[tp] = limit - self._mark(0) + 1  # the first event time whose watermark would be past it
+                first = limit - self._mark(0) + 1  # the first event time whose event-time watermark would be past it
+                if first <= LATEST_TIMESTAMP:
+                    times[tp] = first
         found = self._lookup.times_at(times) if times else {}
         at = {tp: self._beyond(tp, ends[tp]) if answer is None else answer[0] for tp, answer in found.items()}
         next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
@@ -298,7 +316,7 @@ class Alignment:
         for tp, offset in at.items():
             # What lies before the position was read, and no record of it was past the limit.
             hidden = offset < position[tp] or (tp in blocked and blocked[tp] is None)
-            learned = position[tp] + self._step(tp, self._tracker.watermark(tp), limits.of(tp))
+            learned = position[tp] + self._paces.step(tp, self._tracker.watermark(tp), limits.of(tp))
             wanted = learned if hidden else offset
             stops[tp] = min(ends[tp], wanted)
         return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
@@ -318,10 +336,15 @@ class Alignment:
     def _note_first_records(self, position: Offsets) -> None:
         """Partitions of which nothing was read stand before the first record of their log."""
         unknown = [tp for tp, at in position.items() if self._floors.get(tp, (-1, 0))[0] != at]
-        if unknown:
-            for tp, found in self._lookup.times_at(dict.fromkeys(unknown, 0)).items():
-                if found is not None:
-                    self._floors[tp] = position[tp], self._mark(found[1])
+        if not unknown:
+            return
+        times = self._lookup.times_at(dict.fromkeys(unknown, 0))
+        found = {tp: answer for tp, answer in times.items() if answer is not None}
+        # What comes first by the index may be a marker or an aborted record: then it says nothing of the records.
+        ahead = {tp: offset for tp, (offset, _) in found.items() if offset >= position[tp]}
+        seen = self._lookup.timestamps_of(ahead) if ahead else {}
+        for tp, (_, timestamp) in found.items():
+            self._floors[tp] = position[tp], NOTHING if seen.get(tp) is None else self._mark(timestamp)
 
     def _stands(self, tp: TopicPartition, mark: int | None, position: Offsets) -> int | None:
         at, floor = self._floors.get(tp, (-1, NOTHING))
@@ -330,7 +353,7 @@ class Alignment:
         return floor if mark is None else max(floor, mark)
 
     def _highest(self, tp: TopicPartition) -> int | None:
-        """The watermark that a partition has when its log is read to the end."""
+        """The event-time watermark that a partition has when its log is read to the end."""
         newest, known = self._newest[tp][1], self._tracker.watermark(tp)
         if newest is None:
             return known
@@ -343,7 +366,8 @@ class Alignment:
         self._look_ahead({tp: position[tp] for tp, mark in active.items() if mark is None and tp in ends}, ends)
         stands = {tp: self._stands(tp, mark, position) for tp, mark in active.items()}
         limits = self._limits(stands)
-        return {tp: min(end, position[tp] + self._step(tp, stands[tp], limits.of(tp))) for tp, end in ends.items()}
+        marks = {tp: stands.get(tp, self._tracker.watermark(tp)) for tp in ends}  # idle ones may have offsets to read
+        return {tp: min(end, position[tp] + self._paces.step(tp, marks[tp], limits.of(tp))) for tp, end in ends.items()}
 
     def _look_ahead(self, position: Offsets, ends: Offsets) -> None:
         """Partitions of which nothing was read stand before their next record, in the payload too."""
@@ -358,18 +382,7 @@ class Alignment:
         for tp, ahead in found.items():
             if ahead is not None:
                 self._floors[tp] = unknown[tp], self._mark(ahead.lowest)
-                self._pace[tp] = _Pace(ahead.offsets, (ahead.highest - ahead.lowest) / ahead.offsets)
-
-    def _step(self, tp: TopicPartition, stands: int | None, limit: int) -> int:
-        pace = self._pace.get(tp)
-        if stands is None:
-            return FIRST_STEP
-        if stands > limit:
-            return 0
-        if pace is None or pace.per_offset is None:
-            return FIRST_STEP
-        most = max(FIRST_STEP, GROWTH * pace.step)
-        return most if pace.per_offset <= 0 else max(1, min(most, int((limit - stands) / pace.per_offset)))
+                self._paces.expect(tp, ahead)
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
@@ -377,36 +390,31 @@ class Alignment:
         partitions = self._tracker.status(now).partitions
         return {tp: each.watermark for tp, each in partitions.items() if not each.idle}
 
-    def _limits(self, stands: Mapping[TopicPartition, int | None]) -> _Limits:
-        """How far each may go, where the active ones stand there."""
-        drift = self._strategy.max_drift
-        assert drift is not None
-        low = heapq.nsmallest(2, ((NOTHING if mark is None else mark, tp) for tp, mark in stands.items()))
-        reach = [mark if mark == NOTHING else mark + drift for mark, _ in low]
-        match reach:
-            case []:
-                return _Limits(EVERYTHING, EVERYTHING, None)
-            case [others]:
-                return _Limits(others, EVERYTHING, low[0][1])
-            case [others, slowest]:
-                return _Limits(others, slowest, low[0][1])
-        raise AssertionError(reach)
+    def _limits(self, stands: Mapping[TopicPartition, int | None]) -> Limits:
+        assert self._strategy.max_drift is not None, "without one nothing is cut"
+        return limits_of(stands, self._strategy.max_drift)
 
     def _mark(self, event_time: int) -> int:
         mark = self._strategy.watermark_of(event_time)
         assert mark is not None, "options only make strategies that have one"
         return mark
 
-    def _say(self, backlog: Collection[TopicPartition], position: Offsets, cut: Offsets, now: float) -> None:
+    def _say(
+        self, backlog: Collection[TopicPartition], position: Offsets, ends: Offsets, cut: Offsets, now: float
+    ) -> None:
         """A stream that stands still although there is something to read should say why."""
-        if not backlog or any(cut[tp] > position[tp] for tp in backlog) or now < self._said_at + SAID_SECONDS:
+        held = sorted(tp for tp in backlog if tp not in self._timeless)
+        if not held or any(cut[tp] > position[tp] for tp in held) or now < self._said_at + SAID_SECONDS:
             return
         self._said_at = now
-        waits = sorted(tp for tp in self._active(now) if tp not in backlog)
-        idleness = self._strategy.idleness
+        waited_for = sorted(tp for tp in self._active(now) if tp not in held)
+        reasons = []
+        if silent := [tp for tp in waited_for if tp not in ends]:
+            reasons.append(f"{listed(silent)}, whose leader does not answer")
+        if quiet := [tp for tp in waited_for if tp in ends]:
+            idleness = self._strategy.idleness
+            way_out = "set eventTime.idleness to go on without" if idleness is None else f"{idleness:g} s at most"
+            reasons.append(f"{listed(quiet)}, where no event times come: {way_out}")
         log.warning(
-            "%s would run ahead by more than eventTime.maxDrift, and wait for %s, where nothing comes%s",
-            listed(sorted(backlog)),
-            listed(waits),
-            ": set eventTime.idleness to go on without" if idleness is None else f"; for {idleness:g} s at most",
+            "%s would run ahead by more than eventTime.maxDrift, and wait for %s", listed(held), "; for ".join(reasons)
         )

@@ -1,8 +1,9 @@
 """How far the event time of each partition has come, and of all of them together (E2, E3, E4).
 
-A partition's life here: it is added, active and without a watermark, so that it holds all others back until something
-is known of it. Records that are read move its watermark on. When there is nothing to read (`has_none`), the idle clock
-runs; past the time-out the partition is idle and holds nobody back. Records, read or only known to be there, end that.
+A partition's life here: it is added, active and without an event-time watermark, so that it holds all others back
+until something is known of it. Records that are read move it on. When there is nothing to read (`has_none`), the idle
+clock runs; past the time-out the partition is idle and holds nobody back. Records, read or only known to be there, end
+that. In this file a mark is an event-time watermark.
 
 Only `has_none` starts the idle clock, never mere silence: a partition that is not read because it is ahead, or because
 its reader is busy, has records, and to call it idle would let the others run past them.
@@ -17,12 +18,13 @@ from dataclasses import dataclass
 from penstock.topics import TopicPartition
 
 UNKNOWN = -(2**63)
-"""Below every event time: where a partition without a watermark stands."""
+"""Below every event time: where a partition without a mark stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEventTime:
-    """Where one partition is: its watermark in milliseconds since the epoch, and whether it is idle or held back."""
+    """Where one partition is: its event-time watermark in milliseconds since the epoch, and whether it is idle or held
+    back."""
 
     watermark: int | None
     idle: bool
@@ -47,7 +49,7 @@ class EventTimeStatus:
 
 @dataclass(slots=True)
 class _Partition:
-    watermark: int = UNKNOWN
+    mark: int = UNKNOWN
     quiet_since: float | None = None
     finished: bool = False
     queued: bool = False
@@ -55,27 +57,27 @@ class _Partition:
 
 
 class WatermarkTracker:
-    """The watermarks of some partitions. Times are milliseconds since the epoch, `now` is a monotonic clock's seconds.
+    """Event-time watermarks of some partitions. Times are milliseconds since the epoch, `now` is a monotonic clock's
+    seconds.
 
     For one thread, or under its owner's lock. What is told of a partition that it does not have (any more) is ignored:
     records of a partition may still be on their way when it is given to somebody else.
 
     A call costs O(log partitions) on average; only `set_partitions` and `status` look at each of them. The heap holds
-    an entry per active partition, and that is a lower bound: watermarks only grow, so it is put right when it comes to
+    an entry per active partition, and that is a lower bound: marks only grow, so it is put right when it comes to
     the top, not each time a batch is read.
     """
 
-    def __init__(self, idleness: float | None, max_drift: int | None, combined: int | None = None) -> None:
-        """`combined`: where an earlier run had come to. It is not gone back behind."""
+    def __init__(self, idleness: float | None, max_drift: int | None) -> None:
         self._idleness = idleness
         self._max_drift = max_drift
-        self._combined = UNKNOWN if combined is None else combined
+        self._combined = UNKNOWN
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._heap: list[tuple[int, TopicPartition]] = []
         self._now = float("-inf")
 
     def set_partitions(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """These are the partitions from now on: new ones are active, without a watermark; the others are forgotten."""
+        """These are the partitions from now on: new ones are active, without a mark; the others are forgotten."""
         self._advance(now)
         wanted = set(partitions)
         if wanted == self._partitions.keys():
@@ -85,16 +87,16 @@ class WatermarkTracker:
         for tp, partition in self._partitions.items():
             partition.queued = not self._is_idle(partition)
             if partition.queued:
-                self._heap.append((partition.watermark, tp))
+                self._heap.append((partition.mark, tp))
         heapq.heapify(self._heap)
 
     def observe(self, tp: TopicPartition, watermark: int | None, now: float) -> None:
-        """Records of it were read, and this is the watermark they carry, if they carry one."""
+        """Records of it were read, and this is the event-time watermark that they carry, if they carry one."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None:
             if watermark is not None:
-                partition.watermark = max(partition.watermark, watermark)
+                partition.mark = max(partition.mark, watermark)
             self._wake(tp, partition)
 
     def has_records(self, tp: TopicPartition, now: float) -> None:
@@ -118,18 +120,14 @@ class WatermarkTracker:
             partition.finished = True
 
     def watermark(self, tp: TopicPartition) -> int | None:
+        """Of event time; None while nothing is known."""
         partition = self._partitions.get(tp)
-        return None if partition is None else _known(partition.watermark)
-
-    def slowest(self, now: float) -> int | None:
-        """The lowest watermark of the active partitions. None: one of them has none yet, or nobody is active."""
-        slowest = self._slowest(now)
-        return None if slowest is None else _known(slowest)
+        return None if partition is None else _known(partition.mark)
 
     def combined(self, now: float) -> int | None:
-        """The watermark of all together: the slowest active one's, and never back (E2).
+        """The event-time watermark of all together: the slowest active one's, and never back (E2).
 
-        It stays where it is while a partition without a watermark is active, and while nobody is.
+        It stays where it is while a partition without a mark is active, and while nobody is.
         """
         slowest = self._slowest(now)
         if slowest is not None and slowest > self._combined:
@@ -137,9 +135,9 @@ class WatermarkTracker:
         return _known(self._combined)
 
     def limit(self, now: float) -> int | None:
-        """The watermark that none may pass (E4). None: there is no limit, as no drift is set or nobody is active.
+        """The mark that none may pass (E4). None: there is no limit, as no drift is set or nobody is active.
 
-        While an active partition has no watermark, the limit lies below all times: whoever has one waits for it.
+        While an active partition has no mark, the limit lies below all times: whoever has one waits for it.
         """
         if self._max_drift is None:
             return None
@@ -148,19 +146,14 @@ class WatermarkTracker:
             return slowest
         return slowest + self._max_drift
 
-    def is_idle(self, tp: TopicPartition, now: float) -> bool:
-        self._advance(now)
-        partition = self._partitions.get(tp)
-        return partition is not None and self._is_idle(partition)
-
     def is_ahead(self, tp: TopicPartition, now: float) -> bool:
-        """Whether it must not be read, as its watermark is past the limit (E4).
+        """Whether it must not be read, as its mark is past the limit (E4).
 
         An idle one can be ahead too: what comes on it next would be even further ahead.
         """
         partition = self._partitions.get(tp)
         limit = self.limit(now)
-        return partition is not None and limit is not None and partition.watermark > limit
+        return partition is not None and limit is not None and partition.mark > limit
 
     def status(self, now: float) -> EventTimeStatus:
         """All of it at one moment. Idle and finished partitions do not count as held: there is nothing to hold."""
@@ -168,8 +161,8 @@ class WatermarkTracker:
         partitions = {}
         for tp, partition in sorted(self._partitions.items()):
             idle = self._is_idle(partition)
-            held = not idle and limit is not None and partition.watermark > limit
-            partitions[tp] = PartitionEventTime(_known(partition.watermark), idle, held)
+            held = not idle and limit is not None and partition.mark > limit
+            partitions[tp] = PartitionEventTime(_known(partition.mark), idle, held)
         return EventTimeStatus(combined, partitions)
 
     def _advance(self, now: float) -> None:
@@ -188,10 +181,10 @@ class WatermarkTracker:
         partition.finished = False
         if not partition.queued:
             partition.queued = True
-            heapq.heappush(self._heap, (partition.watermark, tp))
+            heapq.heappush(self._heap, (partition.mark, tp))
 
     def _slowest(self, now: float) -> int | None:
-        """The lowest watermark of the active partitions, UNKNOWN counted; None if nobody is active."""
+        """The lowest mark of the active partitions, UNKNOWN counted; None if nobody is active."""
         self._advance(now)
         while self._heap:
             entry, tp = self._heap[0]
@@ -199,12 +192,12 @@ class WatermarkTracker:
             if self._is_idle(partition):
                 heapq.heappop(self._heap)
                 partition.queued = False
-            elif entry < partition.watermark:
-                heapq.heapreplace(self._heap, (partition.watermark, tp))
+            elif entry < partition.mark:
+                heapq.heapreplace(self._heap, (partition.mark, tp))
             else:
                 return entry
         return None
 
 
-def _known(watermark: int) -> int | None:
-    return None if watermark == UNKNOWN else watermark
+def _known(mark: int) -> int | None:
+    return None if mark == UNKNOWN else mark

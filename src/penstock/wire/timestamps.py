@@ -36,6 +36,9 @@ all of them in a log with transactions. In small steps, because a fetch brings n
 STRIDE = 1024
 """How the steps grow in which an unknown later time is looked for: 1 ms, 1 s, 17 min, 12 days, 35 years."""
 
+LATEST = 2**63 - 1
+"""The last timestamp that a record can have, and a request ask for."""
+
 ROUNDS = 100
 """At most. A range of 64 bits takes 70; a log that changes meanwhile must not keep us."""
 
@@ -86,7 +89,7 @@ class Search:
         if low is None:
             return None if high is not None else 0
         if high is None:
-            return low + self.step
+            return None if low == LATEST else min(low + self.step, LATEST)
         return None if high - low <= 1 else low + (high - low) // 2
 
     def answer(self, time: int, found: tuple[int, int] | None) -> None:
@@ -100,17 +103,10 @@ class Search:
             self.high = None  # the index has told two stories: see the top of this file
 
 
-def find_maxima(
-    before: Mapping[TopicPartition, int], log: Log, known: Mapping[TopicPartition, int | None]
-) -> dict[TopicPartition, int | None]:
-    """The largest timestamps of the records below these offsets; None where there are none.
-
-    `known` are those of some records there, which need not be looked at then.
-    """
+def find_maxima(before: Mapping[TopicPartition, int], log: Log) -> dict[TopicPartition, int | None]:
+    """The largest timestamps of the records below these offsets; None where there are none."""
     searches = {tp: Search(offset) for tp, offset in before.items() if offset > 0}
-    for tp, search in searches.items():
-        search.see(known.get(tp))
-    _look_back({tp: search for tp, search in searches.items() if search.sure is None}, 1, log)
+    _look_back(searches, 1, log)
     unseen = {tp: search for tp, search in searches.items() if search.sure is None}
     if unseen:
         begins, ends = log.begin(unseen), log.end(unseen)
