@@ -204,21 +204,27 @@ def test_positions_seek_pause_and_resume(consumers, topic, produce):
     assert connector.position() == {tp(name, 0): 0, tp(name, 1): 0}
     assert set(connector.assignment().values()) == {stream.thread_id}
 
-    def drain():
+    def drain(count):
+        """So many, however slowly they come, and what else comes before a time-out."""
         seen = []
-        with contextlib.suppress(ConsumerTimeout):
-            for message in stream:
-                seen.append((message.partition, message.offset))
+
+        def read():
+            with contextlib.suppress(ConsumerTimeout):
+                for message in stream:
+                    seen.append((message.partition, message.offset))
+            return len(seen) >= count
+
+        eventually(read, f"{count} records")
         return seen
 
     connector.pause([tp(name, 1)])
     assert connector.paused() == [tp(name, 1)]
-    assert drain() == [(0, offset) for offset in range(100)]
+    assert drain(100) == [(0, offset) for offset in range(100)]
     connector.resume([tp(name, 1)])
-    assert drain() == [(1, offset) for offset in range(100)]
+    assert drain(100) == [(1, offset) for offset in range(100)]
     connector.seek({tp(name, 0): 97, tp(name, 1): 99})
     assert connector.position() == {tp(name, 0): 97, tp(name, 1): 99}
-    assert sorted(drain()) == [(0, 97), (0, 98), (0, 99), (1, 99)]
+    assert sorted(drain(4)) == [(0, 97), (0, 98), (0, 99), (1, 99)]
     assert connector.lag() == {tp(name, 0): 0, tp(name, 1): 0}
     with pytest.raises(ValueError, match="not assigned"):
         connector.seek({tp(name, 7): 0})
@@ -354,7 +360,7 @@ def test_a_signal_ends_a_blocked_reader_and_what_was_consumed_is_committed(
         assert process.stdout.readline() == "ten\n"
         time.sleep(0.3)  # it is blocked in the stream then, most likely
         os.kill(process.pid, number)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0

@@ -137,7 +137,7 @@ def test_a_coordinator_that_is_not_one_is_looked_up_again(kafka_cluster, group):
 
 def test_an_unreachable_coordinator_is_an_error_with_its_history_within_the_time_out(cluster, topic, group):
     tp = TopicPartition(topic(), 0)
-    nowhere = Cluster(dataclasses.replace(cluster.config, bootstrap=(("127.0.0.1", 1),), api_timeout=0.7))
+    nowhere = Cluster(dataclasses.replace(cluster.config, bootstrap=(("127.0.0.1", 1),), api_timeout=3.0))
     with pytest.raises(BrokerUnavailable, match=f"committing 1 offsets of group '{group}'") as caught:
         nowhere.commit(group, {tp: 1})
     assert len(caught.value.history) >= 2
