@@ -136,17 +136,19 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     name = topic(partitions=2)
     produce(name, every(0, NOON, 100))
     told = []
-    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("2s"))
+    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("1h"))
     connector.set_watermark_listener(told.append)
     stream = connector.create_message_streams({name: 1})[name][0]
     batches = read(stream, 100)
     assert {batch.watermark for batch in batches} == {None}
     assert batches[-1].partition_watermark == at(NOON + 99 * MINUTE - 1)
     reached = at(NOON + 199 * MINUTE - 1)
+    set_idleness(connector, 0.5)  # an hour is over
     eventually(lambda: TopicPartition(name, 1) in connector.event_time().idle, "the other one is idle")
     produce(name, every(0, NOON + 199 * MINUTE, 1))
     assert read(stream, 1)[0].watermark == reached
     eventually(lambda: told[-1:] == [reached], "the listener hears of it")
+    set_idleness(connector, 3600)
     produce(name, every(1, NOON, 10))
     (batch,) = read(stream, 10)
     assert (batch.watermark, batch.late) == (reached, 10)
@@ -156,6 +158,34 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     read(stream, 2)
     assert connector.watermark() == at(NOON + 201 * MINUTE - 1), "and it holds it again"
     assert told == sorted(set(told)), "each once, and none goes back"
+
+
+def set_idleness(connector, seconds):
+    """From now on: what is idle or not must not depend on how busy the machine is."""
+    connector._event_time._tracker._idleness = seconds
+
+
+def test_E3_a_paused_partition_is_not_idle_since_nobody_knows_what_it_has(consumers, topic, produce):
+    name = topic(partitions=2)
+    first, second = (TopicPartition(name, number) for number in range(2))
+    produce(name, [*every(0, NOON, 1), *every(1, NOON, 1)])
+    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("500ms"))
+    stream = connector.create_message_streams({name: 1})[name][0]
+    read(stream, 2)
+    ask_for_more(stream)
+    eventually(lambda: connector.event_time().idle == [first, second], "both are at their end")
+    connector.pause([second])
+    eventually(lambda: connector.event_time().idle == [first], "what was known of it is old")
+    produce(name, [*every(0, NOON + DAY, 1), *every(1, NOON + MINUTE, 9)])
+    assert read(stream, 1)[0].watermark == at(NOON - 1)
+    connector.resume([second])
+    assert sum(batch.late for batch in read(stream, 9)) == 0
+
+
+def ask_for_more(stream):
+    """What was handed out counts when its reader asks for more. There is nothing more."""
+    with pytest.raises(ConsumerTimeout):
+        stream.batch_source(None)(0.0)
 
 
 def marked(batch):

@@ -65,11 +65,24 @@ class Fed:
         records = [record(at, b"%d" % each, time_delta=each) for at, each in enumerate(times)]
         data = bytearray(Batch(base, records, max_time=BASE_TIME + max(times)).encode())
         end = base + len(times)
-        cursor.readable = end
+        cursor.readable, cursor.answered = end, self.clock.now
         fetched = FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, memoryview(data))
         lease = Lease(data, lambda buffer: None)
         assert cursor.stream.put(cursor, cursor.version, base, fetched, end, lease)
         lease.release()
+
+    def answer(self, *partitions):
+        """Brokers say that of these there is nothing more than what was fetched."""
+        for cursor in [self.cursors[at] for at in partitions]:
+            cursor.readable, cursor.answered = cursor.fetched, self.clock.now
+
+    def look(self, *answered):
+        self.answer(*answered)
+        self.event_time.look(self.cursors)
+
+    @property
+    def idle(self):
+        return [tp.partition for tp in self.event_time.status().idle]
 
     def batches(self, count=None, stream=0):
         """(partition, times, combined, the partition's) of batches until there are none, or so many."""
@@ -366,8 +379,10 @@ def test_E3_what_was_held_back_goes_on_when_the_others_turn_idle_though_nothing_
     try:
         eventually(lambda: fed.event_time.status().held == [fed.cursors[0].tp], "held back", 10)
         assert seen == [0]
+        fed.answer(1)
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
         fed.clock.now += 6
+        fed.answer(1)
         eventually(lambda: fed.event_time.status().idle == [fed.cursors[1].tp], "idle", 10)
         eventually(lambda: fed.combined == 899, "all of it is read", 10)
     finally:
@@ -383,9 +398,9 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     fed.put(1, 400)
     fed.batches()
     fed.put(0, 700)
-    fed.event_time.look(fed.cursors)
+    fed.look(1)
     fed.clock.now += 6
-    fed.event_time.look(fed.cursors)
+    fed.look(1)
     assert [found[:3] for found in fed.batches()] == [(0, [700], 699)]
     fed.put(1, 450, 460)
     fed.put(0, 710)
@@ -395,6 +410,84 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert fed.event_time.late == 2
     fed.put(1, 620)
     assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
+
+
+IDLE = MONOTONOUS.with_idleness("5s")
+
+
+def test_E3_a_partition_that_no_broker_has_spoken_of_is_not_idle_however_long_it_takes():
+    fed = Fed(IDLE)
+    fed.put(0, 100)
+    for _ in range(10):
+        fed.clock.now += 4
+        fed.look()
+    assert [found[:3] for found in fed.batches()] == [(0, [100], None)]
+    assert fed.idle == []
+
+
+def test_E3_an_answer_that_is_old_makes_nobody_idle_and_the_next_one_tells_of_the_time_between():
+    fed = Fed(IDLE)
+    fed.look(1)
+    fed.clock.now += 3
+    fed.look(1)
+    for _ in range(10):  # paused, or its stream is full, or its leader is gone
+        fed.clock.now += 4
+        fed.look()
+        assert fed.idle == []
+    fed.look(1)
+    assert fed.idle == [1], "nothing came all the while"
+    fed.clock.now += 0.9
+    fed.look()
+    assert fed.idle == [1]
+    fed.clock.now += 0.2
+    fed.look()
+    assert fed.idle == [], "what is known of it is old again"
+    fed.look(1)
+    assert fed.idle == [1]
+
+
+@pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
+def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
+    fed = Fed(IDLE)
+    fed.look(1)
+    fed.clock.now += 4
+    if moved == "a record":
+        fed.put(1, 7)
+        fed.messages()
+    else:
+        fed.stream.move(fed.cursors[1], 0 if "was" in moved else 5)
+        fed.look()
+    fed.look(1)
+    fed.clock.now += 4
+    fed.look(1)
+    assert fed.idle == []
+    fed.clock.now += 2
+    fed.look(1)
+    assert fed.idle == [1]
+
+
+@pytest.mark.parametrize("state", ["queued", "at the broker", "no position", "never fetched", "end unknown"])
+def test_E3_a_partition_is_at_its_end_only_if_all_of_it_was_handed_out(state):
+    fed = Fed(IDLE)
+    cursor = fed.cursors[1]
+    fed.answer(1)
+    match state:
+        case "queued":
+            fed.put(1, 7)
+        case "at the broker":
+            cursor.readable = 1
+        case "no position":
+            cursor.consumed = cursor.fetched = None
+        case "never fetched":
+            cursor.readable = None
+        case "end unknown":
+            cursor.fetched = None
+    assert cursor.nothing_since(0.0) is None
+    for _ in range(3):
+        fed.clock.now += 4
+        cursor.answered = fed.clock.now
+        fed.look()
+    assert fed.idle == []
 
 
 def test_E4_what_is_held_back_makes_room_for_others():

@@ -120,6 +120,18 @@ def test_E3_a_partition_without_records_for_the_time_out_holds_nobody():
     assert made.combined(15) == 100
 
 
+def test_E3_a_partition_that_has_had_nothing_for_longer_than_was_known_is_idle_by_that():
+    made = tracker(A, B)
+    made.observe(A, 100, 0)
+    made.has_none(B, 50, since=45)
+    made.has_none(B, 51, since=20)
+    assert not made.is_idle(B, 54.9)
+    assert made.is_idle(B, 55)
+    made.has_records(B, 55)
+    made.has_none(B, 55, since=1000)
+    assert made.is_idle(B, 65), "not later than now"
+
+
 def test_E3_the_clock_does_not_run_while_there_are_records():
     made = tracker(A, B)
     made.observe(A, 100, 0)

@@ -94,7 +94,8 @@ class Connector:
         self._event_time: EventTime | None = None
         self._watermark_clock: WatermarkClock | None = None
         if watermarks is not None:
-            self._event_time = EventTime(checked_strategy(watermarks))
+            strategy, max_wait = checked_strategy(watermarks), self.config.client.fetch_max_wait
+            self._event_time = EventTime(strategy, fetch_max_wait=max_wait)
             self._watermark_clock = WatermarkClock(self.config, self._event_time, lambda: list(self._cursors.values()))
         self._lock = threading.Lock()
         self._rebalancing = threading.RLock()

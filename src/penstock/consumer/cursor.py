@@ -21,7 +21,9 @@ class Cursor:
 
     __slots__ = (
         "_ask",
+        "_end_known",
         "aligned",
+        "answered",
         "committed",
         "consumed",
         "corrupt_tries",
@@ -69,6 +71,11 @@ class Cursor:
         self.corrupt_tries = 0
         self.aligned: int | None = None
         """An offset where a batch begins for sure: the one before it was read."""
+        self.answered: float | None = None
+        """When its broker last answered for it (time.monotonic), so that `readable` was right; None: not since it was
+        moved."""
+        self._end_known: tuple[int, float] | None = None
+        """The offset at which there was nothing to read, and the first answer that said so."""
         self._ask: FetchPosition | None = None
 
     @property
@@ -76,13 +83,19 @@ class Cursor:
         """Whether nothing of it is handed out for now, and what was fetched of it waits."""
         return self.paused or self.held
 
-    @property
-    def has_records(self) -> bool:
-        """Whether there is something to read, as far as is known: fetched already, or at the broker."""
-        consumed, fetched, readable = self.consumed, self.fetched, self.readable
-        if consumed is None:
-            return False
-        return fetched != consumed or (readable is not None and consumed < readable)
+    def nothing_since(self, still_right: float) -> float | None:
+        """Since when there has been nothing to read. None: there are records, or nobody knows, because its broker was
+        last asked before `still_right`: it is paused, its stream is full, its leader is gone.
+
+        An answer tells of the time before it, too: if it finds the end where the one before did, nothing came in
+        between. Called by the thread of event time.
+        """
+        consumed, readable, answered = self.consumed, self.readable, self.answered
+        if consumed is None or consumed != self.fetched or readable is None or consumed < readable or answered is None:
+            return None
+        if self._end_known is None or self._end_known[0] != consumed:
+            self._end_known = consumed, answered
+        return self._end_known[1] if answered >= still_right else None
 
     @property
     def wants_more(self) -> bool:
@@ -98,7 +111,7 @@ class Cursor:
         """Fetch and hand out from there; what was fetched for another position counts no more."""
         self.version += 1
         self.fetched = self.consumed = offset
-        self.aligned = None
+        self.aligned = self.answered = self._end_known = None
         self.corrupt_tries = 0
         self.parked = self.lost = False
 

@@ -17,6 +17,11 @@ from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
 from penstock.topics import TopicPartition
 
+ANSWER_SECONDS = 1.0
+"""So long a broker's answer, that a partition has nothing to read, is taken for right, at the least. A broker is asked
+again every `fetch.max.wait.ms`, half a second, and answers at once when something comes; twice that is for a busy
+machine. Shorter, a partition at its end would hold the others whenever an answer is a little late."""
+
 
 class Reached(NamedTuple):
     """How far event time has come with some records, in milliseconds, and how many of them were late."""
@@ -29,9 +34,17 @@ class Reached(NamedTuple):
 class EventTime:
     """Every method may be called by any thread."""
 
-    def __init__(self, strategy: WatermarkStrategy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        fetch_max_wait: float = 0.0,
+    ) -> None:
+        """`clock` is that of the answers that fetchers note."""
         self.strategy = strategy
         self._clock = clock
+        self._answer_seconds = max(ANSWER_SECONDS, 2 * fetch_max_wait)
         self._lock = threading.Lock()
         self._tracker = WatermarkTracker(strategy.idleness, strategy.max_drift)
         self._held: set[Cursor] = set()
@@ -113,11 +126,17 @@ class EventTime:
             return self._tracker.status(self._clock())
 
     def look(self, cursors: Iterable[Cursor]) -> None:
-        """Note which partitions have something to read: of the others the idle clock runs (E3)."""
+        """Note which partitions have nothing to read: of these the idle clock runs (E3). One of which nobody knows may
+        have records, and to call it idle would make them late."""
         with self._lock:
             now = self._clock()
             for cursor in cursors:
-                (self._tracker.has_records if cursor.has_records else self._tracker.has_none)(cursor.tp, now)
+                # With this lock held: who puts records there comes here afterwards, and is not undone by us.
+                since = cursor.nothing_since(now - self._answer_seconds)
+                if since is None:
+                    self._tracker.has_records(cursor.tp, now)
+                else:
+                    self._tracker.has_none(cursor.tp, now, since)
 
     def release_held(self) -> bool:
         """Let partitions go on that are no longer too far ahead; returns whether there are any. With no stream's lock

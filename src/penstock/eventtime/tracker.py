@@ -104,12 +104,13 @@ class WatermarkTracker:
         if partition is not None:
             self._wake(tp, partition)
 
-    def has_none(self, tp: TopicPartition, now: float) -> None:
-        """There is nothing to read just now. The first such call starts the idle clock."""
+    def has_none(self, tp: TopicPartition, now: float, since: float | None = None) -> None:
+        """There is nothing to read just now. The first such call starts the idle clock: now, or `since` when it is
+        known to have been so, also if nobody knew it then."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None and partition.quiet_since is None:
-            partition.quiet_since = self._now
+            partition.quiet_since = self._now if since is None else min(since, self._now)
 
     def finish(self, tp: TopicPartition) -> None:
         """It is at its end for good. Should there be records after all, `observe` and `has_records` take that back."""
