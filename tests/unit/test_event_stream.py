@@ -32,6 +32,8 @@ from penstock.wire.fetch import FetchedPartition
 
 CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
 MONOTONOUS = WatermarkStrategy.monotonous()
+ALIGNED = MONOTONOUS.with_alignment("100ms")
+IDLE = MONOTONOUS.with_idleness("5s")
 
 
 class Clock:
@@ -94,6 +96,11 @@ class Fed:
                     break
         return found
 
+    def ask_for_more(self, stream=0):
+        """Readers are done with what they have when they ask for more; there is nothing more."""
+        with pytest.raises(ConsumerTimeout):
+            self.streams[stream].batch_source(None)(0.0)
+
     def messages(self, count=None):
         found = []
         with contextlib.suppress(ConsumerTimeout):
@@ -144,6 +151,110 @@ def test_F19_watermarks_are_of_the_connector_and_not_of_a_stream():
     fed.put(1, 70)
     assert fed.batches(stream=0) == [(0, [100], None, 99)]
     assert fed.batches(stream=1) == [(1, [70], 69, 69)]
+
+
+def test_F19_the_watermark_covers_a_batch_when_its_reader_asks_for_more():
+    fed = Fed(streams=2)
+    for partition in range(2):
+        fed.put(partition, 100)
+    first, second = (next(stream.batches()) for stream in fed.streams)
+    assert after(first.watermark) is after(second.watermark) is None, "each without what the other one has in hand"
+    assert fed.combined is None
+    fed.ask_for_more(0)
+    assert fed.combined is None
+    fed.ask_for_more(1)
+    assert fed.combined == 99
+    fed.put(0, 150)
+    assert after(next(fed.stream.batches()).partition_watermark) == 149
+    assert fed.event_time.status().partitions[fed.cursors[0].tp].watermark == BASE_TIME + 99
+
+
+def test_E3_a_partition_is_not_idle_while_a_reader_has_its_last_batch_in_hand():
+    fed = Fed(IDLE, streams=2)
+    fed.put(0, 500)
+    fed.batches()
+    fed.put(1, 100)
+    next(fed.streams[1].batches())
+    for _ in range(5):
+        fed.look(1)
+        fed.clock.now += 4
+    assert (fed.idle, fed.combined) == ([], None)
+    fed.ask_for_more(1)
+    assert fed.combined == 99
+    fed.look(1)
+    fed.clock.now += 6
+    fed.look(1)
+    assert (fed.idle, fed.combined) == ([1], 499)
+
+
+def test_E2_what_a_batch_has_told_holds_though_a_partition_wakes_up_while_it_is_in_hand():
+    fed = Fed(IDLE)
+    fed.put(0, 100)
+    fed.put(1, 100)
+    fed.batches()
+    fed.look(1)
+    fed.clock.now += 6
+    fed.look(1)
+    fed.put(0, 500)
+    batches = until_time_out(fed.stream.batches(["partition"]))
+    assert after(next(batches).watermark) == 499, "the other one is idle"
+    fed.put(1, 300)
+    fed.look()
+    batch = next(batches)
+    assert (batch["partition"][0].as_py(), after(batch.watermark), batch.late) == (1, 499, 1)
+
+
+def test_E2_a_batch_in_hand_of_a_partition_that_was_given_away_and_came_back_says_nothing_of_it():
+    fed = Fed(partitions=1)
+    fed.put(0, 500)
+    tp = fed.cursors[0].tp
+    next(fed.stream.batches())
+    fed.stream.release(fed.cursors[0])
+    fed.event_time.set_partitions([])
+    fed.event_time.set_partitions([tp])
+    fed.ask_for_more()
+    assert fed.event_time.status().partitions[tp].watermark is None
+    assert fed.combined == 499, "what was told stays told"
+
+
+@pytest.mark.parametrize("call", range(1, 5))
+def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
+    fed = Fed(ALIGNED)
+    for partition in range(2):
+        fed.put(partition, 1)
+    release, calls = fed.event_time.release_held, iter(range(1, 100))
+
+    def interrupted():
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return release()
+
+    fed.event_time.release_held = interrupted
+    found = []
+    for _ in range(2):
+        with contextlib.suppress(KeyboardInterrupt):
+            for batch in until_time_out(fed.stream.batches(["partition"])):
+                found.append(batch["partition"][0].as_py())
+    assert found == [0, 1]
+
+
+def test_what_interrupts_a_hand_out_loses_no_batch_and_counts_none_twice():
+    fed = Fed(IDLE, partitions=1)
+    fed.put(0, 7)
+    fed.batches()
+    fed.put(0, 5)
+    count = fed.stream._on_consumed
+
+    def interrupted(*_):
+        fed.stream._on_consumed = count
+        raise KeyboardInterrupt
+
+    fed.stream._on_consumed = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        next(fed.stream.batches())
+    assert fed.batches() == [(0, [5], 6, 6)]
+    assert fed.event_time.late == 1
+    assert not fed.cursors[0].in_hand
 
 
 def test_E2_a_partition_that_comes_or_goes_never_takes_the_combined_watermark_back():
@@ -240,8 +351,6 @@ def test_a_column_that_has_no_time_is_refused_when_streams_are_made_and_one_that
 
 
 # --- alignment --------------------------------------------------------------------------------------------------------
-
-ALIGNED = MONOTONOUS.with_alignment("100ms")
 
 
 def test_E4_a_batch_is_cut_behind_the_record_that_goes_too_far_and_the_rest_comes_when_the_others_have_caught_up():
@@ -351,6 +460,8 @@ def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
     eventually(lambda: seen == [0], "the first", 10)
     fed.put(1, 390)
     assert next(fed.streams[1].batches()).num_rows == 1
+    assert seen == [0], "who reads it may not be done with it"
+    fed.ask_for_more(1)
     eventually(lambda: seen == [0, 500], "held back until the other was read", 10)
     fed.put(1, 450)
     next(fed.streams[1])
@@ -410,9 +521,6 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert fed.event_time.late == 2
     fed.put(1, 620)
     assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
-
-
-IDLE = MONOTONOUS.with_idleness("5s")
 
 
 def test_E3_a_partition_that_no_broker_has_spoken_of_is_not_idle_however_long_it_takes():

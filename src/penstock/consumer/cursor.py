@@ -30,6 +30,7 @@ class Cursor:
         "epoch",
         "fetched",
         "held",
+        "in_hand",
         "lost",
         "parked",
         "paused",
@@ -74,6 +75,8 @@ class Cursor:
         self.answered: float | None = None
         """When its broker last answered for it (time.monotonic), so that `readable` was right; None: not since it was
         moved."""
+        self.in_hand = False
+        """Whether a batch of it was handed out with whose records the reader may not be done."""
         self._end_known: tuple[int, float] | None = None
         """The offset at which there was nothing to read, and the first answer that said so."""
         self._ask: FetchPosition | None = None
@@ -91,7 +94,14 @@ class Cursor:
         between. Called by the thread of event time.
         """
         consumed, readable, answered = self.consumed, self.readable, self.answered
-        if consumed is None or consumed != self.fetched or readable is None or consumed < readable or answered is None:
+        if (
+            self.in_hand
+            or consumed is None
+            or consumed != self.fetched
+            or readable is None
+            or consumed < readable
+            or answered is None
+        ):
             return None
         if self._end_known is None or self._end_known[0] != consumed:
             self._end_known = consumed, answered

@@ -13,7 +13,7 @@ from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import EventBatch
 from penstock.consumer.event_columns import check_event_column, message_columns, raw_columns, typed_columns
 from penstock.consumer.event_pieces import EventReading, Piece
-from penstock.consumer.event_time import EventTime
+from penstock.consumer.event_time import EventTime, Reached
 from penstock.consumer.stream import MESSAGE_COLUMNS, Stream
 from penstock.errors import EventTimeError
 from penstock.formats.plan import TypedSource
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class EventStream(Stream):
-    """Batches count when they are handed out, messages when all that are handed out of their batch are."""
+    """What was handed out moves event time when the reader asks for more: only then is it done with it. So a
+    connector's watermark never covers records that a thread still works on."""
 
     def __init__(
         self,
@@ -40,6 +41,8 @@ class EventStream(Stream):
         self._message_reading: EventReading | None = None
         self._piece: Piece | None = None
         """What the messages at hand are of."""
+        self._handed: tuple[Cursor, Piece, Reached] | None = None
+        """The batch at hand, and what its reader was told of event time."""
 
     # --- reading: the stream's own thread ----------------------------------------------------------------------------
 
@@ -66,7 +69,14 @@ class EventStream(Stream):
 
     def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
         reading = self._batch_reading(columns)
-        return lambda timeout: None if reading.ended_at is not None else self._next_event_batch(reading, timeout)
+
+        def take(timeout: float | None) -> EventBatch | None:
+            if reading.ended_at is None:
+                return self._next_event_batch(reading, timeout)
+            self._settled()
+            return None
+
+        return take
 
     def _batch_reading(self, columns: Sequence[str] | None) -> EventReading:
         strategy = self._event_time.strategy
@@ -78,18 +88,19 @@ class EventStream(Stream):
 
     def _next_event_batch(self, reading: EventReading, timeout: float | None) -> EventBatch | None:
         def hand_out(chunk: Chunk, piece: Piece, end: int) -> EventBatch:
+            cursor = chunk.cursor
             part, end = self._part(reading, chunk, piece, end)
             if part.ended_at is not None:
-                reading.ended_at = part.ended_at
                 chunk.rewind()  # whoever reads on after the end reads what follows it
                 end = part.ended_at + 1
-            reached = self._event_time.reached(chunk.cursor.tp, part)
+            reached = self._event_time.reached_with(cursor.tp, part)
+            batch = EventBatch(reading.shown(part), part.times, *reached)
+            self._handed, cursor.in_hand = (cursor, part, reached), True
             self._hand_out_batch(chunk, part.records, end)
-            return EventBatch(reading.shown(part), part.times, *reached)
+            reading.ended_at = part.ended_at
+            return batch
 
-        batch = self._next(reading.decoded, hand_out, timeout, reading.make, reading)
-        self._event_time.release_held()
-        return batch
+        return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
 
     def _part(self, reading: EventReading, chunk: Chunk, piece: Piece, end: int) -> tuple[Piece, int]:
         """What of a piece is handed out now, and the offset after it: if all of it takes its partition too far ahead,
@@ -126,7 +137,21 @@ class EventStream(Stream):
         except EventTimeError as error:  # a function that takes the whole batch, and not a part of it
             log.warning("%s: event time stays where it is: %s", chunk.cursor.tp, error)
         else:
-            self._event_time.reached(chunk.cursor.tp, piece)
+            self._event_time.done_with(chunk.cursor, piece)
 
     def _settled(self) -> None:
+        with self.lock:
+            if self._handed is not None:
+                self._event_time.done_with(*self._handed)
+                self._forget_handed()
         self._event_time.release_held()  # what was handed out may be what others waited for
+
+    def _take_back(self, chunk: Chunk, consumed: int | None) -> None:
+        with self.lock:
+            self._forget_handed()
+            super()._take_back(chunk, consumed)
+
+    def _forget_handed(self) -> None:
+        if self._handed is not None:
+            self._handed[0].in_hand = False
+            self._handed = None

@@ -96,18 +96,29 @@ class EventTime:
             return piece.rows
         return piece.rows_up_to(limit, self.strategy)
 
-    def reached(self, tp: TopicPartition, piece: Piece) -> Reached:
-        """These records are handed out."""
+    def reached_with(self, tp: TopicPartition, piece: Piece) -> Reached:
+        """How far event time will have come when the reader is done with these records, which it is about to get."""
+        with self._lock:
+            now = self._clock()
+            late = piece.times.late(self._tracker.combined(now))
+            combined = self._tracker.combined_with(tp, piece.watermark, now)
+            known = [each for each in (self._tracker.watermark(tp), piece.watermark) if each is not None]
+            return Reached(combined, max(known, default=None), late)
+
+    def done_with(self, cursor: Cursor, piece: Piece, reached: Reached | None = None) -> None:
+        """The reader is done with these records, and this is what it was told of them, if it was told."""
         with self._lock:
             now = self._clock()
             before = self._tracker.combined(now)
-            late = piece.times.late(before)
-            self._late += late
-            self._tracker.observe(tp, piece.watermark, now)
+            self._late += piece.times.late(before) if reached is None else reached.late
+            if not cursor.released:  # else it may be ours again already, and nothing of it was read since
+                self._tracker.observe(cursor.tp, piece.watermark, now)
+            if reached is not None:
+                # Do not simplify: what was told holds, though somebody may have come or woken up meanwhile.
+                self._tracker.reach(reached.combined)
             combined = self._tracker.combined(now)
             if self.strategy.marks is not None and combined is not None and combined != before:
                 self.on_punctuated(combined)
-            return Reached(combined, self._tracker.watermark(tp), late)
 
     # --- whoever looks -----------------------------------------------------------------------------------------------
 

@@ -137,6 +137,22 @@ class WatermarkTracker:
             self._combined = slowest
         return _known(self._combined)
 
+    def combined_with(self, tp: TopicPartition, watermark: int | None, now: float) -> int | None:
+        """What `combined` will be once `observe` is told of these records, which are there and not read yet."""
+        self.has_records(tp, now)
+        combined, partition = self.combined(now), self._partitions.get(tp)
+        if partition is None or watermark is None or watermark <= partition.watermark:
+            return combined
+        partition.finished = True  # a moment of standing aside tells of the others, without a look at each of them
+        others = self._slowest(now)
+        self._wake(tp, partition)
+        return _known(max(self._combined, watermark if others is None else min(watermark, others)))
+
+    def reach(self, combined: int | None) -> None:
+        """The combined watermark has come to this: it was told, and is not gone back behind (E2)."""
+        if combined is not None:
+            self._combined = max(self._combined, combined)
+
     def limit(self, now: float) -> int | None:
         """The watermark that none may pass (E4). None: there is no limit, as no drift is set or nobody is active.
 
