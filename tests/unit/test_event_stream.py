@@ -294,6 +294,39 @@ def test_E1_a_punctuated_watermark_comes_from_the_records_alone():
     assert found == [([100, 101, 200], 101), ([300], 101), ([51], 101)]
 
 
+@pytest.mark.parametrize("by", ["batches", "messages"])
+def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are_cut_by_what_it_said(by):
+    sizes, threads = [], set()
+
+    def marks(batch):
+        sizes.append(batch.num_rows)
+        threads.add(threading.current_thread())
+        return odd(batch)
+
+    fed = Fed(WatermarkStrategy.punctuated(marks).with_alignment("10ms"))
+    for partition in range(2):
+        fed.put(partition, *range(1, 101))
+    if by == "batches":
+        batches = list(until_time_out(fed.stream.batches()))
+        found = [(batch["partition"][0].as_py(), each) for batch in batches for each in times_of(batch)]
+        assert len(batches) > 10
+    else:
+        found = fed.messages(3)
+        pausing = threading.Thread(
+            target=lambda: [act(fed.cursors[1]) for act in (fed.stream.pause, fed.stream.resume)]
+        )
+        pausing.start()
+        pausing.join(10)
+        found += fed.messages()
+    for partition in range(2):
+        assert [each for at, each in found if at == partition] == list(range(1, 101))
+    carried = [(at, each) for at, each in found if each % 2]
+    assert within(carried, 2, 10)
+    assert sizes == ([100, 100] if by == "batches" else [100, 100, 98]), "what is paused is decoded again"
+    assert threads == {threading.current_thread()}
+    assert fed.combined == 99
+
+
 def until_time_out(iteration):
     with contextlib.suppress(ConsumerTimeout):
         yield from iteration

@@ -3,7 +3,6 @@ too far ahead are held back (E4)."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,11 +14,8 @@ from penstock.consumer.event_columns import check_event_column, message_columns,
 from penstock.consumer.event_pieces import EventReading, Piece
 from penstock.consumer.event_time import EventTime, Reached
 from penstock.consumer.stream import MESSAGE_COLUMNS, Stream
-from penstock.errors import EventTimeError
 from penstock.formats.plan import TypedSource
 from penstock.wire.config import ClientConfig
-
-log = logging.getLogger(__name__)
 
 
 class EventStream(Stream):
@@ -130,14 +126,8 @@ class EventStream(Stream):
 
     def _note_messages(self, chunk: Chunk, messages: int) -> None:
         piece, self._piece = self._piece, None
-        if piece is None or not messages:
-            return
-        try:
-            piece = piece.first(messages, self._event_time.strategy)
-        except EventTimeError as error:  # a function that takes the whole batch, and not a part of it
-            log.warning("%s: event time stays where it is: %s", chunk.cursor.tp, error)
-        else:
-            self._event_time.done_with(chunk.cursor, piece)
+        if piece is not None and messages:
+            self._event_time.done_with(chunk.cursor, piece.first(messages, self._event_time.strategy))
 
     def _settled(self) -> None:
         with self.lock:
