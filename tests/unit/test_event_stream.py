@@ -587,6 +587,21 @@ def test_E3_an_answer_that_is_old_makes_nobody_idle_and_the_next_one_tells_of_th
     assert fed.idle == [1]
 
 
+def test_E3_a_record_that_has_come_stops_the_idle_clock_before_anybody_looks():
+    fed = Fed(IDLE)
+    for partition in range(2):
+        fed.put(partition, 100)
+    fed.batches()
+    fed.look(0, 1)
+    fed.clock.now += 4.9
+    fed.put(0, 900)
+    fed.put(1, 150)
+    fed.clock.now += 0.2
+    assert fed.idle == []
+    assert [found[:3] for found in fed.batches()] == [(0, [900], 99), (1, [150], 149)]
+    assert fed.event_time.late == 0
+
+
 @pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
 def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
     fed = Fed(IDLE)

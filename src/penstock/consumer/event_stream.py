@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock._kernel import Batch, Messages
-from penstock.consumer.chunk import Chunk
+from penstock.consumer.chunk import Chunk, Lease
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import EventBatch
 from penstock.consumer.event_columns import check_event_column, message_columns, raw_columns, typed_columns
@@ -16,6 +16,7 @@ from penstock.consumer.event_time import EventTime, Reached
 from penstock.consumer.stream import MESSAGE_COLUMNS, Stream
 from penstock.formats.plan import TypedSource
 from penstock.wire.config import ClientConfig
+from penstock.wire.fetch import FetchedPartition
 
 
 class EventStream(Stream):
@@ -39,6 +40,17 @@ class EventStream(Stream):
         """What the messages at hand are of."""
         self._handed: tuple[Cursor, Piece, Reached] | None = None
         """The batch at hand, and what its reader was told of event time."""
+
+    # --- filling: fetchers -------------------------------------------------------------------------------------------
+
+    def put(
+        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
+    ) -> bool:
+        with self.lock:
+            came = super().put(cursor, version, asked, fetched, follows, lease)
+            if came:
+                self._event_time.has_records(cursor.tp)
+            return came
 
     # --- reading: the stream's own thread ----------------------------------------------------------------------------
 

@@ -62,6 +62,13 @@ class EventTime:
             self._tracker.set_partitions(partitions, self._clock())
             self._held = {cursor for cursor in self._held if not cursor.released}
 
+    # --- fetchers, with the stream's lock held -----------------------------------------------------------------------
+
+    def has_records(self, tp: TopicPartition) -> None:
+        """Some have come. At once: until the next look it might turn idle, and they would be late."""
+        with self._lock:
+            self._tracker.has_records(tp, self._clock())
+
     # --- readers, with their stream's lock held ----------------------------------------------------------------------
 
     def holds(self, cursor: Cursor) -> bool:
