@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -357,11 +358,21 @@ def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
 
     fed = Fed(MONOTONOUS.with_timestamps(times), partitions=1)
     fed.put(0, 10, 20)
+    place = f"{TOPIC}-0, 2 records from offset 0 on: function .*ZeroDivisionError: no.*seek"
     for _ in range(2):
-        with pytest.raises(EventTimeError, match="ZeroDivisionError: no"):
+        with pytest.raises(EventTimeError, match=place) as caught:
             next(fed.stream.batches())
+    assert "ZeroDivisionError" in pickle.loads(pickle.dumps(caught.value)).details
     broken[0] = False
     assert next(fed.stream.batches()).num_rows == 2
+    broken[0] = True
+    fed.put(0, 30)
+    with pytest.raises(EventTimeError, match="1 record from offset 2 on"):
+        next(fed.stream)
+    fed.stream.move(fed.cursors[0], 3)
+    fed.put(0, 40)
+    broken[0] = False
+    assert fed.messages() == [(0, 40)], "what was passed over is gone"
 
 
 def test_what_is_handed_out_has_the_columns_that_were_asked_for():

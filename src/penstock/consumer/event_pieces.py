@@ -11,6 +11,7 @@ from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_columns import EventColumns
 from penstock.consumer.typed import TypedBatches
+from penstock.errors import EventTimeError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.times import EventTimes
 
@@ -85,7 +86,10 @@ class EventReading:
         timed = records
         if timestamp is not None and timestamp != "timestamp":  # a field of the value may be called that
             timed = pa.RecordBatch.from_arrays([records.column(timestamp)], ["timestamp"])
-        times, marks = self._strategy.times_of(timed), self._strategy.marks_of(records)
+        try:
+            times, marks = self._strategy.times_of(timed), self._strategy.marks_of(records)
+        except EventTimeError as error:
+            raise _placed(error, cursor, int(records.num_rows)) from error
         watermark = _watermark(self._strategy, times, marks)
         if typed is None:
             return Piece(records, times, marks, watermark, native=batch)
@@ -100,3 +104,12 @@ class EventReading:
     def offset(self, piece: Piece) -> int:
         """That of the first record."""
         return int(piece.records.column(self._columns.offset or "offset")[0].as_py())
+
+
+def _placed(error: EventTimeError, cursor: Cursor, rows: int) -> EventTimeError:
+    """The same error, with the place. The reader's next call meets it again."""
+    where = (
+        f"{cursor.tp}, {rows} {'record' if rows == 1 else 'records'} from offset {cursor.consumed} on: {error.where}"
+    )
+    way_out = f"{error.way_out}. " if error.way_out else ""
+    return EventTimeError(where, error.reason, f"{way_out}Or pass over them: Connector.seek", error.details)
