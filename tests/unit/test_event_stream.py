@@ -613,6 +613,50 @@ def test_E3_a_record_that_has_come_stops_the_idle_clock_before_anybody_looks():
     assert fed.event_time.late == 0
 
 
+def timed_by_value(batch):
+    """The time is in the value; none in those above 1000."""
+    times = pc.add(pc.cast(pc.cast(batch["value"], pa.string()), pa.int64()), BASE_TIME)
+    return pc.if_else(pc.less(times, BASE_TIME + 1000), times, None)
+
+
+@pytest.mark.parametrize("by", ["batches", "messages"])
+def test_E3_a_partition_whose_records_have_no_time_counts_as_one_without_records(by, caplog):
+    fed = Fed(ALIGNED.with_idleness("5s").with_timestamps(timed_by_value))
+
+    def read():
+        if by == "messages":
+            return fed.messages()
+        batches = [batch.to_pydict() for batch in until_time_out(fed.stream.batches(["partition", "value"]))]
+        return [(at, int(value)) for each in batches for at, value in zip(*each.values(), strict=True)]
+
+    fed.put(0, 10, 20)
+    found = []
+    for number in range(3):
+        fed.put(1, 1001 + number)
+        found += read()
+        fed.look(0)
+        fed.clock.now += 2
+    assert found == [(0, 10), *((1, 1001 + number) for number in range(3))], "one waits"
+    fed.put(1, 1005)
+    fed.look(0)
+    assert fed.idle == [1], "though it has records"
+    fed.event_time.release_held()
+    assert sorted(read()) == [(0, 20), (1, 1005)]
+    assert not caplog.records
+    fed.clock.now += 4
+    fed.look(0)
+    fed.look(0)
+    assert len(caplog.records) == 1
+    assert f"{TOPIC}-1 have had no event time" in caplog.text
+    fed.put(1, 15)
+    assert fed.idle == [1], "what it has may have no time, either"
+    assert read() == [(1, 15)]
+    assert (fed.idle, fed.combined) == ([], 19)
+    assert fed.event_time.late == 1
+    fed.put(0, 300, 301)
+    assert read() == [(0, 300)], "it counts again"
+
+
 @pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
 def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
     fed = Fed(IDLE)

@@ -38,6 +38,11 @@ class Piece:
     def rows(self) -> int:
         return int(self.records.num_rows)
 
+    @property
+    def timeless(self) -> bool:
+        """Whether nothing of it has a time or a watermark: no record does, or none was left by the user's class."""
+        return self.times.latest is None and self.watermark is None
+
     def first(self, rows: int, strategy: WatermarkStrategy) -> Piece:
         return self if rows == self.rows else self._cut(0, rows, strategy)
 

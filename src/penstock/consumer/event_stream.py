@@ -65,6 +65,7 @@ class EventStream(Stream):
 
         def hand_out(chunk: Chunk, piece: Piece, end: int) -> Messages:
             self._piece, end = self._part(reading, chunk, piece, end)
+            self._event_time.hands_out(chunk.cursor.tp, self._piece)
             batch = self._piece.native or Batch.from_arrow(self._piece.records)
             own = self._event_time.strategy.timestamps is None  # the record's own timestamp, which messages have
             return self._hand_out_messages(chunk, batch, end, None if own else self._piece.times.milliseconds())

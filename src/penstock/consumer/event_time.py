@@ -5,6 +5,7 @@ Locks: readers come here with their stream's lock held, so nobody who is in here
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -17,10 +18,16 @@ from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
 from penstock.topics import TopicPartition
 
+log = logging.getLogger(__name__)
+
 ANSWER_SECONDS = 1.0
 """So long a broker's answer, that a partition has nothing to read, is taken for right, at the least. A broker is asked
 again every `fetch.max.wait.ms`, half a second, and answers at once when something comes; twice that is for a busy
 machine. Shorter, a partition at its end would hold the others whenever an answer is a little late."""
+
+
+TIMELESS_SECONDS = 10.0
+"""A partition whose records have had no event time for so long is warned of, once."""
 
 
 class Reached(NamedTuple):
@@ -50,6 +57,9 @@ class EventTime:
         self._held: set[Cursor] = set()
         self._looked_at: int | None = None
         """The limit at which nobody of those was found to be let go; None if somebody has come since."""
+        self._timeless: dict[TopicPartition, float] = {}
+        """Partitions whose records have no event time, and since when: they count as if they had no records."""
+        self._warned: set[TopicPartition] = set()
         self._late = 0
         self.on_punctuated: Callable[[int], None] = lambda watermark: None
         """Called with each new combined watermark of a punctuated strategy, by readers, in order: must not block."""
@@ -61,13 +71,15 @@ class EventTime:
         with self._lock:
             self._tracker.set_partitions(partitions, self._clock())
             self._held = {cursor for cursor in self._held if not cursor.released}
+            self._timeless = {tp: since for tp, since in self._timeless.items() if tp in partitions}
 
     # --- fetchers, with the stream's lock held -----------------------------------------------------------------------
 
     def has_records(self, tp: TopicPartition) -> None:
         """Some have come. At once: until the next look it might turn idle, and they would be late."""
         with self._lock:
-            self._tracker.has_records(tp, self._clock())
+            if tp not in self._timeless:
+                self._tracker.has_records(tp, self._clock())
 
     # --- readers, with their stream's lock held ----------------------------------------------------------------------
 
@@ -103,12 +115,22 @@ class EventTime:
             return piece.rows
         return piece.rows_up_to(limit, self.strategy)
 
+    def hands_out(self, tp: TopicPartition, piece: Piece) -> None:
+        """These records go to their reader: if they have times, their partition counts."""
+        with self._lock:
+            if not piece.timeless:
+                self._timeless.pop(tp, None)
+                self._tracker.has_records(tp, self._clock())
+
     def reached_with(self, tp: TopicPartition, piece: Piece) -> Reached:
         """How far event time will have come when the reader is done with these records, which it is about to get."""
         with self._lock:
             now = self._clock()
-            late = piece.times.late(self._tracker.combined(now))
-            combined = self._tracker.combined_with(tp, piece.watermark, now)
+            combined = self._tracker.combined(now)
+            late = piece.times.late(combined)
+            if not piece.timeless:
+                self._timeless.pop(tp, None)
+                combined = self._tracker.combined_with(tp, piece.watermark, now)
             known = [each for each in (self._tracker.watermark(tp), piece.watermark) if each is not None]
             return Reached(combined, max(known, default=None), late)
 
@@ -118,7 +140,11 @@ class EventTime:
             now = self._clock()
             before = self._tracker.combined(now)
             self._late += piece.times.late(before) if reached is None else reached.late
-            if not cursor.released:  # else it may be ours again already, and nothing of it was read since
+            if cursor.released:
+                pass  # it may be ours again already, and nothing of it was read since
+            elif piece.timeless:
+                self._timeless.setdefault(cursor.tp, now)
+            else:
                 self._tracker.observe(cursor.tp, piece.watermark, now)
             if reached is not None:
                 # Do not simplify: what was told holds, though somebody may have come or woken up meanwhile.
@@ -150,11 +176,24 @@ class EventTime:
             now = self._clock()
             for cursor in cursors:
                 # With this lock held: who puts records there comes here afterwards, and is not undone by us.
-                since = cursor.nothing_since(now - self._answer_seconds)
+                since = self._timeless.get(cursor.tp)
+                if since is None:
+                    since = cursor.nothing_since(now - self._answer_seconds)
                 if since is None:
                     self._tracker.has_records(cursor.tp, now)
                 else:
                     self._tracker.has_none(cursor.tp, now, since)
+            to_warn_of = {tp for tp, since in self._timeless.items() if now - since >= TIMELESS_SECONDS} - self._warned
+            self._warned |= to_warn_of
+        if to_warn_of and (self.strategy.out_of_orderness is not None or self.strategy.marks is not None):
+            idleness = self.strategy.idleness
+            log.warning(
+                "the records of %s have had no event time for %g s, which is as if there were none: %s (%r)",
+                ", ".join(map(str, sorted(to_warn_of))),
+                TIMELESS_SECONDS,
+                "others wait, as with_idleness is not set" if idleness is None else f"idle after {idleness:g} s",
+                self.strategy,
+            )
 
     def release_held(self) -> bool:
         """Let partitions go on that are no longer too far ahead; returns whether there are any. With no stream's lock
