@@ -5,8 +5,8 @@
             threading.Thread(target=count, args=[stream]).start()
 
 Threads: the membership's, which joins the group and rebalances, and its heart's; one fetcher per broker; the leader
-finder's; that of auto-commit; with a watermark strategy that of event time. A rebalance walks like this (H7), all of it
-in the membership thread:
+finder's; that of auto-commit; with a watermark strategy that of event time and, if there is one, its listener's. A
+rebalance walks like this (H7), all of it in the membership thread:
 
     release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
                -> commit -> the listener's before_releasing -> gone
@@ -330,13 +330,13 @@ class Connector:
         return self._with_strategy().status()
 
     def set_watermark_listener(self, listener: Callable[[datetime], object] | None) -> None:
-        """Who is called with each new combined watermark, by a thread of this connector: at most every
+        """Who is called with each new combined watermark, by a thread of its own: at most every
         `auto.watermark.interval.ms`, or at once if the strategy is punctuated. None: nobody."""
         self._with_strategy()
         if listener is not None and not callable(listener):
             raise TypeError(f"a watermark listener is a function; {type(listener).__name__} is none")
         assert self._watermark_clock is not None
-        self._watermark_clock.listener = listener
+        self._watermark_clock.teller.listener = listener
 
     def _with_strategy(self) -> EventTime:
         if self._event_time is None:
