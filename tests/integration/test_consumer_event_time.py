@@ -299,6 +299,39 @@ def test_F4_a_stream_that_ends_by_a_record_ends_behind_it_also_if_its_last_batch
     assert connector.position()[TopicPartition(name, 0)] == 11
 
 
+class Even:
+    """Every other one is skipped."""
+
+    def schema(self):
+        return "n INT"
+
+    def deserialize_record(self, record):
+        return None if int(record.value) % 2 else {"n": int(record.value)}
+
+
+def test_F3_async_typed_batches_have_event_time_and_those_of_which_all_is_skipped_are_not_handed_out(
+    consumers, topic, produce
+):
+    name = topic()
+    for number in range(4):
+        produce(name, [Rec(b"%d" % number, timestamp=NOON + number)])
+    connector = consumers.connector(
+        watermarks=WatermarkStrategy.monotonous(), valueFormat=f"{__name__}:Even", max_partition_fetch_bytes=1
+    )
+    stream = connector.create_message_streams({name: 1})[name][0]
+
+    async def batches():
+        found = []
+        async for batch in penstock.AsyncStream(stream).batches(["value"]):
+            found.append(([row["n"] for row in batch["value"].to_pylist()], batch.watermark))
+            if sum(len(rows) for rows, _ in found) == 2:
+                return found
+        return found
+
+    found = asyncio.run(asyncio.wait_for(batches(), WAIT))
+    assert found == [([0], at(NOON - 1)), ([2], at(NOON + 1))]
+
+
 class Watched(Reading):
     """Notes the watermarks, too."""
 
@@ -360,8 +393,9 @@ def test_E2_no_rebalance_takes_a_connectors_watermark_back(consumers, topic, pro
 
 def test_asyncio_and_pause_seek_and_resume_with_event_time(consumers, skewed):
     strategy = WatermarkStrategy.monotonous().with_alignment("1h")
-    connector = consumers.connector(watermarks=strategy, consumer_timeout_ms=3000)
+    connector = consumers.connector(watermarks=strategy, consumer_timeout_ms=1000)
     stream = connector.create_message_streams({skewed: 1})[skewed][0]
+    eventually(lambda: len(connector.lag()) == 2, "both are fetched")  # to join takes its time
     first, second = (TopicPartition(skewed, number) for number in range(2))
 
     async def batches(count):
