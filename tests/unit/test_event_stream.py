@@ -224,14 +224,14 @@ def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
     fed = Fed(ALIGNED)
     for partition in range(2):
         fed.put(partition, 1)
-    release, calls = fed.event_time.release_held, iter(range(1, 100))
+    release, calls = fed.event_time.let_go_on, iter(range(1, 100))
 
     def interrupted():
         if next(calls) == call:
             raise KeyboardInterrupt
         return release()
 
-    fed.event_time.release_held = interrupted
+    fed.event_time.let_go_on = interrupted
     found = []
     for _ in range(2):
         with contextlib.suppress(KeyboardInterrupt):
@@ -641,7 +641,7 @@ def test_E3_a_partition_whose_records_have_no_time_counts_as_one_without_records
     fed.put(1, 1005)
     fed.look(0)
     assert fed.idle == [1], "though it has records"
-    fed.event_time.release_held()
+    fed.event_time.let_go_on()
     assert sorted(read()) == [(0, 20), (1, 1005)]
     assert not caplog.records
     fed.clock.now += 4
@@ -725,7 +725,7 @@ def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
-    assert fed.event_time.holds(fed.cursors[0])
+    assert fed.event_time.is_ahead(fed.cursors[0])
     assert fed.cursors[0].wants_more
     fed.put(0, 500)
     assert not fed.cursors[0].wants_more
@@ -738,13 +738,13 @@ def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again
     for cursor, reached in zip(fed.cursors, (0, 150, -50, 80), strict=True):
         tracker.observe(cursor.tp, reached, fed.clock.now)
     tracker.finish(waking.tp)
-    assert fed.event_time.holds(ahead)
-    assert not fed.event_time.release_held()
+    assert fed.event_time.is_ahead(ahead)
+    assert not fed.event_time.let_go_on()
     tracker.has_records(waking.tp, fed.clock.now)
-    assert fed.event_time.holds(between)
+    assert fed.event_time.is_ahead(between)
     tracker.finish(waking.tp)
-    assert fed.event_time.release_held()
-    assert (slowest.held, ahead.held, between.held) == (False, True, False)
+    assert fed.event_time.let_go_on()
+    assert (slowest.ahead, ahead.ahead, between.ahead) == (False, True, False)
 
 
 def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
@@ -752,7 +752,7 @@ def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with
     fed.put(0, 1)
     fed.put(0, 2)
     answers = iter([True, False])
-    fed.stream._holds = lambda cursor: next(answers)
+    fed.stream._must_wait = lambda cursor: next(answers)
     assert fed.stream._first() is None
     assert fed.stream._first().start == 0
 
@@ -840,20 +840,20 @@ def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
     connector._cursors = {cursor.tp: cursor for cursor in (ahead, slow)}
     connector._tell_event_time()
     event_time._tracker.observe(ahead.tp, 1, 0.0)
-    assert event_time.holds(ahead)
+    assert event_time.is_ahead(ahead)
     connector._cursors = {ahead.tp: ahead}
     connector._tell_event_time()
-    assert not ahead.held
+    assert not ahead.ahead
 
 
 def test_E4_a_released_partition_is_not_waited_with():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
-    assert fed.event_time.holds(fed.cursors[0])
+    assert fed.event_time.is_ahead(fed.cursors[0])
     fed.stream.release(fed.cursors[0])
     fed.event_time.set_partitions([fed.cursors[1].tp])
-    assert not fed.event_time._held
+    assert not fed.event_time._ahead
 
 
 def test_E4_nothing_is_held_of_a_partition_that_was_released():
@@ -863,7 +863,7 @@ def test_E4_nothing_is_held_of_a_partition_that_was_released():
     fed.event_time.set_partitions([fed.cursors[1].tp])
     fed.put(1, 0, 1000)
     assert [found[:2] for found in fed.batches()] == [(1, [0, 1000])]
-    assert not fed.event_time._held
+    assert not fed.event_time._ahead
 
 
 def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
@@ -971,7 +971,7 @@ def test_a_listener_that_is_slow_holds_up_nobody_and_is_told_what_is_newest():
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
         fed.clock.now += 6
         fed.answer(1)
-        eventually(lambda: not fed.cursors[0].held, "let go on, though the listener has not returned", 10)
+        eventually(lambda: not fed.cursors[0].ahead, "let go on, though the listener has not returned", 10)
         assert told == [10]
         fed.batches()
         for moment in range(1000, 5000, 100):

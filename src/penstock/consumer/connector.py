@@ -352,19 +352,26 @@ class Connector:
         """Everything that is counted (H16), as of now."""
         membership, event_time = self._membership, self._event_time
         status = None if event_time is None else event_time.status()
-        partitions = {} if status is None else status.partitions
-        event_times = {tp: (each.watermark, each.idle, each.held) for tp, each in partitions.items()}
+        by_partition = {} if status is None else status.partitions
+
+        def partition(cursor: Cursor) -> ConsumerPartition:
+            event = by_partition.get(cursor.tp)
+            return ConsumerPartition(
+                topic=cursor.tp.topic,
+                partition=cursor.tp.partition,
+                thread_id=cursor.stream.thread_id,
+                position=cursor.stream.position(cursor),
+                end=cursor.readable,
+                committed=cursor.committed,
+                watermark=None if event is None else event.watermark,
+                idle=None if event is None else event.idle,
+                held=None if event is None else event.held,
+            )
+
         return self._counters.snapshot(
             self.config.group,
             self.consumer_id,
-            [
-                ConsumerPartition(
-                    *(*tp, cursor.stream.thread_id),
-                    *(cursor.stream.position(cursor), cursor.readable, cursor.committed),
-                    *event_times.get(tp, ()),
-                )
-                for tp, cursor in sorted(self._cursors.items())
-            ],
+            [partition(cursor) for _, cursor in sorted(self._cursors.items())],
             [StreamQueue(topic, stream.thread_id, stream.queue_size) for topic, stream in self._queues],
             rebalances=membership.rebalances if membership else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
@@ -434,7 +441,7 @@ class Connector:
         that have come does so yet."""
         if self._event_time is not None:
             self._event_time.set_partitions(self._cursors.keys())
-            self._event_time.release_held()
+            self._event_time.let_go_on()
 
     def _starts(self, partitions: list[TopicPartition], fresh: bool) -> dict[TopicPartition, Committed]:
         """Where to begin: at the group's offsets, unless the user said otherwise and the whole group starts. Partitions

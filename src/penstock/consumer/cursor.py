@@ -22,6 +22,7 @@ class Cursor:
     __slots__ = (
         "_ask",
         "_end_known",
+        "ahead",
         "aligned",
         "answered",
         "committed",
@@ -29,7 +30,6 @@ class Cursor:
         "corrupt_tries",
         "epoch",
         "fetched",
-        "held",
         "in_hand",
         "lost",
         "parked",
@@ -61,7 +61,7 @@ class Cursor:
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False
         """Whether the user said so."""
-        self.held = False
+        self.ahead = False
         """Whether it is held back, because its event time is too far ahead of that of others. See EventTime.holds."""
         self.parked = False
         """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
@@ -82,9 +82,9 @@ class Cursor:
         self._ask: FetchPosition | None = None
 
     @property
-    def withheld(self) -> bool:
+    def waits(self) -> bool:
         """Whether nothing of it is handed out for now, and what was fetched of it waits."""
-        return self.paused or self.held
+        return self.paused or self.ahead
 
     def nothing_since(self, still_right: float) -> float | None:
         """Since when there has been nothing to read. None: there are records, or nobody knows, because its broker was
@@ -112,7 +112,7 @@ class Cursor:
         """Whether to fetch it. One that is held back is to have one chunk at hand when it may go on."""
         if self.paused or self.parked:
             return False
-        return not self.held or self.fetched == self.consumed
+        return not self.ahead or self.fetched == self.consumed
 
     def __repr__(self) -> str:
         return f"Cursor({self.tp}, consumed={self.consumed}, fetched={self.fetched})"

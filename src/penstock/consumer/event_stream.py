@@ -23,6 +23,8 @@ class EventStream(Stream):
     """What was handed out moves event time when the reader asks for more: only then is it done with it. So a
     connector's watermark never covers records that a thread still works on."""
 
+    prepares_typed = False
+
     def __init__(
         self,
         event_time: EventTime,
@@ -72,10 +74,6 @@ class EventStream(Stream):
 
         return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
 
-    def typed_batches(self, columns: Sequence[str] | None) -> None:
-        """They come by `batch_source`, with their event time."""
-        return
-
     def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
         reading = self._batch_reading(columns)
 
@@ -124,14 +122,14 @@ class EventStream(Stream):
 
     # --- called by what this is made of ------------------------------------------------------------------------------
 
-    def _holds(self, cursor: Cursor) -> bool:
-        return self._event_time.holds(cursor)
+    def _must_wait(self, cursor: Cursor) -> bool:
+        return self._event_time.is_ahead(cursor)
 
     def _sets_aside(self, chunk: Chunk) -> bool:
         with self.lock:
             if self._opened is not chunk or self._closed or not chunk.counts:
                 return False
-            if not self._event_time.holds(chunk.cursor):
+            if not self._event_time.is_ahead(chunk.cursor):
                 return False
             self._opened = None
             self._queue.appendleft(chunk)  # not rewound: it goes on where it was
@@ -147,7 +145,7 @@ class EventStream(Stream):
             if self._handed is not None:
                 self._event_time.done_with(*self._handed)
                 self._forget_handed()
-        self._event_time.release_held()  # what was handed out may be what others waited for
+        self._event_time.let_go_on()  # what was handed out may be what others waited for
 
     def _take_back(self, chunk: Chunk, consumed: int | None) -> None:
         with self.lock:

@@ -54,7 +54,7 @@ class EventTime:
         self._answer_seconds = max(ANSWER_SECONDS, 2 * fetch_max_wait)
         self._lock = threading.Lock()
         self._tracker = WatermarkTracker(strategy.idleness, strategy.max_drift)
-        self._held: set[Cursor] = set()
+        self._ahead: set[Cursor] = set()
         self._looked_at: int | None = None
         """The limit at which nobody of those was found to be let go; None if somebody has come since."""
         self._timeless: dict[TopicPartition, float] = {}
@@ -70,7 +70,7 @@ class EventTime:
         """These are ours from now on. What was told so far stays told: the combined watermark never goes back (F19)."""
         with self._lock:
             self._tracker.set_partitions(partitions, self._clock())
-            self._held = {cursor for cursor in self._held if not cursor.released}
+            self._ahead = {cursor for cursor in self._ahead if not cursor.released}
             self._timeless = {tp: since for tp, since in self._timeless.items() if tp in partitions}
 
     # --- fetchers, with the stream's lock held -----------------------------------------------------------------------
@@ -83,18 +83,18 @@ class EventTime:
 
     # --- readers, with their stream's lock held ----------------------------------------------------------------------
 
-    def holds(self, cursor: Cursor) -> bool:
+    def is_ahead(self, cursor: Cursor) -> bool:
         """Whether nothing of it may be handed out now, because it is too far ahead of the slowest (E4)."""
         if self.strategy.max_drift is None:
             return False
         with self._lock:
-            cursor.held = self._tracker.is_ahead(cursor.tp, self._clock())
-            if cursor.held:
-                self._held.add(cursor)
+            cursor.ahead = self._tracker.is_ahead(cursor.tp, self._clock())
+            if cursor.ahead:
+                self._ahead.add(cursor)
                 self._looked_at = None
             else:
-                self._held.discard(cursor)
-            return cursor.held
+                self._ahead.discard(cursor)
+            return cursor.ahead
 
     def rows_within(self, tp: TopicPartition, piece: Piece) -> int:
         """How many of these may be handed out before the partition is to be held back. The record that takes it past
@@ -195,21 +195,21 @@ class EventTime:
                 self.strategy,
             )
 
-    def release_held(self) -> bool:
+    def let_go_on(self) -> bool:
         """Let partitions go on that are no longer too far ahead; returns whether there are any. With no stream's lock
         held: their streams' readers are woken."""
         with self._lock:
-            if not self._held:
+            if not self._ahead:
                 return False
             now = self._clock()
             limit = self._tracker.limit(now)
             if limit is not None and limit == self._looked_at:
                 return False
             self._looked_at = limit
-            freed = [cursor for cursor in self._held if not self._tracker.is_ahead(cursor.tp, now)]
-            self._held.difference_update(freed)
+            freed = [cursor for cursor in self._ahead if not self._tracker.is_ahead(cursor.tp, now)]
+            self._ahead.difference_update(freed)
             for cursor in freed:
-                cursor.held = False
+                cursor.ahead = False
         for stream in {cursor.stream for cursor in freed}:
             stream.wake()
         return bool(freed)

@@ -51,7 +51,7 @@ class WatermarkClock:
                 if now >= self._look_at:
                     self._look_at = now + LOOK_SECONDS / 2  # a wait may end a little early
                     self._event_time.look(self._cursors())
-                self._event_time.release_held()
+                self._event_time.let_go_on()
                 self._tell(now)
             except Exception:  # the connector goes on without it, so it goes on, too
                 log.exception("%s: a look at event time failed", self._thread.name)
