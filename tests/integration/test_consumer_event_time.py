@@ -88,7 +88,8 @@ def test_E4_two_partitions_a_day_apart_come_out_side_by_side(consumers, skewed):
     assert first == [NOON + n * MINUTE for n in range(121)], "one record too far, and then it waits for the other"
     marks = [batch.watermark for batch in batches if batch.watermark is not None]
     assert marks == sorted(marks)
-    assert connector.watermark() == at(NOON + 59 * MINUTE - MINUTE - 1)
+    ask_for_more(stream)
+    assert marks[-1] == connector.watermark() == at(NOON + 59 * MINUTE - MINUTE - 1)
     assert sum(batch.late for batch in batches) == 0
     status = connector.event_time()
     assert status.held == [TopicPartition(skewed, 0)]
@@ -136,17 +137,20 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     name = topic(partitions=2)
     produce(name, every(0, NOON, 100))
     told = []
-    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("2s"))
+    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("1h"))
     connector.set_watermark_listener(told.append)
     stream = connector.create_message_streams({name: 1})[name][0]
     batches = read(stream, 100)
     assert {batch.watermark for batch in batches} == {None}
     assert batches[-1].partition_watermark == at(NOON + 99 * MINUTE - 1)
     reached = at(NOON + 199 * MINUTE - 1)
+    set_idleness(connector, 0.5)  # an hour is over
     eventually(lambda: TopicPartition(name, 1) in connector.event_time().idle, "the other one is idle")
     produce(name, every(0, NOON + 199 * MINUTE, 1))
     assert read(stream, 1)[0].watermark == reached
+    ask_for_more(stream)
     eventually(lambda: told[-1:] == [reached], "the listener hears of it")
+    set_idleness(connector, 3600)
     produce(name, every(1, NOON, 10))
     (batch,) = read(stream, 10)
     assert (batch.watermark, batch.late) == (reached, 10)
@@ -154,8 +158,37 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     produce(name, every(1, NOON + 201 * MINUTE, 1))
     produce(name, every(0, NOON + 300 * MINUTE, 1))
     read(stream, 2)
+    ask_for_more(stream)
     assert connector.watermark() == at(NOON + 201 * MINUTE - 1), "and it holds it again"
     assert told == sorted(set(told)), "each once, and none goes back"
+
+
+def set_idleness(connector, seconds):
+    """From now on: what is idle or not must not depend on how busy the machine is."""
+    connector._event_time._tracker._idleness = seconds
+
+
+def test_E3_a_paused_partition_is_not_idle_since_nobody_knows_what_it_has(consumers, topic, produce):
+    name = topic(partitions=2)
+    first, second = (TopicPartition(name, number) for number in range(2))
+    produce(name, [*every(0, NOON, 1), *every(1, NOON, 1)])
+    connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("500ms"))
+    stream = connector.create_message_streams({name: 1})[name][0]
+    read(stream, 2)
+    ask_for_more(stream)
+    eventually(lambda: connector.event_time().idle == [first, second], "both are at their end")
+    connector.pause([second])
+    eventually(lambda: connector.event_time().idle == [first], "what was known of it is old")
+    produce(name, [*every(0, NOON + DAY, 1), *every(1, NOON + MINUTE, 9)])
+    assert read(stream, 1)[0].watermark == at(NOON - 1)
+    connector.resume([second])
+    assert sum(batch.late for batch in read(stream, 9)) == 0
+
+
+def ask_for_more(stream):
+    """What was handed out counts when its reader asks for more. There is nothing more."""
+    with pytest.raises(ConsumerTimeout):
+        stream.batch_source(None)(0.0)
 
 
 def marked(batch):
@@ -175,6 +208,7 @@ def test_E1_punctuated_watermarks_are_told_at_once(consumers, topic, produce):
     for number in range(3):
         produce(name, [Rec(b"%d" % (NOON + number + 5)), Rec(b"%d" % (NOON + number), key=b"mark"), Rec(b"1")])
         read(stream, 3, ["key", "value"])
+        ask_for_more(stream)
         eventually(lambda number=number: told[-1:] == [at(NOON + number)], "told at once")
     assert told == [at(NOON + number) for number in range(3)]
 
@@ -207,6 +241,7 @@ def test_F19_a_field_of_a_typed_value_is_the_event_time_also_if_it_was_not_asked
     batches = read(stream, 201, [column])
     assert {tuple(batch.schema.names) for batch in batches} == {(column,)}
     assert_aligned(handed(batches, column), 2, HOUR)
+    ask_for_more(stream)
     assert connector.watermark() == at(NOON - DAY + 199 * MINUTE - MINUTE - 1)
     with pytest.raises(penstock.EventTimeError, match=r"messages.*batches\(\)"):
         next(stream)
@@ -262,6 +297,39 @@ def test_F4_a_stream_that_ends_by_a_record_ends_behind_it_also_if_its_last_batch
     assert found == list(range(10))
     assert len(batches) > 3
     assert connector.position()[TopicPartition(name, 0)] == 11
+
+
+class Even:
+    """Every other one is skipped."""
+
+    def schema(self):
+        return "n INT"
+
+    def deserialize_record(self, record):
+        return None if int(record.value) % 2 else {"n": int(record.value)}
+
+
+def test_F3_async_typed_batches_have_event_time_and_those_of_which_all_is_skipped_are_not_handed_out(
+    consumers, topic, produce
+):
+    name = topic()
+    for number in range(4):
+        produce(name, [Rec(b"%d" % number, timestamp=NOON + number)])
+    connector = consumers.connector(
+        watermarks=WatermarkStrategy.monotonous(), valueFormat=f"{__name__}:Even", max_partition_fetch_bytes=1
+    )
+    stream = connector.create_message_streams({name: 1})[name][0]
+
+    async def batches():
+        found = []
+        async for batch in penstock.AsyncStream(stream).batches(["value"]):
+            found.append(([row["n"] for row in batch["value"].to_pylist()], batch.watermark))
+            if sum(len(rows) for rows, _ in found) == 2:
+                return found
+        return found
+
+    found = asyncio.run(asyncio.wait_for(batches(), WAIT))
+    assert found == [([0], at(NOON - 1)), ([2], at(NOON + 1))]
 
 
 class Watched(Reading):
@@ -325,8 +393,9 @@ def test_E2_no_rebalance_takes_a_connectors_watermark_back(consumers, topic, pro
 
 def test_asyncio_and_pause_seek_and_resume_with_event_time(consumers, skewed):
     strategy = WatermarkStrategy.monotonous().with_alignment("1h")
-    connector = consumers.connector(watermarks=strategy, consumer_timeout_ms=3000)
+    connector = consumers.connector(watermarks=strategy, consumer_timeout_ms=1000)
     stream = connector.create_message_streams({skewed: 1})[skewed][0]
+    eventually(lambda: len(connector.lag()) == 2, "both are fetched")  # to join takes its time
     first, second = (TopicPartition(skewed, number) for number in range(2))
 
     async def batches(count):
@@ -378,6 +447,7 @@ def test_a_connector_with_event_time_leaves_no_thread(consumers, topic, produce,
     connector.set_watermark_listener(print)
     stream = connector.create_message_streams({name: 1})[name][0]
     assert read(stream, 3)[-1].watermark == at(NOON + 2 * MINUTE - 1)
+    ask_for_more(stream)
     assert any("event-time" in thread for thread in left.threads())
     connector.shutdown()
     left.nothing()

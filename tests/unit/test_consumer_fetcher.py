@@ -27,8 +27,8 @@ class Fetching:
         self.given_back = 0
         self._fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
 
-    def receive(self, *parts: tuple[Cursor, Forged]) -> None:
-        """One response with these batches, in a buffer that is to be given back."""
+    def receive(self, *parts: tuple[Cursor, Forged], left_out: tuple[Cursor, ...] = (), throttle: float = 0.0) -> None:
+        """One response with these batches, in a buffer that is to be given back; others were asked for, too."""
         encoded = [batch.encode() for _, batch in parts]
         buffer = bytearray(b"".join(encoded))
         wanted, partitions, at = Wanted(), [], 0
@@ -38,8 +38,10 @@ class Fetching:
             view = memoryview(buffer)[at : at + len(data)]
             partitions.append(FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, view))
             at += len(data)
+        for cursor in left_out:
+            wanted.add(FetchPosition(*cursor.tp, cursor.fetched, None, -1), Held(cursor, -1), cursor.version)
         lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
-        self._fetcher._take(FetchResponse(0.0, 0, partitions), wanted, SESSION, lease)
+        self._fetcher._take(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
 
 
 def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
@@ -56,3 +58,21 @@ def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_me
         next(fast)
     assert fetching.given_back == 10
     assert [next(slow).offset for _ in range(10)] == list(range(10)), "and they are still whole"
+
+
+def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_throttles():
+    stream = Stream("me-0", CONFIG, timeout=0.0)
+    some, unchanged, moved = (Cursor(TopicPartition("t", number), stream, 0) for number in range(3))
+    fetching = Fetching()
+    fetching.receive(left_out=(unchanged,), throttle=0.1)
+    assert unchanged.answered is None, "an answer without anything, because we ask too much"
+    fetching.receive((some, counted(0, 1)), left_out=(unchanged,))
+    assert some.answered == unchanged.answered is not None
+    wanted = Wanted()
+    for cursor in (some, unchanged, moved):
+        wanted.add(FetchPosition(*cursor.tp, 0, None, -1), Held(cursor, -1), cursor.version)
+    stream.move(moved, 5)
+    wanted.note_answer(7.0, {some})
+    assert unchanged.answered == 7.0
+    assert some.answered != 7.0, "the broker has refused it"
+    assert moved.answered is None, "the answer is for where it was"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -26,12 +27,15 @@ from penstock.consumer.event_batch import as_datetime
 from penstock.consumer.event_stream import EventStream
 from penstock.consumer.event_time import EventTime
 from penstock.consumer.watermark_clock import WatermarkClock
+from penstock.consumer.watermark_teller import MOST_WAITING, WatermarkTeller
 from penstock.eventtime.times import EventTimes
 from penstock.wire.config import ClientConfig
 from penstock.wire.fetch import FetchedPartition
 
 CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
 MONOTONOUS = WatermarkStrategy.monotonous()
+ALIGNED = MONOTONOUS.with_alignment("100ms")
+IDLE = MONOTONOUS.with_idleness("5s")
 
 
 class Clock:
@@ -65,11 +69,24 @@ class Fed:
         records = [record(at, b"%d" % each, time_delta=each) for at, each in enumerate(times)]
         data = bytearray(Batch(base, records, max_time=BASE_TIME + max(times)).encode())
         end = base + len(times)
-        cursor.readable = end
+        cursor.readable, cursor.answered = end, self.clock.now
         fetched = FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, memoryview(data))
         lease = Lease(data, lambda buffer: None)
         assert cursor.stream.put(cursor, cursor.version, base, fetched, end, lease)
         lease.release()
+
+    def answer(self, *partitions):
+        """Brokers say that of these there is nothing more than what was fetched."""
+        for cursor in [self.cursors[at] for at in partitions]:
+            cursor.readable, cursor.answered = cursor.fetched, self.clock.now
+
+    def look(self, *answered):
+        self.answer(*answered)
+        self.event_time.look(self.cursors)
+
+    @property
+    def idle(self):
+        return [tp.partition for tp in self.event_time.status().idle]
 
     def batches(self, count=None, stream=0):
         """(partition, times, combined, the partition's) of batches until there are none, or so many."""
@@ -80,6 +97,11 @@ class Fed:
                 if len(found) == count:
                     break
         return found
+
+    def ask_for_more(self, stream=0):
+        """Readers are done with what they have when they ask for more; there is nothing more."""
+        with pytest.raises(ConsumerTimeout):
+            self.streams[stream].batch_source(None)(0.0)
 
     def messages(self, count=None):
         found = []
@@ -133,6 +155,110 @@ def test_F19_watermarks_are_of_the_connector_and_not_of_a_stream():
     assert fed.batches(stream=1) == [(1, [70], 69, 69)]
 
 
+def test_F19_the_watermark_covers_a_batch_when_its_reader_asks_for_more():
+    fed = Fed(streams=2)
+    for partition in range(2):
+        fed.put(partition, 100)
+    first, second = (next(stream.batches()) for stream in fed.streams)
+    assert after(first.watermark) is after(second.watermark) is None, "each without what the other one has in hand"
+    assert fed.combined is None
+    fed.ask_for_more(0)
+    assert fed.combined is None
+    fed.ask_for_more(1)
+    assert fed.combined == 99
+    fed.put(0, 150)
+    assert after(next(fed.stream.batches()).partition_watermark) == 149
+    assert fed.event_time.status().partitions[fed.cursors[0].tp].watermark == BASE_TIME + 99
+
+
+def test_E3_a_partition_is_not_idle_while_a_reader_has_its_last_batch_in_hand():
+    fed = Fed(IDLE, streams=2)
+    fed.put(0, 500)
+    fed.batches()
+    fed.put(1, 100)
+    next(fed.streams[1].batches())
+    for _ in range(5):
+        fed.look(1)
+        fed.clock.now += 4
+    assert (fed.idle, fed.combined) == ([], None)
+    fed.ask_for_more(1)
+    assert fed.combined == 99
+    fed.look(1)
+    fed.clock.now += 6
+    fed.look(1)
+    assert (fed.idle, fed.combined) == ([1], 499)
+
+
+def test_E2_what_a_batch_has_told_holds_though_a_partition_wakes_up_while_it_is_in_hand():
+    fed = Fed(IDLE)
+    fed.put(0, 100)
+    fed.put(1, 100)
+    fed.batches()
+    fed.look(1)
+    fed.clock.now += 6
+    fed.look(1)
+    fed.put(0, 500)
+    batches = until_time_out(fed.stream.batches(["partition"]))
+    assert after(next(batches).watermark) == 499, "the other one is idle"
+    fed.put(1, 300)
+    fed.look()
+    batch = next(batches)
+    assert (batch["partition"][0].as_py(), after(batch.watermark), batch.late) == (1, 499, 1)
+
+
+def test_E2_a_batch_in_hand_of_a_partition_that_was_given_away_and_came_back_says_nothing_of_it():
+    fed = Fed(partitions=1)
+    fed.put(0, 500)
+    tp = fed.cursors[0].tp
+    next(fed.stream.batches())
+    fed.stream.release(fed.cursors[0])
+    fed.event_time.set_partitions([])
+    fed.event_time.set_partitions([tp])
+    fed.ask_for_more()
+    assert fed.event_time.status().partitions[tp].watermark is None
+    assert fed.combined == 499, "what was told stays told"
+
+
+@pytest.mark.parametrize("call", range(1, 5))
+def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
+    fed = Fed(ALIGNED)
+    for partition in range(2):
+        fed.put(partition, 1)
+    release, calls = fed.event_time.let_go_on, iter(range(1, 100))
+
+    def interrupted():
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return release()
+
+    fed.event_time.let_go_on = interrupted
+    found = []
+    for _ in range(2):
+        with contextlib.suppress(KeyboardInterrupt):
+            for batch in until_time_out(fed.stream.batches(["partition"])):
+                found.append(batch["partition"][0].as_py())
+    assert found == [0, 1]
+
+
+def test_what_interrupts_a_hand_out_loses_no_batch_and_counts_none_twice():
+    fed = Fed(IDLE, partitions=1)
+    fed.put(0, 7)
+    fed.batches()
+    fed.put(0, 5)
+    count = fed.stream._on_consumed
+
+    def interrupted(*_):
+        fed.stream._on_consumed = count
+        raise KeyboardInterrupt
+
+    fed.stream._on_consumed = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        next(fed.stream.batches())
+    assert fed.batches() == [(0, [5], 6, 6)]
+    assert fed.event_time.late == 1
+    assert not fed.cursors[0].in_hand
+
+
 def test_E2_a_partition_that_comes_or_goes_never_takes_the_combined_watermark_back():
     fed = Fed()
     fed.put(0, 100)
@@ -170,6 +296,39 @@ def test_E1_a_punctuated_watermark_comes_from_the_records_alone():
     assert found == [([100, 101, 200], 101), ([300], 101), ([51], 101)]
 
 
+@pytest.mark.parametrize("by", ["batches", "messages"])
+def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are_cut_by_what_it_said(by):
+    sizes, threads = [], set()
+
+    def marks(batch):
+        sizes.append(batch.num_rows)
+        threads.add(threading.current_thread())
+        return odd(batch)
+
+    fed = Fed(WatermarkStrategy.punctuated(marks).with_alignment("10ms"))
+    for partition in range(2):
+        fed.put(partition, *range(1, 101))
+    if by == "batches":
+        batches = list(until_time_out(fed.stream.batches()))
+        found = [(batch["partition"][0].as_py(), each) for batch in batches for each in times_of(batch)]
+        assert 10 < len(batches) < 50, "cut where they must be, and not into single records"
+    else:
+        found = fed.messages(3)
+        pausing = threading.Thread(
+            target=lambda: [act(fed.cursors[1]) for act in (fed.stream.pause, fed.stream.resume)]
+        )
+        pausing.start()
+        pausing.join(10)
+        found += fed.messages()
+    for partition in range(2):
+        assert [each for at, each in found if at == partition] == list(range(1, 101))
+    carried = [(at, each) for at, each in found if each % 2]
+    assert within(carried, 2, 10)
+    assert sizes == ([100, 100] if by == "batches" else [100, 100, 98]), "what is paused is decoded again"
+    assert threads == {threading.current_thread()}
+    assert fed.combined == 99
+
+
 def until_time_out(iteration):
     with contextlib.suppress(ConsumerTimeout):
         yield from iteration
@@ -200,11 +359,21 @@ def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
 
     fed = Fed(MONOTONOUS.with_timestamps(times), partitions=1)
     fed.put(0, 10, 20)
+    place = f"{TOPIC}-0, 2 records from offset 0 on: function .*ZeroDivisionError: no.*seek"
     for _ in range(2):
-        with pytest.raises(EventTimeError, match="ZeroDivisionError: no"):
+        with pytest.raises(EventTimeError, match=place) as caught:
             next(fed.stream.batches())
+    assert "ZeroDivisionError" in pickle.loads(pickle.dumps(caught.value)).details
     broken[0] = False
     assert next(fed.stream.batches()).num_rows == 2
+    broken[0] = True
+    fed.put(0, 30)
+    with pytest.raises(EventTimeError, match="1 record from offset 2 on"):
+        next(fed.stream)
+    fed.stream.move(fed.cursors[0], 3)
+    fed.put(0, 40)
+    broken[0] = False
+    assert fed.messages() == [(0, 40)], "what was passed over is gone"
 
 
 def test_what_is_handed_out_has_the_columns_that_were_asked_for():
@@ -227,8 +396,6 @@ def test_a_column_that_has_no_time_is_refused_when_streams_are_made_and_one_that
 
 
 # --- alignment --------------------------------------------------------------------------------------------------------
-
-ALIGNED = MONOTONOUS.with_alignment("100ms")
 
 
 def test_E4_a_batch_is_cut_behind_the_record_that_goes_too_far_and_the_rest_comes_when_the_others_have_caught_up():
@@ -338,6 +505,8 @@ def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
     eventually(lambda: seen == [0], "the first", 10)
     fed.put(1, 390)
     assert next(fed.streams[1].batches()).num_rows == 1
+    assert seen == [0], "who reads it may not be done with it"
+    fed.ask_for_more(1)
     eventually(lambda: seen == [0, 500], "held back until the other was read", 10)
     fed.put(1, 450)
     next(fed.streams[1])
@@ -366,8 +535,10 @@ def test_E3_what_was_held_back_goes_on_when_the_others_turn_idle_though_nothing_
     try:
         eventually(lambda: fed.event_time.status().held == [fed.cursors[0].tp], "held back", 10)
         assert seen == [0]
+        fed.answer(1)
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
         fed.clock.now += 6
+        fed.answer(1)
         eventually(lambda: fed.event_time.status().idle == [fed.cursors[1].tp], "idle", 10)
         eventually(lambda: fed.combined == 899, "all of it is read", 10)
     finally:
@@ -383,9 +554,9 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     fed.put(1, 400)
     fed.batches()
     fed.put(0, 700)
-    fed.event_time.look(fed.cursors)
+    fed.look(1)
     fed.clock.now += 6
-    fed.event_time.look(fed.cursors)
+    fed.look(1)
     assert [found[:3] for found in fed.batches()] == [(0, [700], 699)]
     fed.put(1, 450, 460)
     fed.put(0, 710)
@@ -395,6 +566,140 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert fed.event_time.late == 2
     fed.put(1, 620)
     assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
+
+
+def test_E3_a_partition_that_no_broker_has_spoken_of_is_not_idle_however_long_it_takes():
+    fed = Fed(IDLE)
+    fed.put(0, 100)
+    for _ in range(10):
+        fed.clock.now += 4
+        fed.look()
+    assert [found[:3] for found in fed.batches()] == [(0, [100], None)]
+    assert fed.idle == []
+
+
+def test_E3_an_answer_that_is_old_makes_nobody_idle_and_the_next_one_tells_of_the_time_between():
+    fed = Fed(IDLE)
+    fed.look(1)
+    fed.clock.now += 3
+    fed.look(1)
+    for _ in range(10):  # paused, or its stream is full, or its leader is gone
+        fed.clock.now += 4
+        fed.look()
+        assert fed.idle == []
+    fed.look(1)
+    assert fed.idle == [1], "nothing came all the while"
+    fed.clock.now += 0.9
+    fed.look()
+    assert fed.idle == [1]
+    fed.clock.now += 0.2
+    fed.look()
+    assert fed.idle == [], "what is known of it is old again"
+    fed.look(1)
+    assert fed.idle == [1]
+
+
+def test_E3_a_record_that_has_come_stops_the_idle_clock_before_anybody_looks():
+    fed = Fed(IDLE)
+    for partition in range(2):
+        fed.put(partition, 100)
+    fed.batches()
+    fed.look(0, 1)
+    fed.clock.now += 4.9
+    fed.put(0, 900)
+    fed.put(1, 150)
+    fed.clock.now += 0.2
+    assert fed.idle == []
+    assert [found[:3] for found in fed.batches()] == [(0, [900], 99), (1, [150], 149)]
+    assert fed.event_time.late == 0
+
+
+def timed_by_value(batch):
+    """The time is in the value; none in those above 1000."""
+    times = pc.add(pc.cast(pc.cast(batch["value"], pa.string()), pa.int64()), BASE_TIME)
+    return pc.if_else(pc.less(times, BASE_TIME + 1000), times, None)
+
+
+@pytest.mark.parametrize("by", ["batches", "messages"])
+def test_E3_a_partition_whose_records_have_no_time_counts_as_one_without_records(by, caplog):
+    fed = Fed(ALIGNED.with_idleness("5s").with_timestamps(timed_by_value))
+
+    def read():
+        if by == "messages":
+            return fed.messages()
+        batches = [batch.to_pydict() for batch in until_time_out(fed.stream.batches(["partition", "value"]))]
+        return [(at, int(value)) for each in batches for at, value in zip(*each.values(), strict=True)]
+
+    fed.put(0, 10, 20)
+    found = []
+    for number in range(3):
+        fed.put(1, 1001 + number)
+        found += read()
+        fed.look(0)
+        fed.clock.now += 2
+    assert found == [(0, 10), *((1, 1001 + number) for number in range(3))], "one waits"
+    fed.put(1, 1005)
+    fed.look(0)
+    assert fed.idle == [1], "though it has records"
+    fed.event_time.let_go_on()
+    assert sorted(read()) == [(0, 20), (1, 1005)]
+    assert not caplog.records
+    fed.clock.now += 4
+    fed.look(0)
+    fed.look(0)
+    assert len(caplog.records) == 1
+    assert f"{TOPIC}-1 have had no event time" in caplog.text
+    fed.put(1, 15)
+    assert fed.idle == [1], "what it has may have no time, either"
+    assert read() == [(1, 15)]
+    assert (fed.idle, fed.combined) == ([], 19)
+    assert fed.event_time.late == 1
+    fed.put(0, 300, 301)
+    assert read() == [(0, 300)], "it counts again"
+
+
+@pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
+def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
+    fed = Fed(IDLE)
+    fed.look(1)
+    fed.clock.now += 4
+    if moved == "a record":
+        fed.put(1, 7)
+        fed.messages()
+    else:
+        fed.stream.move(fed.cursors[1], 0 if "was" in moved else 5)
+        fed.look()
+    fed.look(1)
+    fed.clock.now += 4
+    fed.look(1)
+    assert fed.idle == []
+    fed.clock.now += 2
+    fed.look(1)
+    assert fed.idle == [1]
+
+
+@pytest.mark.parametrize("state", ["queued", "at the broker", "no position", "never fetched", "end unknown"])
+def test_E3_a_partition_is_at_its_end_only_if_all_of_it_was_handed_out(state):
+    fed = Fed(IDLE)
+    cursor = fed.cursors[1]
+    fed.answer(1)
+    match state:
+        case "queued":
+            fed.put(1, 7)
+        case "at the broker":
+            cursor.readable = 1
+        case "no position":
+            cursor.consumed = cursor.fetched = None
+        case "never fetched":
+            cursor.readable = None
+        case "end unknown":
+            cursor.fetched = None
+    assert cursor.nothing_since(0.0) is None
+    for _ in range(3):
+        fed.clock.now += 4
+        cursor.answered = fed.clock.now
+        fed.look()
+    assert fed.idle == []
 
 
 def test_E4_what_is_held_back_makes_room_for_others():
@@ -420,7 +725,7 @@ def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
-    assert fed.event_time.holds(fed.cursors[0])
+    assert fed.event_time.is_ahead(fed.cursors[0])
     assert fed.cursors[0].wants_more
     fed.put(0, 500)
     assert not fed.cursors[0].wants_more
@@ -433,13 +738,13 @@ def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again
     for cursor, reached in zip(fed.cursors, (0, 150, -50, 80), strict=True):
         tracker.observe(cursor.tp, reached, fed.clock.now)
     tracker.finish(waking.tp)
-    assert fed.event_time.holds(ahead)
-    assert not fed.event_time.release_held()
+    assert fed.event_time.is_ahead(ahead)
+    assert not fed.event_time.let_go_on()
     tracker.has_records(waking.tp, fed.clock.now)
-    assert fed.event_time.holds(between)
+    assert fed.event_time.is_ahead(between)
     tracker.finish(waking.tp)
-    assert fed.event_time.release_held()
-    assert (slowest.held, ahead.held, between.held) == (False, True, False)
+    assert fed.event_time.let_go_on()
+    assert (slowest.ahead, ahead.ahead, between.ahead) == (False, True, False)
 
 
 def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
@@ -447,7 +752,7 @@ def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with
     fed.put(0, 1)
     fed.put(0, 2)
     answers = iter([True, False])
-    fed.stream._holds = lambda cursor: next(answers)
+    fed.stream._must_wait = lambda cursor: next(answers)
     assert fed.stream._first() is None
     assert fed.stream._first().start == 0
 
@@ -475,6 +780,82 @@ def test_E4_a_seek_forgets_what_was_held_back():
     assert fed.stream.position(fed.cursors[0]) == 101
 
 
+def test_E2_a_seek_back_takes_no_watermark_back_and_what_comes_again_is_late():
+    fed = Fed(partitions=1)
+    fed.put(0, 100, 200)
+    fed.batches()
+    fed.stream.move(fed.cursors[0], 0)
+    fed.put(0, 100, 200)
+    batch = next(fed.stream.batches())
+    assert (after(batch.watermark), after(batch.partition_watermark), batch.late) == (199, 199, 1)
+    fed.ask_for_more()
+    assert (fed.combined, fed.event_time.late) == (199, 1)
+
+
+def test_E3_a_partition_that_stands_still_by_an_error_holds_the_others_until_somebody_seeks():
+    fed = Fed(IDLE)
+    fed.put(0, 100)
+    fed.answer(1)
+    fed.stream.fail(fed.cursors[1], ZeroDivisionError("damaged"), fed.cursors[1].version)
+    with pytest.raises(ZeroDivisionError):
+        next(fed.stream.batches())
+    for _ in range(3):  # nothing is fetched of it
+        assert not fed.cursors[1].wants_more
+        fed.clock.now += 6
+        fed.look()
+    assert fed.batches() == [(0, [100], None, 99)]
+    fed.stream.move(fed.cursors[1], 5)
+    assert fed.cursors[1].wants_more
+    fed.look(1)
+    fed.clock.now += 6
+    fed.look(1)
+    assert (fed.idle, fed.combined) == ([1], 99)
+
+
+def test_E4_a_chunk_that_a_seek_has_made_void_is_let_go_and_not_set_aside():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0, 500, 900)
+    assert [found[:2] for found in fed.batches(1)] == [(0, [0])]
+    fed.stream.move(fed.cursors[0], 100)
+    fed.ask_for_more()
+    assert not fed.stream._queue
+    assert fed.stream._opened is None
+
+
+def test_E4_who_may_go_on_is_fetched_again():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0, 500)
+    assert [found[:2] for found in fed.batches()] == [(0, [0])]
+    fed.put(1, 450)
+    room = fed.room
+    assert [found[:2] for found in fed.batches()] == [(1, [450]), (0, [500])]
+    assert fed.room > room, "its fetcher does not ask for what is held back, and waits"
+
+
+def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
+    connector = penstock.Connector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
+    event_time = connector._event_time
+    stream = EventStream(event_time, "me-0", CONFIG)
+    ahead, slow = (Cursor(TopicPartition(TOPIC, at), stream, 0) for at in range(2))
+    connector._cursors = {cursor.tp: cursor for cursor in (ahead, slow)}
+    connector._tell_event_time()
+    event_time._tracker.observe(ahead.tp, 1, 0.0)
+    assert event_time.is_ahead(ahead)
+    connector._cursors = {ahead.tp: ahead}
+    connector._tell_event_time()
+    assert not ahead.ahead
+
+
+def test_E4_a_released_partition_is_not_waited_with():
+    fed = Fed(ALIGNED)
+    fed.put(0, 0)
+    fed.batches()
+    assert fed.event_time.is_ahead(fed.cursors[0])
+    fed.stream.release(fed.cursors[0])
+    fed.event_time.set_partitions([fed.cursors[1].tp])
+    assert not fed.event_time._ahead
+
+
 def test_E4_nothing_is_held_of_a_partition_that_was_released():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
@@ -482,7 +863,7 @@ def test_E4_nothing_is_held_of_a_partition_that_was_released():
     fed.event_time.set_partitions([fed.cursors[1].tp])
     fed.put(1, 0, 1000)
     assert [found[:2] for found in fed.batches()] == [(1, [0, 1000])]
-    assert not fed.event_time._held
+    assert not fed.event_time._ahead
 
 
 def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
@@ -502,13 +883,33 @@ def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
     assert asyncio.run(asyncio.wait_for(read(), 10)) == [([0], None), ([5], -1), ([10], 4)]
 
 
+def test_async_messages_have_event_time_and_wait_for_what_is_held_back():
+    fed = Fed(ALIGNED, timeout=None)
+    fed.put(0, 0, 500, 501)
+
+    async def read():
+        found = []
+        async for message in penstock.AsyncStream(fed.stream):
+            found.append((message.partition, message.event_time - BASE_TIME))
+            if len(found) == 1:
+                asyncio.get_running_loop().call_later(0.05, fed.put, 1, 5, 450)
+            if len(found) == 5:
+                break
+        return found
+
+    found = asyncio.run(asyncio.wait_for(read(), 10))
+    assert found == [(0, 0), (1, 5), (1, 450), (0, 500), (0, 501)]
+    fed.ask_for_more()
+    assert fed.combined == 449
+
+
 # --- who is told ------------------------------------------------------------------------------------------------------
 
 
 def started(fed, listener=None, **config):
     settings = {"bootstrap.servers": "x:1", "group.id": "g"} | config
     clock = WatermarkClock(parse_config(settings), fed.event_time, lambda: fed.cursors)
-    clock.listener = listener
+    clock.teller.listener = listener
     clock.start()
     return clock
 
@@ -545,6 +946,86 @@ def test_a_listener_is_told_every_interval_of_what_is_new_and_its_errors_stop_no
     finally:
         clock.close(10)
     assert told == [10, 12], "and not twice of the same"
+
+
+def test_a_listener_that_is_slow_holds_up_nobody_and_is_told_what_is_newest():
+    fed = Fed(ALIGNED.with_idleness("5s"))
+    told, entered, goes_on = [], threading.Event(), threading.Event()
+
+    def listener(moment):
+        told.append(after(moment))
+        entered.set()
+        assert goes_on.wait(30)
+
+    clock = started(fed, listener, **{"auto.watermark.interval.ms": 10})
+    try:
+        for partition in range(2):
+            fed.put(partition, 11)
+        fed.batches()
+        assert entered.wait(10)
+        fed.put(0, 500)
+        fed.batches()
+        fed.put(0, 900)
+        assert fed.batches() == []
+        fed.answer(1)
+        eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
+        fed.clock.now += 6
+        fed.answer(1)
+        eventually(lambda: not fed.cursors[0].ahead, "let go on, though the listener has not returned", 10)
+        assert told == [10]
+        fed.batches()
+        for moment in range(1000, 5000, 100):
+            fed.put(0, moment)
+            fed.batches()
+        eventually(lambda: list(clock.teller._to_tell) == [BASE_TIME + 4899], "one waits, and not each", 10)
+        goes_on.set()
+        eventually(lambda: told == [10, 4899], "the newest", 10)
+    finally:
+        goes_on.set()
+        clock.close(10)
+
+
+def test_a_listener_is_told_when_a_punctuated_watermark_moves_because_a_partition_is_idle():
+    fed = Fed(WatermarkStrategy.punctuated(odd).with_idleness("5s"))
+    told = []
+    clock = started(fed, told.append, **{"auto.watermark.interval.ms": 600_000})
+    try:
+        fed.put(0, 11)
+        fed.messages()
+        fed.answer(1)
+        eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
+        assert told == []
+        fed.clock.now += 6
+        fed.answer(1)
+        eventually(lambda: [after(moment) for moment in told] == [11], "told", 10)
+    finally:
+        clock.close(10)
+
+
+def test_nobody_is_told_once_it_is_closed_and_of_those_that_wait_the_oldest_go():
+    told, entered, goes_on = [], threading.Event(), threading.Event()
+    teller = WatermarkTeller("g", each=True)
+    teller.tell(1)
+    teller.start()
+
+    def listener(moment):
+        told.append(moment)
+        entered.set()
+        assert goes_on.wait(30)
+
+    teller.listener = listener
+    teller.tell(2)
+    assert entered.wait(10)
+    for watermark in range(3, 3 + 2 * MOST_WAITING):
+        teller.tell(watermark)
+    assert list(teller._to_tell) == list(range(3 + MOST_WAITING, 3 + 2 * MOST_WAITING))
+    closing = threading.Thread(target=teller.close, args=[30])
+    closing.start()
+    eventually(lambda: teller._stopped, "closing", 10)
+    goes_on.set()
+    closing.join(30)
+    assert not closing.is_alive()
+    assert told == [as_datetime(2)]
 
 
 # --- the batch itself -------------------------------------------------------------------------------------------------

@@ -121,6 +121,40 @@ def test_E3_a_partition_without_records_for_the_time_out_holds_nobody():
     assert made.combined(15) == 100
 
 
+def test_E2_the_combined_watermark_with_records_that_are_not_read_yet_is_told_and_changes_nothing():
+    made = tracker(A, B)
+    assert made.combined_with(A, 100, 0) is None
+    made.observe(B, 50, 0)
+    assert made.combined_with(A, 100, 0) == 50
+    assert made.combined_with(A, 30, 0) == 30
+    assert made.combined_with(A, None, 0) is None
+    assert made.combined(0) is made.watermark(A) is None
+    made.observe(A, 40, 0)
+    assert made.combined_with(A, 100, 0) == 50
+    assert made.combined_with(A, 20, 0) == 40, "records are behind, the watermark is not"
+    assert made.combined_with(C, 1000, 0) == 40, "not one of these"
+    made.has_none(B, 0)
+    assert made.combined_with(A, 100, 20) == 100, "the other one is idle"
+    assert made.combined(20) == 40
+    made.reach(70)
+    made.reach(60)
+    made.reach(None)
+    assert made.combined(20) == 70
+    assert made.combined_with(A, 60, 20) == 70
+
+
+def test_E3_a_partition_that_has_had_nothing_for_longer_than_was_known_is_idle_by_that():
+    made = tracker(A, B)
+    made.observe(A, 100, 0)
+    made.has_none(B, 50, since=45)
+    made.has_none(B, 51, since=20)
+    assert not made.is_idle(B, 54.9)
+    assert made.is_idle(B, 55)
+    made.has_records(B, 55)
+    made.has_none(B, 55, since=1000)
+    assert made.is_idle(B, 65), "not later than now"
+
+
 def test_E3_the_clock_does_not_run_while_there_are_records():
     made = tracker(A, B)
     made.observe(A, 100, 0)

@@ -44,7 +44,7 @@ class AsyncStream:
 
     async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[Any]:
         """Arrow batches, as `Stream.batches`."""
-        typed = self._stream.typed_batches(columns)
+        typed = self._stream.typed_batches(columns) if self._stream.prepares_typed else None
         if typed is not None:
             take_typed = partial(self._take_typed, typed)
             while typed.ended_at is None and (made := await self._next(take_typed)) is not None:

@@ -5,8 +5,8 @@
             threading.Thread(target=count, args=[stream]).start()
 
 Threads: the membership's, which joins the group and rebalances, and its heart's; one fetcher per broker; the leader
-finder's; that of auto-commit; with a watermark strategy that of event time. A rebalance walks like this (H7), all of it
-in the membership thread:
+finder's; that of auto-commit; with a watermark strategy that of event time and, if there is one, its listener's. A
+rebalance walks like this (H7), all of it in the membership thread:
 
     release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
                -> commit -> the listener's before_releasing -> gone
@@ -94,7 +94,8 @@ class Connector:
         self._event_time: EventTime | None = None
         self._watermark_clock: WatermarkClock | None = None
         if watermarks is not None:
-            self._event_time = EventTime(checked_strategy(watermarks))
+            strategy, max_wait = checked_strategy(watermarks), self.config.client.fetch_max_wait
+            self._event_time = EventTime(strategy, fetch_max_wait=max_wait)
             self._watermark_clock = WatermarkClock(self.config, self._event_time, lambda: list(self._cursors.values()))
         self._lock = threading.Lock()
         self._rebalancing = threading.RLock()
@@ -329,13 +330,13 @@ class Connector:
         return self._with_strategy().status()
 
     def set_watermark_listener(self, listener: Callable[[datetime], object] | None) -> None:
-        """Who is called with each new combined watermark, by a thread of this connector: at most every
+        """Who is called with each new combined watermark, by a thread of its own: at most every
         `auto.watermark.interval.ms`, or at once if the strategy is punctuated. None: nobody."""
         self._with_strategy()
         if listener is not None and not callable(listener):
             raise TypeError(f"a watermark listener is a function; {type(listener).__name__} is none")
         assert self._watermark_clock is not None
-        self._watermark_clock.listener = listener
+        self._watermark_clock.teller.listener = listener
 
     def _with_strategy(self) -> EventTime:
         if self._event_time is None:
@@ -351,19 +352,26 @@ class Connector:
         """Everything that is counted (H16), as of now."""
         membership, event_time = self._membership, self._event_time
         status = None if event_time is None else event_time.status()
-        partitions = {} if status is None else status.partitions
-        event_times = {tp: (each.watermark, each.idle, each.held) for tp, each in partitions.items()}
+        by_partition = {} if status is None else status.partitions
+
+        def partition(cursor: Cursor) -> ConsumerPartition:
+            event = by_partition.get(cursor.tp)
+            return ConsumerPartition(
+                topic=cursor.tp.topic,
+                partition=cursor.tp.partition,
+                thread_id=cursor.stream.thread_id,
+                position=cursor.stream.position(cursor),
+                end=cursor.readable,
+                committed=cursor.committed,
+                watermark=None if event is None else event.watermark,
+                idle=None if event is None else event.idle,
+                held=None if event is None else event.held,
+            )
+
         return self._counters.snapshot(
             self.config.group,
             self.consumer_id,
-            [
-                ConsumerPartition(
-                    *(*tp, cursor.stream.thread_id),
-                    *(cursor.stream.position(cursor), cursor.readable, cursor.committed),
-                    *event_times.get(tp, ()),
-                )
-                for tp, cursor in sorted(self._cursors.items())
-            ],
+            [partition(cursor) for _, cursor in sorted(self._cursors.items())],
             [StreamQueue(topic, stream.thread_id, stream.queue_size) for topic, stream in self._queues],
             rebalances=membership.rebalances if membership else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
@@ -433,7 +441,7 @@ class Connector:
         that have come does so yet."""
         if self._event_time is not None:
             self._event_time.set_partitions(self._cursors.keys())
-            self._event_time.release_held()
+            self._event_time.let_go_on()
 
     def _starts(self, partitions: list[TopicPartition], fresh: bool) -> dict[TopicPartition, Committed]:
         """Where to begin: at the group's offsets, unless the user said otherwise and the whole group starts. Partitions

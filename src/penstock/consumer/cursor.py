@@ -21,13 +21,16 @@ class Cursor:
 
     __slots__ = (
         "_ask",
+        "_end_known",
+        "ahead",
         "aligned",
+        "answered",
         "committed",
         "consumed",
         "corrupt_tries",
         "epoch",
         "fetched",
-        "held",
+        "in_hand",
         "lost",
         "parked",
         "paused",
@@ -58,7 +61,7 @@ class Cursor:
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False
         """Whether the user said so."""
-        self.held = False
+        self.ahead = False
         """Whether it is held back, because its event time is too far ahead of that of others. See EventTime.holds."""
         self.parked = False
         """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
@@ -69,27 +72,47 @@ class Cursor:
         self.corrupt_tries = 0
         self.aligned: int | None = None
         """An offset where a batch begins for sure: the one before it was read."""
+        self.answered: float | None = None
+        """When its broker last answered for it (time.monotonic), so that `readable` was right; None: not since it was
+        moved."""
+        self.in_hand = False
+        """Whether a batch of it was handed out with whose records the reader may not be done."""
+        self._end_known: tuple[int, float] | None = None
+        """The offset at which there was nothing to read, and the first answer that said so."""
         self._ask: FetchPosition | None = None
 
     @property
-    def withheld(self) -> bool:
+    def waits(self) -> bool:
         """Whether nothing of it is handed out for now, and what was fetched of it waits."""
-        return self.paused or self.held
+        return self.paused or self.ahead
 
-    @property
-    def has_records(self) -> bool:
-        """Whether there is something to read, as far as is known: fetched already, or at the broker."""
-        consumed, fetched, readable = self.consumed, self.fetched, self.readable
-        if consumed is None:
-            return False
-        return fetched != consumed or (readable is not None and consumed < readable)
+    def nothing_since(self, still_right: float) -> float | None:
+        """Since when there has been nothing to read. None: there are records, or nobody knows, because its broker was
+        last asked before `still_right`: it is paused, its stream is full, its leader is gone.
+
+        An answer tells of the time before it, too: if it finds the end where the one before did, nothing came in
+        between. Called by the thread of event time.
+        """
+        consumed, readable, answered = self.consumed, self.readable, self.answered
+        if (
+            self.in_hand
+            or consumed is None
+            or consumed != self.fetched
+            or readable is None
+            or consumed < readable
+            or answered is None
+        ):
+            return None
+        if self._end_known is None or self._end_known[0] != consumed:
+            self._end_known = consumed, answered
+        return self._end_known[1] if answered >= still_right else None
 
     @property
     def wants_more(self) -> bool:
         """Whether to fetch it. One that is held back is to have one chunk at hand when it may go on."""
         if self.paused or self.parked:
             return False
-        return not self.held or self.fetched == self.consumed
+        return not self.ahead or self.fetched == self.consumed
 
     def __repr__(self) -> str:
         return f"Cursor({self.tp}, consumed={self.consumed}, fetched={self.fetched})"
@@ -98,7 +121,7 @@ class Cursor:
         """Fetch and hand out from there; what was fetched for another position counts no more."""
         self.version += 1
         self.fetched = self.consumed = offset
-        self.aligned = None
+        self.aligned = self.answered = self._end_known = None
         self.corrupt_tries = 0
         self.parked = self.lost = False
 

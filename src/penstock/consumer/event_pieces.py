@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ from penstock._kernel import Batch
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_columns import EventColumns
 from penstock.consumer.typed import TypedBatches
+from penstock.errors import EventTimeError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.times import EventTimes
 
@@ -25,8 +25,10 @@ class Piece:
     records: pa.RecordBatch
     """All columns that were decoded: the strategy's functions see these."""
     times: EventTimes
+    marks: EventTimes | None
+    """The watermarks that they carry themselves, if the strategy is punctuated."""
     watermark: int | None
-    """The highest event-time watermark that these records carry."""
+    """The highest event-time watermark that they come to."""
     ended_at: int | None = None
     """The offset of the record by which a user's own class has ended the stream behind these."""
     native: Batch | None = None
@@ -36,33 +38,38 @@ class Piece:
     def rows(self) -> int:
         return int(self.records.num_rows)
 
+    @property
+    def timeless(self) -> bool:
+        """Whether nothing of it has a time or a watermark: no record does, or none was left by the user's class."""
+        return self.times.latest is None and self.watermark is None
+
     def first(self, rows: int, strategy: WatermarkStrategy) -> Piece:
-        if rows == self.rows:
-            return self
-        records, times = self.records.slice(0, rows), self.times.milliseconds().slice(0, rows)
-        return Piece(records, _cut(times), strategy.watermark_after(records, times))
+        return self if rows == self.rows else self._cut(0, rows, strategy)
 
     def after(self, rows: int, strategy: WatermarkStrategy) -> Piece:
-        records, times = self.records.slice(rows), self.times.milliseconds().slice(rows)
-        watermark = strategy.watermark_after(records, times)
-        return replace(self, records=records, times=_cut(times), watermark=watermark, native=None)
+        return self._cut(rows, self.rows - rows, strategy, self.ended_at)
+
+    def _cut(self, at: int, rows: int, strategy: WatermarkStrategy, ended_at: int | None = None) -> Piece:
+        """Do not simplify: a user's functions get whole batches, once each, and never with a lock held."""
+        times = _slice(self.times, at, rows)
+        marks = None if self.marks is None else _slice(self.marks, at, rows)
+        return Piece(self.records.slice(at, rows), times, marks, _watermark(strategy, times, marks), ended_at)
 
     def rows_up_to(self, limit: int, strategy: WatermarkStrategy) -> int:
         """How many rows come until the first that carries a watermark past the limit, and that one: there is one."""
-        times = self.times.milliseconds()
-        if strategy.out_of_orderness is not None:
-            latest = min(limit + strategy.out_of_orderness + 1, LATEST)
-            return 1 + int(pc.index(pc.greater(times, latest), True).as_py())
-
-        def passes(rows: int) -> bool:
-            watermark = strategy.watermark_after(self.records.slice(0, rows), times.slice(0, rows))
-            return watermark is not None and watermark > limit
-
-        return 1 + bisect_left(range(1, self.rows), True, key=passes)
+        times = self.times if self.marks is None else self.marks
+        latest = limit if self.marks is not None else min(limit + (strategy.out_of_orderness or 0) + 1, LATEST)
+        return 1 + int(pc.index(pc.greater(times.milliseconds(), latest), True).as_py())
 
 
-def _cut(times: pa.Int64Array) -> EventTimes:
-    return EventTimes(times, "event time")
+def _slice(times: EventTimes, at: int, rows: int) -> EventTimes:
+    return EventTimes(times.milliseconds().slice(at, rows), "event time")
+
+
+def _watermark(strategy: WatermarkStrategy, times: EventTimes, marks: EventTimes | None) -> int | None:
+    if marks is not None:
+        return marks.latest
+    return None if times.latest is None else strategy.watermark_of(times.latest)
 
 
 class EventReading:
@@ -84,11 +91,14 @@ class EventReading:
         timed = records
         if timestamp is not None and timestamp != "timestamp":  # a field of the value may be called that
             timed = pa.RecordBatch.from_arrays([records.column(timestamp)], ["timestamp"])
-        times = self._strategy.times_of(timed)
-        watermark = self._strategy.watermark_after(records, times)
+        try:
+            times, marks = self._strategy.times_of(timed), self._strategy.marks_of(records)
+        except EventTimeError as error:
+            raise _placed(error, cursor, int(records.num_rows)) from error
+        watermark = _watermark(self._strategy, times, marks)
         if typed is None:
-            return Piece(records, times, watermark, native=batch)
-        return Piece(records, times, watermark, typed.ended_at)
+            return Piece(records, times, marks, watermark, native=batch)
+        return Piece(records, times, marks, watermark, typed.ended_at)
 
     def shown(self, piece: Piece) -> pa.RecordBatch:
         """What the user asked for."""
@@ -99,3 +109,12 @@ class EventReading:
     def offset(self, piece: Piece) -> int:
         """That of the first record."""
         return int(piece.records.column(self._columns.offset or "offset")[0].as_py())
+
+
+def _placed(error: EventTimeError, cursor: Cursor, rows: int) -> EventTimeError:
+    """The same error, with the place. The reader's next call meets it again."""
+    where = (
+        f"{cursor.tp}, {rows} {'record' if rows == 1 else 'records'} from offset {cursor.consumed} on: {error.where}"
+    )
+    way_out = f"{error.way_out}. " if error.way_out else ""
+    return EventTimeError(where, error.reason, f"{way_out}Or pass over them: Connector.seek", error.details)

@@ -3,27 +3,27 @@ too far ahead are held back (E4)."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock._kernel import Batch, Messages
-from penstock.consumer.chunk import Chunk
+from penstock.consumer.chunk import Chunk, Lease
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import EventBatch
 from penstock.consumer.event_columns import check_event_column, message_columns, raw_columns, typed_columns
 from penstock.consumer.event_pieces import EventReading, Piece
-from penstock.consumer.event_time import EventTime
+from penstock.consumer.event_time import EventTime, Reached
 from penstock.consumer.stream import MESSAGE_COLUMNS, Stream
-from penstock.errors import EventTimeError
 from penstock.formats.plan import TypedSource
 from penstock.wire.config import ClientConfig
-
-log = logging.getLogger(__name__)
+from penstock.wire.fetch import FetchedPartition
 
 
 class EventStream(Stream):
-    """Batches count when they are handed out, messages when all that are handed out of their batch are."""
+    """What was handed out moves event time when the reader asks for more: only then is it done with it. So a
+    connector's watermark never covers records that a thread still works on."""
+
+    prepares_typed = False
 
     def __init__(
         self,
@@ -40,6 +40,19 @@ class EventStream(Stream):
         self._message_reading: EventReading | None = None
         self._piece: Piece | None = None
         """What the messages at hand are of."""
+        self._handed: tuple[Cursor, Piece, Reached] | None = None
+        """The batch at hand, and what its reader was told of event time."""
+
+    # --- filling: fetchers -------------------------------------------------------------------------------------------
+
+    def put(
+        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
+    ) -> bool:
+        with self.lock:
+            came = super().put(cursor, version, asked, fetched, follows, lease)
+            if came:
+                self._event_time.has_records(cursor.tp)
+            return came
 
     # --- reading: the stream's own thread ----------------------------------------------------------------------------
 
@@ -54,19 +67,23 @@ class EventStream(Stream):
 
         def hand_out(chunk: Chunk, piece: Piece, end: int) -> Messages:
             self._piece, end = self._part(reading, chunk, piece, end)
+            self._event_time.hands_out(chunk.cursor.tp, self._piece)
             batch = self._piece.native or Batch.from_arrow(self._piece.records)
             own = self._event_time.strategy.timestamps is None  # the record's own timestamp, which messages have
             return self._hand_out_messages(chunk, batch, end, None if own else self._piece.times.milliseconds())
 
         return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
 
-    def typed_batches(self, columns: Sequence[str] | None) -> None:
-        """They come by `batch_source`, with their event time."""
-        return
-
     def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
         reading = self._batch_reading(columns)
-        return lambda timeout: None if reading.ended_at is not None else self._next_event_batch(reading, timeout)
+
+        def take(timeout: float | None) -> EventBatch | None:
+            if reading.ended_at is None:
+                return self._next_event_batch(reading, timeout)
+            self._settled()
+            return None
+
+        return take
 
     def _batch_reading(self, columns: Sequence[str] | None) -> EventReading:
         strategy = self._event_time.strategy
@@ -78,18 +95,19 @@ class EventStream(Stream):
 
     def _next_event_batch(self, reading: EventReading, timeout: float | None) -> EventBatch | None:
         def hand_out(chunk: Chunk, piece: Piece, end: int) -> EventBatch:
+            cursor = chunk.cursor
             part, end = self._part(reading, chunk, piece, end)
             if part.ended_at is not None:
-                reading.ended_at = part.ended_at
                 chunk.rewind()  # whoever reads on after the end reads what follows it
                 end = part.ended_at + 1
-            reached = self._event_time.reached(chunk.cursor.tp, part)
+            reached = self._event_time.reached_with(cursor.tp, part)
+            batch = EventBatch(reading.shown(part), part.times, *reached)
+            self._handed, cursor.in_hand = (cursor, part, reached), True
             self._hand_out_batch(chunk, part.records, end)
-            return EventBatch(reading.shown(part), part.times, *reached)
+            reading.ended_at = part.ended_at
+            return batch
 
-        batch = self._next(reading.decoded, hand_out, timeout, reading.make, reading)
-        self._event_time.release_held()
-        return batch
+        return self._next(reading.decoded, hand_out, timeout, reading.make, reading)
 
     def _part(self, reading: EventReading, chunk: Chunk, piece: Piece, end: int) -> tuple[Piece, int]:
         """What of a piece is handed out now, and the offset after it: if all of it takes its partition too far ahead,
@@ -104,14 +122,14 @@ class EventStream(Stream):
 
     # --- called by what this is made of ------------------------------------------------------------------------------
 
-    def _holds(self, cursor: Cursor) -> bool:
-        return self._event_time.holds(cursor)
+    def _must_wait(self, cursor: Cursor) -> bool:
+        return self._event_time.is_ahead(cursor)
 
     def _sets_aside(self, chunk: Chunk) -> bool:
         with self.lock:
             if self._opened is not chunk or self._closed or not chunk.counts:
                 return False
-            if not self._event_time.holds(chunk.cursor):
+            if not self._event_time.is_ahead(chunk.cursor):
                 return False
             self._opened = None
             self._queue.appendleft(chunk)  # not rewound: it goes on where it was
@@ -119,14 +137,22 @@ class EventStream(Stream):
 
     def _note_messages(self, chunk: Chunk, messages: int) -> None:
         piece, self._piece = self._piece, None
-        if piece is None or not messages:
-            return
-        try:
-            piece = piece.first(messages, self._event_time.strategy)
-        except EventTimeError as error:  # a function that takes the whole batch, and not a part of it
-            log.warning("%s: event time stays where it is: %s", chunk.cursor.tp, error)
-        else:
-            self._event_time.reached(chunk.cursor.tp, piece)
+        if piece is not None and messages:
+            self._event_time.done_with(chunk.cursor, piece.first(messages, self._event_time.strategy))
 
     def _settled(self) -> None:
-        self._event_time.release_held()  # what was handed out may be what others waited for
+        with self.lock:
+            if self._handed is not None:
+                self._event_time.done_with(*self._handed)
+                self._forget_handed()
+        self._event_time.let_go_on()  # what was handed out may be what others waited for
+
+    def _take_back(self, chunk: Chunk, consumed: int | None) -> None:
+        with self.lock:
+            self._forget_handed()
+            super()._take_back(chunk, consumed)
+
+    def _forget_handed(self) -> None:
+        if self._handed is not None:
+            self._handed[0].in_hand = False
+            self._handed = None

@@ -5,6 +5,7 @@ Locks: readers come here with their stream's lock held, so nobody who is in here
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -16,6 +17,17 @@ from penstock.errors import OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
 from penstock.topics import TopicPartition
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 1.0
+"""So long a broker's answer, that a partition has nothing to read, is taken for right, at the least. A broker is asked
+again every `fetch.max.wait.ms`, half a second, and answers at once when something comes; twice that is for a busy
+machine. Shorter, a partition at its end would hold the others whenever an answer is a little late."""
+
+
+TIMELESS_SECONDS = 10.0
+"""A partition whose records have had no event time for so long is warned of, once."""
 
 
 class Reached(NamedTuple):
@@ -29,14 +41,25 @@ class Reached(NamedTuple):
 class EventTime:
     """Every method may be called by any thread."""
 
-    def __init__(self, strategy: WatermarkStrategy, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        strategy: WatermarkStrategy,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        fetch_max_wait: float = 0.0,
+    ) -> None:
+        """`clock` is that of the answers that fetchers note."""
         self.strategy = strategy
         self._clock = clock
+        self._answer_seconds = max(ANSWER_SECONDS, 2 * fetch_max_wait)
         self._lock = threading.Lock()
         self._tracker = WatermarkTracker(strategy.idleness, strategy.max_drift)
-        self._held: set[Cursor] = set()
+        self._ahead: set[Cursor] = set()
         self._looked_at: int | None = None
         """The limit at which nobody of those was found to be let go; None if somebody has come since."""
+        self._timeless: dict[TopicPartition, float] = {}
+        """Partitions whose records have no event time, and since when: they count as if they had no records."""
+        self._warned: set[TopicPartition] = set()
         self._late = 0
         self.on_punctuated: Callable[[int], None] = lambda watermark: None
         """Called with each new combined watermark of a punctuated strategy, by readers, in order: must not block."""
@@ -47,22 +70,31 @@ class EventTime:
         """These are ours from now on. What was told so far stays told: the combined watermark never goes back (F19)."""
         with self._lock:
             self._tracker.set_partitions(partitions, self._clock())
-            self._held = {cursor for cursor in self._held if not cursor.released}
+            self._ahead = {cursor for cursor in self._ahead if not cursor.released}
+            self._timeless = {tp: since for tp, since in self._timeless.items() if tp in partitions}
+
+    # --- fetchers, with the stream's lock held -----------------------------------------------------------------------
+
+    def has_records(self, tp: TopicPartition) -> None:
+        """Some have come. At once: until the next look it might turn idle, and they would be late."""
+        with self._lock:
+            if tp not in self._timeless:
+                self._tracker.has_records(tp, self._clock())
 
     # --- readers, with their stream's lock held ----------------------------------------------------------------------
 
-    def holds(self, cursor: Cursor) -> bool:
+    def is_ahead(self, cursor: Cursor) -> bool:
         """Whether nothing of it may be handed out now, because it is too far ahead of the slowest (E4)."""
         if self.strategy.max_drift is None:
             return False
         with self._lock:
-            cursor.held = self._tracker.is_ahead(cursor.tp, self._clock())
-            if cursor.held:
-                self._held.add(cursor)
+            cursor.ahead = self._tracker.is_ahead(cursor.tp, self._clock())
+            if cursor.ahead:
+                self._ahead.add(cursor)
                 self._looked_at = None
             else:
-                self._held.discard(cursor)
-            return cursor.held
+                self._ahead.discard(cursor)
+            return cursor.ahead
 
     def rows_within(self, tp: TopicPartition, piece: Piece) -> int:
         """How many of these may be handed out before the partition is to be held back. The record that takes it past
@@ -83,18 +115,43 @@ class EventTime:
             return piece.rows
         return piece.rows_up_to(limit, self.strategy)
 
-    def reached(self, tp: TopicPartition, piece: Piece) -> Reached:
-        """These records are handed out."""
+    def hands_out(self, tp: TopicPartition, piece: Piece) -> None:
+        """These records go to their reader: if they have times, their partition counts."""
+        with self._lock:
+            if not piece.timeless:
+                self._timeless.pop(tp, None)
+                self._tracker.has_records(tp, self._clock())
+
+    def reached_with(self, tp: TopicPartition, piece: Piece) -> Reached:
+        """How far event time will have come when the reader is done with these records, which it is about to get."""
+        with self._lock:
+            now = self._clock()
+            combined = self._tracker.combined(now)
+            late = piece.times.late(combined)
+            if not piece.timeless:
+                self._timeless.pop(tp, None)
+                combined = self._tracker.combined_with(tp, piece.watermark, now)
+            known = [each for each in (self._tracker.watermark(tp), piece.watermark) if each is not None]
+            return Reached(combined, max(known, default=None), late)
+
+    def done_with(self, cursor: Cursor, piece: Piece, reached: Reached | None = None) -> None:
+        """The reader is done with these records, and this is what it was told of them, if it was told."""
         with self._lock:
             now = self._clock()
             before = self._tracker.combined(now)
-            late = piece.times.late(before)
-            self._late += late
-            self._tracker.observe(tp, piece.watermark, now)
+            self._late += piece.times.late(before) if reached is None else reached.late
+            if cursor.released:
+                pass  # it may be ours again already, and nothing of it was read since
+            elif piece.timeless:
+                self._timeless.setdefault(cursor.tp, now)
+            else:
+                self._tracker.observe(cursor.tp, piece.watermark, now)
+            if reached is not None:
+                # Do not simplify: what was told holds, though somebody may have come or woken up meanwhile.
+                self._tracker.reach(reached.combined)
             combined = self._tracker.combined(now)
             if self.strategy.marks is not None and combined is not None and combined != before:
                 self.on_punctuated(combined)
-            return Reached(combined, self._tracker.watermark(tp), late)
 
     # --- whoever looks -----------------------------------------------------------------------------------------------
 
@@ -113,27 +170,46 @@ class EventTime:
             return self._tracker.status(self._clock())
 
     def look(self, cursors: Iterable[Cursor]) -> None:
-        """Note which partitions have something to read: of the others the idle clock runs (E3)."""
+        """Note which partitions have nothing to read: of these the idle clock runs (E3). One of which nobody knows may
+        have records, and to call it idle would make them late."""
         with self._lock:
             now = self._clock()
             for cursor in cursors:
-                (self._tracker.has_records if cursor.has_records else self._tracker.has_none)(cursor.tp, now)
+                # With this lock held: who puts records there comes here afterwards, and is not undone by us.
+                since = self._timeless.get(cursor.tp)
+                if since is None:
+                    since = cursor.nothing_since(now - self._answer_seconds)
+                if since is None:
+                    self._tracker.has_records(cursor.tp, now)
+                else:
+                    self._tracker.has_none(cursor.tp, now, since)
+            to_warn_of = {tp for tp, since in self._timeless.items() if now - since >= TIMELESS_SECONDS} - self._warned
+            self._warned |= to_warn_of
+        if to_warn_of and (self.strategy.out_of_orderness is not None or self.strategy.marks is not None):
+            idleness = self.strategy.idleness
+            log.warning(
+                "the records of %s have had no event time for %g s, which is as if there were none: %s (%r)",
+                ", ".join(map(str, sorted(to_warn_of))),
+                TIMELESS_SECONDS,
+                "others wait, as with_idleness is not set" if idleness is None else f"idle after {idleness:g} s",
+                self.strategy,
+            )
 
-    def release_held(self) -> bool:
+    def let_go_on(self) -> bool:
         """Let partitions go on that are no longer too far ahead; returns whether there are any. With no stream's lock
         held: their streams' readers are woken."""
         with self._lock:
-            if not self._held:
+            if not self._ahead:
                 return False
             now = self._clock()
             limit = self._tracker.limit(now)
             if limit is not None and limit == self._looked_at:
                 return False
             self._looked_at = limit
-            freed = [cursor for cursor in self._held if not self._tracker.is_ahead(cursor.tp, now)]
-            self._held.difference_update(freed)
+            freed = [cursor for cursor in self._ahead if not self._tracker.is_ahead(cursor.tp, now)]
+            self._ahead.difference_update(freed)
             for cursor in freed:
-                cursor.held = False
+                cursor.ahead = False
         for stream in {cursor.stream for cursor in freed}:
             stream.wake()
         return bool(freed)

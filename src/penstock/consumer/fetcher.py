@@ -225,6 +225,7 @@ class Fetcher:
     def _take(self, response: FetchResponse, wanted: Wanted, session: FetchSession, lease: Lease) -> bool:
         """Put what came where it belongs. Returns whether anything came."""
         came = False
+        refused: set[Cursor] = set()
         by_key = wanted.by_key(session)
         for fetched in response.partitions:
             asked = by_key.get((fetched.topic, fetched.partition))
@@ -233,6 +234,7 @@ class Fetcher:
             position, held, version = asked
             if fetched.error_code:
                 fetched.records.release()
+                refused.add(held.cursor)
                 self._refused(held, position, version, fetched)
                 continue
             cursor = held.cursor
@@ -257,6 +259,8 @@ class Fetcher:
             else:
                 fetched.records.release()
         lease.release()
+        if not response.throttle:  # else it answers for none of them
+            wanted.note_answer(time.monotonic(), refused)
         return came
 
     def _refused(self, held: Held, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:
@@ -307,6 +311,13 @@ class Wanted:
     def add(self, position: FetchPosition, held: Held, version: int) -> None:
         self.positions.append(position)
         self._asked.append((position, held, version))
+
+    def note_answer(self, now: float, refused: Collection[Cursor]) -> None:
+        """For all others: a session's answer leaves out those of which there is nothing new."""
+        for _, held, version in self._asked:
+            cursor = held.cursor
+            if cursor.version == version and cursor not in refused:
+                cursor.answered = now
 
     def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, Held, int]]:
         return {session.key(asked[0]): asked for asked in self._asked}

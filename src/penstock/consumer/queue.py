@@ -47,7 +47,7 @@ class ChunkQueue:
         if len(self._queue) < self._bound:
             return False
         with self.lock:
-            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.withheld]
+            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.waits]
             full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
             self._held_back |= full
             return full
@@ -57,7 +57,7 @@ class ChunkQueue:
         """Chunks that wait for the reader; those of paused partitions wait for somebody else, and so do those of
         partitions that are held back."""
         with self.lock:
-            return sum(not chunk.cursor.withheld for chunk in self._queue)
+            return sum(not chunk.cursor.waits for chunk in self._queue)
 
     def put(
         self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
@@ -125,21 +125,21 @@ class ChunkQueue:
 
     def _first(self) -> Chunk | None:
         """Take the first chunk that may be handed out from the queue."""
-        held: set[Cursor] = set()
+        waiting: set[Cursor] = set()
         for at, chunk in enumerate(self._queue):
             cursor = chunk.cursor
-            if cursor.paused or cursor in held:
+            if cursor.paused or cursor in waiting:
                 continue
-            if self._holds(cursor):
+            if self._must_wait(cursor):
                 # Asked again for its next chunk it might say otherwise, and that one would come before this one.
-                held.add(cursor)
+                waiting.add(cursor)
                 continue
             del self._queue[at]
             return chunk
         return None
 
-    def _holds(self, cursor: Cursor) -> bool:
-        """Whether a cursor is to be held back now. With the lock held."""
+    def _must_wait(self, cursor: Cursor) -> bool:
+        """Whether nothing of a cursor may be handed out now. With the lock held."""
         return False
 
     def wake(self) -> None:

@@ -49,6 +49,9 @@ class Stream(ChunkQueue):
     One thread reads a stream at a time; every other method may come from any thread.
     """
 
+    prepares_typed = True
+    """Whether `prepare_typed` gives its typed batches; else `batch_source` alone does."""
+
     def __init__(
         self,
         thread_id: str,

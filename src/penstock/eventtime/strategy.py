@@ -117,10 +117,15 @@ class WatermarkStrategy:
         """The watermark after a record of that time; None if watermarks do not come from event times."""
         return None if self.out_of_orderness is None else max_event_time - self.out_of_orderness - 1
 
+    def marks_of(self, batch: pa.RecordBatch) -> EventTimes | None:
+        """The watermark that each record carries, null where it carries none. None if it is not punctuated."""
+        return None if self.marks is None else _called(self.marks, batch, "punctuated")
+
     def watermark_after(self, batch: pa.RecordBatch, times: EventTimes | pa.Int64Array | None = None) -> int | None:
         """The highest watermark that these records carry. `times` spares a second look if they are known."""
-        if self.marks is not None:
-            return _called(self.marks, batch, "punctuated").latest
+        marks = self.marks_of(batch)
+        if marks is not None:
+            return marks.latest
         if self.out_of_orderness is None:
             return None
         if times is None:

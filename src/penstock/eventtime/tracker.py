@@ -106,12 +106,13 @@ class WatermarkTracker:
         if partition is not None:
             self._wake(tp, partition)
 
-    def has_none(self, tp: TopicPartition, now: float) -> None:
-        """There is nothing to read just now. The first such call starts the idle clock."""
+    def has_none(self, tp: TopicPartition, now: float, since: float | None = None) -> None:
+        """There is nothing to read just now. The first such call starts the idle clock: now, or `since` when it is
+        known to have been so, also if nobody knew it then."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None and partition.quiet_since is None:
-            partition.quiet_since = self._now
+            partition.quiet_since = self._now if since is None else min(since, self._now)
 
     def finish(self, tp: TopicPartition) -> None:
         """It is at its end for good. Should there be records after all, `observe` and `has_records` take that back."""
@@ -133,6 +134,22 @@ class WatermarkTracker:
         if slowest is not None and slowest > self._combined:
             self._combined = slowest
         return _known(self._combined)
+
+    def combined_with(self, tp: TopicPartition, watermark: int | None, now: float) -> int | None:
+        """What `combined` will be once `observe` is told of these records, which are there and not read yet."""
+        self.has_records(tp, now)
+        combined, partition = self.combined(now), self._partitions.get(tp)
+        if partition is None or watermark is None or watermark <= partition.watermark:
+            return combined
+        partition.finished = True  # a moment of standing aside tells of the others, without a look at each of them
+        others = self._slowest(now)
+        self._wake(tp, partition)
+        return _known(max(self._combined, watermark if others is None else min(watermark, others)))
+
+    def reach(self, combined: int | None) -> None:
+        """The combined watermark has come to this: it was told, and is not gone back behind (E2)."""
+        if combined is not None:
+            self._combined = max(self._combined, combined)
 
     def limit(self, now: float) -> int | None:
         """The mark that none may pass (E4). None: there is no limit, as no drift is set or nobody is active.
