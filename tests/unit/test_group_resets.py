@@ -154,6 +154,7 @@ def test_a_file_that_is_not_there_is_named():
         (["--event-time"], "which broker? None was named"),
         (["describe", "g", "--max-drift", "5m"], "Add --event-time"),
         (["--event-time", "--max-drift", "soon", "describe", "g"], "--max-drift"),
+        (["--event-time", "--max-drift", "5", "describe", "g"], "has no unit. Write 5s or 5ms"),
         (["--event-time", "delete", "g"], "does not go with delete"),
         (["--event-time", "reset", "g", "--topic", "t", "--to", "earliest"], "does not go with reset"),
     ],

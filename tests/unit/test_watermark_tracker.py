@@ -148,11 +148,11 @@ def test_E3_a_partition_that_has_had_nothing_for_longer_than_was_known_is_idle_b
     made.observe(A, 100, 0)
     made.has_none(B, 50, since=45)
     made.has_none(B, 51, since=20)
-    assert not made.is_idle(B, 54.9)
-    assert made.is_idle(B, 55)
+    assert not is_idle(made, B, 54.9)
+    assert is_idle(made, B, 55)
     made.has_records(B, 55)
     made.has_none(B, 55, since=1000)
-    assert made.is_idle(B, 65), "not later than now"
+    assert is_idle(made, B, 65), "not later than now"
 
 
 def test_E3_the_clock_does_not_run_while_there_are_records():

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from penstock.cli.group_times import GroupEventTime, group_event_time
 from penstock.errors import OptionError
-from penstock.eventtime.strategy import WatermarkStrategy
-from penstock.option_values import duration
+from penstock.eventtime.strategy import WatermarkStrategy, time_span
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster
 
@@ -41,7 +40,7 @@ def add_event_time_arguments(parser: argparse.ArgumentParser, again: bool = Fals
 def strategy_of(arguments: argparse.Namespace) -> WatermarkStrategy | None:
     """How event time is to be told; None if nobody asks for it."""
     given = {
-        name: duration(name, text)
+        name: time_span(name, text)
         for name in ("--out-of-orderness", "--max-drift")
         if (text := getattr(arguments, name[2:].replace("-", "_"))) is not None
     }

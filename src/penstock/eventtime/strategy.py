@@ -60,7 +60,7 @@ class WatermarkStrategy:
     @classmethod
     def bounded(cls, out_of_orderness: Duration) -> WatermarkStrategy:
         """A record is never more than `out_of_orderness` older than one before it in its partition."""
-        span = _span("out_of_orderness", out_of_orderness)
+        span = time_span("out_of_orderness", out_of_orderness)
         return cls(out_of_orderness=-(-span // MILLISECOND))
 
     @classmethod
@@ -88,14 +88,14 @@ class WatermarkStrategy:
         """A partition without records for so long holds the others back no more. None: it always does."""
         if idleness is None:
             return replace(self, idleness=None)
-        span = _span("idleness", idleness)
+        span = time_span("idleness", idleness)
         if not span:
             raise OptionError("idleness", idleness, "must be more than 0", "Every partition would be idle at once")
         return replace(self, idleness=span.total_seconds())
 
     def with_alignment(self, max_drift: Duration | None) -> WatermarkStrategy:
         """A partition that is further than `max_drift` ahead of the slowest waits for it. None: nobody waits."""
-        return replace(self, max_drift=None if max_drift is None else _span("max_drift", max_drift) // MILLISECOND)
+        return replace(self, max_drift=None if max_drift is None else time_span("max_drift", max_drift) // MILLISECOND)
 
     def event_times(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """The event time of each record, in milliseconds since the epoch, rounded down; null where it has none."""
@@ -153,7 +153,7 @@ class WatermarkStrategy:
         return shown
 
 
-def _span(name: str, value: Duration) -> timedelta:
+def time_span(name: str, value: Duration) -> timedelta:
     """Rounded to whole microseconds, so that 0.1 s is 100 ms and not a little more."""
     if isinstance(value, str) and value.strip().isdecimal():
         # Spark takes a bare text for milliseconds, and a bare number here is seconds: nobody would know which it is.

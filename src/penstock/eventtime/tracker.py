@@ -139,7 +139,7 @@ class WatermarkTracker:
         """What `combined` will be once `observe` is told of these records, which are there and not read yet."""
         self.has_records(tp, now)
         combined, partition = self.combined(now), self._partitions.get(tp)
-        if partition is None or watermark is None or watermark <= partition.watermark:
+        if partition is None or watermark is None or watermark <= partition.mark:
             return combined
         partition.finished = True  # a moment of standing aside tells of the others, without a look at each of them
         others = self._slowest(now)
