@@ -24,6 +24,7 @@ from penstock.consumer.chunk import Lease
 from penstock.consumer.config import parse_config
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import as_datetime
+from penstock.consumer.event_pieces import Piece
 from penstock.consumer.event_stream import EventStream
 from penstock.consumer.event_time import EventTime
 from penstock.consumer.watermark_clock import WatermarkClock
@@ -677,6 +678,19 @@ def test_E3_records_with_a_time_count_while_they_are_in_hand_also_if_those_befor
         fed.look(0, 1)
         fed.clock.now += 4
         assert 1 not in fed.idle
+
+
+def test_E3_a_partition_of_which_a_users_class_skips_all_is_idle_too_and_nobody_is_warned(caplog):
+    fed = Fed(IDLE)
+    nothing = Piece(
+        pa.record_batch({"value": pa.array([], pa.binary())}), EventTimes(pa.array([], pa.int64()), ""), None, None
+    )
+    fed.put(1, 5)
+    fed.event_time.done_with(fed.cursors[1], nothing)
+    fed.clock.now += 20
+    fed.look(0)
+    assert fed.idle == [1], "though it has records"
+    assert not caplog.records
 
 
 def test_E3_a_partition_that_comes_back_is_not_judged_by_what_it_had_before():
