@@ -297,6 +297,9 @@ def test_F4_a_stream_that_ends_by_a_record_ends_behind_it_also_if_its_last_batch
     assert found == list(range(10))
     assert len(batches) > 3
     assert connector.position()[TopicPartition(name, 0)] == 11
+    assert connector.watermark() == batches[-1].watermark, "the reader has come to the end"
+    (batch,) = read(stream, 1, ["partition", "value"])
+    assert batch.to_pylist()[0] == {"partition": 0, "value": {"n": 11}}, "whoever reads on gets what follows"
 
 
 class Even:

@@ -24,6 +24,7 @@ from penstock.consumer.chunk import Lease
 from penstock.consumer.config import parse_config
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import as_datetime
+from penstock.consumer.event_pieces import Piece
 from penstock.consumer.event_stream import EventStream
 from penstock.consumer.event_time import EventTime
 from penstock.consumer.watermark_clock import WatermarkClock
@@ -658,6 +659,79 @@ def test_E3_a_partition_whose_records_have_no_time_counts_as_one_without_records
     assert read() == [(0, 300)], "it counts again"
 
 
+def timeless(fed):
+    """Partition 1 has had records without a time for so long that it is idle."""
+    fed.put(1, 1001)
+    fed.messages()
+    fed.clock.now += 6
+    fed.look(0)
+    assert 1 in fed.idle
+
+
+@pytest.mark.parametrize("by", ["batches", "messages"])
+def test_E3_records_with_a_time_count_while_they_are_in_hand_also_if_those_before_had_none(by):
+    fed = Fed(IDLE.with_timestamps(timed_by_value))
+    timeless(fed)
+    fed.put(1, 15, 16)
+    next(fed.stream if by == "messages" else fed.stream.batches())
+    for _ in range(3):
+        fed.look(0, 1)
+        fed.clock.now += 4
+        assert 1 not in fed.idle
+
+
+def test_E3_a_partition_of_which_a_users_class_skips_all_is_idle_too_and_nobody_is_warned(caplog):
+    fed = Fed(IDLE)
+    nothing = Piece(
+        pa.record_batch({"value": pa.array([], pa.binary())}), EventTimes(pa.array([], pa.int64()), ""), None, None
+    )
+    fed.put(1, 5)
+    fed.event_time.done_with(fed.cursors[1], nothing)
+    fed.clock.now += 20
+    fed.look(0)
+    assert fed.idle == [1], "though it has records"
+    assert not caplog.records
+
+
+def test_E3_a_partition_that_comes_back_is_not_judged_by_what_it_had_before():
+    fed = Fed(IDLE.with_timestamps(timed_by_value))
+    timeless(fed)
+    fed.event_time.set_partitions([fed.cursors[0].tp])
+    fed.event_time.set_partitions([cursor.tp for cursor in fed.cursors])
+    fed.clock.now += 6
+    fed.look()
+    assert 1 not in fed.idle
+
+
+def test_E3_a_broker_that_may_wait_for_long_is_given_twice_that_time():
+    fed = Fed(IDLE)
+    patient = EventTime(IDLE, fed.clock, fetch_max_wait=4.0)
+    patient.set_partitions([cursor.tp for cursor in fed.cursors])
+    fed.answer(1)
+    for _ in range(2):
+        patient.look(fed.cursors)
+        fed.clock.now += 3.9
+    patient.look(fed.cursors)
+    assert [tp.partition for tp in patient.status().idle] == [1]
+    fed.clock.now += 0.3
+    patient.look(fed.cursors)
+    assert patient.status().idle == []
+
+
+def test_E5_records_are_late_by_the_watermark_that_was_reached_when_they_were_handed_out():
+    fed = Fed(streams=2)
+    fed.put(0, 200)
+    fed.put(1, 50)
+    for stream in range(2):
+        fed.batches(stream=stream)
+    fed.put(0, 150)
+    assert next(fed.streams[0].batches()).late == 0
+    fed.put(1, 180)
+    fed.batches(stream=1)
+    fed.ask_for_more(0)
+    assert (fed.combined, fed.event_time.late) == (179, 0)
+
+
 @pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
 def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
     fed = Fed(IDLE)
@@ -991,13 +1065,15 @@ def test_a_listener_is_told_when_a_punctuated_watermark_moves_because_a_partitio
     clock = started(fed, told.append, **{"auto.watermark.interval.ms": 600_000})
     try:
         fed.put(0, 11)
+        fed.put(1, 5)
         fed.messages()
+        eventually(lambda: [after(moment) for moment in told] == [5], "told", 10)
+        eventually(lambda: clock._tell_at > time.monotonic(), "not to be told again for long", 10)
         fed.answer(1)
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at", 10)
-        assert told == []
         fed.clock.now += 6
         fed.answer(1)
-        eventually(lambda: [after(moment) for moment in told] == [11], "told", 10)
+        eventually(lambda: [after(moment) for moment in told] == [5, 11], "told", 10)
     finally:
         clock.close(10)
 

@@ -117,4 +117,4 @@ def _placed(error: EventTimeError, cursor: Cursor, rows: int) -> EventTimeError:
         f"{cursor.tp}, {rows} {'record' if rows == 1 else 'records'} from offset {cursor.consumed} on: {error.where}"
     )
     way_out = f"{error.way_out}. " if error.way_out else ""
-    return EventTimeError(where, error.reason, f"{way_out}Or pass over them: Connector.seek", error.details)
+    return EventTimeError(where, error.reason, f"{way_out}To pass over them: Connector.seek", error.details)

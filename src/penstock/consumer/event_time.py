@@ -59,6 +59,8 @@ class EventTime:
         """The limit at which nobody of those was found to be let go; None if somebody has come since."""
         self._timeless: dict[TopicPartition, float] = {}
         """Partitions whose records have no event time, and since when: they count as if they had no records."""
+        self._to_warn_of: set[TopicPartition] = set()
+        """Those of them that have given records out: of others a user's class has skipped all, as it may."""
         self._warned: set[TopicPartition] = set()
         self._late = 0
         self.on_punctuated: Callable[[int], None] = lambda watermark: None
@@ -72,6 +74,7 @@ class EventTime:
             self._tracker.set_partitions(partitions, self._clock())
             self._ahead = {cursor for cursor in self._ahead if not cursor.released}
             self._timeless = {tp: since for tp, since in self._timeless.items() if tp in partitions}
+            self._to_warn_of &= self._timeless.keys()
 
     # --- fetchers, with the stream's lock held -----------------------------------------------------------------------
 
@@ -119,8 +122,12 @@ class EventTime:
         """These records go to their reader: if they have times, their partition counts."""
         with self._lock:
             if not piece.timeless:
-                self._timeless.pop(tp, None)
+                self._has_times(tp)
                 self._tracker.has_records(tp, self._clock())
+
+    def _has_times(self, tp: TopicPartition) -> None:
+        self._timeless.pop(tp, None)
+        self._to_warn_of.discard(tp)
 
     def reached_with(self, tp: TopicPartition, piece: Piece) -> Reached:
         """How far event time will have come when the reader is done with these records, which it is about to get."""
@@ -129,7 +136,7 @@ class EventTime:
             combined = self._tracker.combined(now)
             late = piece.times.late(combined)
             if not piece.timeless:
-                self._timeless.pop(tp, None)
+                self._has_times(tp)
                 combined = self._tracker.combined_with(tp, piece.watermark, now)
             known = [each for each in (self._tracker.watermark(tp), piece.watermark) if each is not None]
             return Reached(combined, max(known, default=None), late)
@@ -144,6 +151,8 @@ class EventTime:
                 pass  # it may be ours again already, and nothing of it was read since
             elif piece.timeless:
                 self._timeless.setdefault(cursor.tp, now)
+                if piece.rows:
+                    self._to_warn_of.add(cursor.tp)
             else:
                 self._tracker.observe(cursor.tp, piece.watermark, now)
             if reached is not None:
@@ -183,7 +192,8 @@ class EventTime:
                     self._tracker.has_records(cursor.tp, now)
                 else:
                     self._tracker.has_none(cursor.tp, now, since)
-            to_warn_of = {tp for tp, since in self._timeless.items() if now - since >= TIMELESS_SECONDS} - self._warned
+            long = {tp for tp, since in self._timeless.items() if now - since >= TIMELESS_SECONDS}
+            to_warn_of = (long & self._to_warn_of) - self._warned
             self._warned |= to_warn_of
         if to_warn_of and (self.strategy.out_of_orderness is not None or self.strategy.marks is not None):
             idleness = self.strategy.idleness
