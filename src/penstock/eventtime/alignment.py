@@ -99,7 +99,7 @@ class Alignment:
         """Partitions of which the last offsets that were read had no event time: markers of transactions, aborted
         records, payloads without it. Their logs grow, and still nothing comes by which one could wait for them."""
         self._offered: Offsets = {}
-        """Where partitions stood at the last trigger that had something to read."""
+        """Where partitions stood at the last trigger that had something to read, when they were last seen."""
         self._held: frozenset[TopicPartition] = frozenset()
         self._seen: set[TopicPartition] = set()
         self._said_at = float("-inf")
@@ -223,14 +223,18 @@ class Alignment:
         self._tracker.set_partitions(partitions, now)
         backlog = [tp for tp, end in ends.items() if end > position[tp]]
         self._note_idle(partitions.difference(backlog), finished, ends, now)
-        for tp in backlog:
+        offered = {tp: position[tp] for tp in backlog}
+        for tp, at in self._offered.items():
+            if tp not in ends and tp not in finished and position.get(tp) == at:
+                offered[tp] = at  # what was there to read before its leader went away, still is
+        for tp, at in offered.items():
             # Do not simplify: one that was not read since, because it is held or the limit left nothing for it, may
             # have records with a time right there. If the idle clock ran on, others would pass them.
-            if tp in self._timeless and self._offered.get(tp) != position[tp]:
+            if tp in self._timeless and self._offered.get(tp) != at:
                 self._tracker.has_none(tp, now)
             else:
                 self._tracker.has_records(tp, now)
-        self._offered = {tp: position[tp] for tp in backlog}
+        self._offered = offered
         return backlog
 
     def postpone(self) -> None:
