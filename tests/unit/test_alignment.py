@@ -206,6 +206,36 @@ def test_E3_a_partition_that_is_held_behind_a_marker_does_not_become_idle():
     assert stream.position == {A: 9, B: 3}, "A's last record is far ahead of B's, which is read first"
 
 
+def test_E3_a_partition_whose_leader_goes_away_behind_a_marker_does_not_become_idle():
+    stream = Stream({A: [BASE, Marker(BASE), BASE + 1], B: [BASE + 2 * HOUR]}, drift=HOUR, idleness=30.0)
+    stream.position[A] = 1
+    stream.step(limit=1)
+    assert stream.position == {A: 2, B: 0}
+    stream.plan(limit=1)  # this trigger's offsets went to somebody else
+    for _ in range(3):
+        stream.now += 40.0
+        assert stream.step(limit=1, silent={A}) == 0
+
+
+@pytest.mark.parametrize("by_record", [True, False])
+def test_E3_a_partition_that_was_idle_behind_a_marker_wakes_before_its_record_is_read(by_record):
+    stream = Stream({A: [BASE], B: [BASE]}, drift=HOUR, idleness=30.0, by_record=by_record)
+    stream.step()
+    stream.logs.logs[A].append(Marker(BASE))
+    stream.step()
+    stream.step()
+    stream.now = 40.0
+    assert stream.step() == 0
+    assert stream.alignment.status().idle == [A, B]
+    stream.logs.logs[A].append(BASE + 1)
+    stream.logs.logs[B] += [BASE + 2, BASE + 5 * HOUR]
+    stream.plan()
+    assert stream.alignment.status().idle == []
+    if by_record:
+        assert stream.step() == 2
+        assert stream.position == {A: 3, B: 2}, "B's last record lies five hours ahead of A's"
+
+
 def test_E3_triggers_that_read_nothing_do_not_keep_a_partition_from_idling():
     """As when a minimum of offsets is waited for."""
     stream = Stream({A: [BASE, Marker(BASE)], B: [BASE, BASE + HOUR]}, drift=MINUTE, idleness=30.0)

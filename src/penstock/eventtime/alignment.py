@@ -99,7 +99,7 @@ class Alignment:
         """Partitions of which the last offsets that were read had no event time: markers of transactions, aborted
         records, payloads without it. Their logs grow, and still nothing comes by which one could wait for them."""
         self._offered: Offsets = {}
-        """Where partitions stood at the last trigger that had something to read."""
+        """Where partitions stood at the last trigger that had something to read, when they were last seen."""
         self._held: frozenset[TopicPartition] = frozenset()
         self._seen: set[TopicPartition] = set()
         self._said_at = float("-inf")
@@ -223,15 +223,34 @@ class Alignment:
         self._tracker.set_partitions(partitions, now)
         backlog = [tp for tp, end in ends.items() if end > position[tp]]
         self._note_idle(partitions.difference(backlog), finished, ends, now)
-        for tp in backlog:
+        offered = {tp: position[tp] for tp in backlog}
+        for tp, at in self._offered.items():
+            if tp not in ends and tp not in finished and position.get(tp) == at:
+                offered[tp] = at  # what was there to read before its leader went away, still is
+        self._wake_timed(
+            {tp: at for tp, at in offered.items() if tp in ends and self._offered.get(tp) != at}, ends, now
+        )
+        for tp, at in offered.items():
             # Do not simplify: one that was not read since, because it is held or the limit left nothing for it, may
             # have records with a time right there. If the idle clock ran on, others would pass them.
-            if tp in self._timeless and self._offered.get(tp) != position[tp]:
+            if tp in self._timeless and self._offered.get(tp) != at:
                 self._tracker.has_none(tp, now)
             else:
                 self._tracker.has_records(tp, now)
-        self._offered = {tp: position[tp] for tp in backlog}
+        self._offered = offered
         return backlog
+
+    def _wake_timed(self, position: Offsets, ends: Offsets, now: float) -> None:
+        """Idle partitions whose last offsets had no event time, and of which there is more now: see whether what comes
+        next has one. Then they are waited for before it is read."""
+        idle = self._tracker.status(now).idle if not self._timeless.isdisjoint(position) else ()
+        asked = {tp: position[tp] for tp in idle if tp in self._timeless and tp in position}
+        if asked and self._by_record:
+            seen = self._lookup.timestamps_of(asked)
+            self._timeless.difference_update(tp for tp in asked if seen.get(tp) is not None)
+        elif asked:
+            ahead = self._peeked_ahead(asked, ends)
+            self._timeless.difference_update(tp for tp in asked if ahead.get(tp) is not None)
 
     def postpone(self) -> None:
         """Nothing at all is read this time. So it says nothing of a partition that it was not read."""
@@ -372,17 +391,19 @@ class Alignment:
     def _look_ahead(self, position: Offsets, ends: Offsets) -> None:
         """Partitions of which nothing was read stand before their next record, in the payload too."""
         unknown = {tp: at for tp, at in position.items() if self._floors.get(tp, (-1, 0))[0] != at}
-        if not unknown or self._peek is None:
-            return
-        try:
-            found = self._peek.after(unknown, ends)
-        except PenstockError as error:
-            log.warning("event times of the next records are not known, they are learned by reading: %s", error)
-            return
-        for tp, ahead in found.items():
+        for tp, ahead in self._peeked_ahead(unknown, ends).items():
             if ahead is not None:
                 self._floors[tp] = unknown[tp], self._mark(ahead.lowest)
                 self._paces.expect(tp, ahead)
+
+    def _peeked_ahead(self, position: Offsets, ends: Offsets) -> Mapping[TopicPartition, Ahead | None]:
+        if not position or self._peek is None:
+            return {}
+        try:
+            return self._peek.after(position, ends)
+        except PenstockError as error:
+            log.warning("event times of the next records are not known, they are learned by reading: %s", error)
+            return {}
 
     # --- both ---------------------------------------------------------------------------------------------------------
 
