@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.columns import TYPES, arrow_schema, checked_columns
 from penstock.errors import EventTimeError
+from penstock.eventtime.field import way_to
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.formats.plan import TypedPlan, TypedSource
 
@@ -73,15 +74,13 @@ def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Seq
 
 def _way(fields: list[pa.Field], path: str) -> pa.Field | None:
     """The field that a path begins with, and of structs in it nothing but where the path leads."""
-    for field in fields:
-        if field.name == path:
-            return field
-    for field in fields:
-        if pa.types.is_struct(field.type) and path.startswith(field.name + "."):
-            below = _way(list(field.type), path[len(field.name) + 1 :])
-            if below is not None:
-                return pa.field(field.name, pa.struct([below]))
-    return None
+    found = way_to(fields, path)
+    return None if found is None else _only(fields, found)
+
+
+def _only(fields: list[pa.Field], way: list[int]) -> pa.Field:
+    field, below = fields[way[0]], way[1:]
+    return pa.field(field.name, pa.struct([_only(list(field.type), below)])) if below else field
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
