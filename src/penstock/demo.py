@@ -112,6 +112,8 @@ Where next:
   docs/batch.md            where to start and stop, filters, security
   docs/streaming.md        readStream: limits, groups and lag, data loss
   docs/formats.md          typed columns: JSON, Avro, Protobuf, a schema registry, bad records
+  docs/event-time.md       windows that lose no slow partition
+  docs/consumer.md         Kafka without Spark: groups, streams, sinks
   docs/options.md          every option
   make bench               beside Spark's own Kafka source, on this machine"""
 
