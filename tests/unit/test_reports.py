@@ -15,6 +15,7 @@ import pytest
 
 from penstock import report_listener as listening
 from penstock import reports as module
+from penstock.embedded.node import free_ports
 from penstock.errors import PenstockError
 from penstock.ranges import OffsetRange
 from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
@@ -49,8 +50,7 @@ def listen():
 @pytest.fixture
 def nobody():
     """The address of a planner that has ended."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    [port] = free_ports(1)  # of those that no client's socket gets
     return ReportAddress(("127.0.0.1",), port, "token")
 
 
@@ -248,13 +248,12 @@ def test_an_answer_that_is_not_the_planners_is_none(answer):
 
 def test_a_silent_host_leaves_time_for_the_next(listen):
     taken = []
-    with socket.create_server(("127.0.0.2", 0)) as silent:  # it accepts, and says nothing
-        port = silent.getsockname()[1]
-        with socket.create_server(("127.0.0.1", port)) as bound:
-            real = listen(taken.append)
-            threading.Thread(target=pass_on, args=(bound, real.address), daemon=True).start()
-            address = ReportAddress(("127.0.0.2", "127.0.0.1"), port, real.address.token)
-            assert send_report(address, REPORT, 2.0)
+    [port] = free_ports(1)  # not one that a client of anybody's may have on the other address
+    with socket.create_server(("127.0.0.2", port)), socket.create_server(("127.0.0.1", port)) as bound:
+        real = listen(taken.append)  # the first accepts, and says nothing
+        threading.Thread(target=pass_on, args=(bound, real.address), daemon=True).start()
+        address = ReportAddress(("127.0.0.2", "127.0.0.1"), port, real.address.token)
+        assert send_report(address, REPORT, 2.0)
     assert taken == [REPORT]
 
 
