@@ -62,6 +62,8 @@ _FLINK_JARS = (
     ("org.apache.flink", "flink-streaming-java", FLINK_VERSION),
     ("org.apache.flink", "flink-clients", FLINK_VERSION),
 )
+# PySpark need not be squeezed into a wheel that is taken apart at once, nor compiled before anybody imports it.
+_QUICK_INSTALL = ("--no-compile", "--config-settings=--build-option=--compression=stored")
 _PIP_SECONDS = 1200.0  # PySpark is 450 MB and comes as source, with a wheel to be built of it
 _LOCK_SECONDS = 1800.0
 _STAMP = "made-of"
@@ -173,7 +175,7 @@ def _make(folder: Path, made_of: Sequence[str], fill: Callable[[], None], witnes
 
 def _install(python: Path, wanted: Sequence[str], say: Say) -> None:
     say(f"installing {', '.join(wanted)} into an environment of its own, once: a minute or two")
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_QUICK_INSTALL, *wanted]
     try:
         ran = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=_PIP_SECONDS, check=False

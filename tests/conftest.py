@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import kafka_jvm
 import spark_jvm
 
 # No deadline per example: a busy machine is no bug, and pytest-timeout catches what hangs.
@@ -21,7 +22,7 @@ settings.load_profile("penstock")
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
 
 
-os.environ.update(spark_jvm.ENVIRONMENT)
+os.environ.update(spark_jvm.ENVIRONMENT | kafka_jvm.ENVIRONMENT)
 
 # A runner that works in the background ignores Ctrl-C, and so would the programs under test, which must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -22,13 +22,14 @@ from typing import Any
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+WITHOUT_UI = "-Dspark.ui.enabled=false"  # a web server, of which the programs under test know nothing either
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 OPTIONS = " ".join([*QUICK_START, f'-XX:SharedArchiveFile="{ARCHIVE}"', *SILENT])
 """Of drivers, servers, executors."""
 
 ENVIRONMENT = {
-    "SPARK_SUBMIT_OPTS": OPTIONS,
+    "SPARK_SUBMIT_OPTS": f"{OPTIONS} {WITHOUT_UI}",
     "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),  # of the machine that only says how to start the other one
 }
 

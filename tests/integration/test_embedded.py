@@ -130,6 +130,15 @@ class TestLife:
         assert not work_dir.exists()
         kafka.stop()
 
+    def test_options_of_the_environment_reach_its_java_machine(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        named, of_the_environment = tmp_path / "named.log", tmp_path / "two words.log"
+        monkeypatch.setenv("PENSTOCK_KAFKA_OPTS", f"'-Xlog:gc:file={of_the_environment}'")
+        with EmbeddedKafka(jvm_options=[f"-Xlog:startuptime:file={named}"]):
+            assert named.exists()
+            assert of_the_environment.exists()
+
     def test_a_stopped_broker_says_so(self) -> None:
         with pytest.raises(EmbeddedBrokerError, match=r"not running. Call start"):
             _ = EmbeddedKafka().bootstrap_servers

@@ -6,6 +6,7 @@ import atexit
 import base64
 import contextlib
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -63,6 +64,7 @@ class EmbeddedKafka:
     data_dir        keeps the partitions over a stop; a temporary directory otherwise
     heap_mb, jvm_options, start_seconds     for slow machines and benchmarks
 
+    PENSTOCK_KAFKA_OPTS in the environment is added to `jvm_options`, for programs that start brokers by themselves.
     Whatever becomes of this process, the brokers end with it and the temporary directory goes.
     Not thread-safe.
     """
@@ -99,7 +101,7 @@ class EmbeddedKafka:
             raise OptionError(f"settings[{name!r}]", self._settings[name], "is decided by the embedded broker itself")
         self._port = port
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
-        self._jvm = Jvm(heap_mb, tuple(jvm_options))
+        self._jvm = Jvm(heap_mb, (*jvm_options, *shlex.split(os.environ.get("PENSTOCK_KAFKA_OPTS", ""))))
         self._start_seconds = start_seconds
         self._work_dir: Path | None = None
         self._listener: Listener | None = None
