@@ -79,9 +79,15 @@ test: ## everything: linters, Rust tests, Python tests with a real broker and Sp
 	@$(MAKE) $(SIDE_BY_SIDE) checks
 	@$(MAKE) test-python
 
-# In the order in which they are begun. The kernel waits for the packages, and nothing may come between the two; Rust's
-# tests and linters wait for each other's locks, so they come one by one beside it.
-checks: $(VENV)/.packages test-kernel setup lint-kernel $(VENV)/spark.jsa $(VENV)/kafka.jsa lint-python lint-module
+# In the order in which they are begun. The kernel takes longest, so it is begun as soon as the packages are there.
+checks: $(VENV)/.packages test-kernel setup $(VENV)/spark.jsa $(VENV)/kafka.jsa lint-python lint-kernel lint-module
+
+# Rust's tests and linters wait for each other's locks. And make gives the next free core to what it could have begun
+# before: that would be a linter, not the kernel.
+ifneq ($(filter checks,$(MAKECMDGOALS)),)
+lint-kernel: | test-kernel
+lint-module: | lint-kernel
+endif
 
 lint: lint-python lint-kernel lint-module ## ruff, mypy, cargo fmt and clippy
 
