@@ -85,12 +85,22 @@ class Reading:
         return sum(map(len, self.seen))
 
     def records(self) -> Counter[tuple[str, int, int]]:
-        return Counter(record for seen in self.seen for record in list(seen))
+        return counted([self])
 
     def join(self, seconds: float = WAIT) -> None:
         for thread in self._threads:
             thread.join(seconds)
             assert not thread.is_alive(), "a stream's iteration has not ended"
+
+
+def counted(readings: list[Reading]) -> Counter[tuple[str, int, int]]:
+    """What readings were given, in all. Do not simplify to a sum of their counters: that takes fifteen times as long,
+    and with a hundred thousand records, on a busy machine, longer than a test waits for them."""
+    found: Counter[tuple[str, int, int]] = Counter()
+    for reading in readings:
+        for seen in reading.seen:
+            found.update(list(seen))
+    return found
 
 
 class Consumers:
@@ -120,7 +130,7 @@ class Consumers:
 
     def records(self) -> Counter[tuple[str, int, int]]:
         """What all readings of this test were given, in all."""
-        return sum((reading.records() for reading in self.readings), Counter())
+        return counted(self.readings)
 
     def close(self) -> None:
         for connector in self.made:

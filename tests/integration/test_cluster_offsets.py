@@ -205,6 +205,17 @@ def test_a_broker_that_does_not_answer_holds_nobody_up_who_does_not_wait_for_it(
     assert cluster.end(expected) == expected, "whoever waits gets an answer"
 
 
+def test_whoever_let_us_wait_is_asked_all_the_same_if_nobody_else_is_there(kafka, topic, produce):
+    """A sound broker on a busy machine may take its time once. That must not make it one that is not asked."""
+    name = topic(partitions=2)
+    count = produce(name, [Rec(b"x", partition=0)])
+    cluster = cluster_of(kafka, **{"kafka.default.api.timeout.ms": "8000"})
+    partitions = [TopicPartition(name, 0), TopicPartition(name, 1)]
+    (broker,) = cluster.metadata([name]).brokers.values()
+    cluster._brokers._avoided[broker.host, broker.port] = time.monotonic() + 1000
+    assert cluster.reachable_ends(partitions, wait_for=()) == {partitions[0]: count, partitions[1]: 0}
+
+
 def test_no_partitions_ask_nobody(cluster, asked):
     assert cluster.end([]) == cluster.reachable_ends([], []) == cluster.epoch_ends({}) == {}
     assert cluster.bytes_per_record({}) == {}

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from kafka.protocol.consumer.group import JoinGroupRequest
 
 from fix_members import DEADLINE, Made, await_shared, partitions, wait_for
 from penstock.consumer.subscription import NamedTopics
@@ -15,6 +16,7 @@ from penstock.embedded.node import free_ports
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, CommitRefused
 from penstock.ranges import _java_hash
 from penstock.topics import TopicPartition
+from penstock.wire.connection import Connection
 from penstock.wire.groups import GroupMember
 from penstock.wire.membership import ask_leave
 from penstock.wire.pool import POOL
@@ -256,6 +258,32 @@ def test_F17_closing_wakes_a_join_that_the_coordinator_holds_back(topic, kafka, 
         goes_on.set()
         slow.close()
     assert slow.recorder.errors == []
+
+
+def test_F17_closing_in_the_middle_of_the_first_join_keeps_nobody_waiting(member, topic, kafka, group, monkeypatch):
+    """The coordinator has given it an id by then. Whoever goes without having heard it cannot leave under it, and the
+    coordinator would let all others wait for it in their next rebalance, until its session is over."""
+    name = topic(partitions=2)
+    one = member({name: 1})
+    await_shared([one], partitions(name, 2))
+    leaving = Made(kafka, group, NamedTopics({name: 1}), {"session.timeout.ms": 900_000})
+    call, asked = Connection.call, threading.Event()
+
+    def slow(connection, request, timeout):
+        if not isinstance(request, JoinGroupRequest) or request.member_id:
+            return call(connection, request, timeout)
+        answer = connection.ask(request, timeout)
+        asked.set()
+        assert leaving.membership._closing.wait(DEADLINE)
+        time.sleep(0.5)  # the answer is there, and so is whoever closes
+        return answer(timeout)
+
+    monkeypatch.setattr(Connection, "call", slow)
+    leaving.membership.start()
+    assert asked.wait(DEADLINE)
+    leaving.close()
+    one.membership.rejoin("a test")
+    wait_for(lambda: one.membership.rebalances == 2 and one.has, "a rebalance without the one that left")
 
 
 def test_F17_closing_without_having_started_and_twice(topic, kafka, group):

@@ -447,3 +447,27 @@ def test_decoders_of_many_partitions_are_not_kept():
         fed.put(cursor, batch(0))
         assert len(fed.offsets()) == 10
     assert len(fed.stream._decoders) <= 4
+
+
+def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
+    """Else one of them may find that what it is about to take out is gone: a reader, or a membership, that ends by a
+    KeyError."""
+    fed = Fed()
+
+    def guarded(name):
+        def method(self, *arguments):
+            assert fed.stream.lock._is_owned(), f"{name} without the lock"
+            return getattr(dict, name)(self, *arguments)
+
+        return method
+
+    names = ["__iter__", "__setitem__", "__delitem__", "pop"]
+    Guarded = type("Guarded", (dict,), {name: guarded(name) for name in names})  # noqa: N806
+    fed.stream._decoders = Guarded()
+    cursors = [fed.cursor(TopicPartition(TOPIC, number)) for number in range(6)]
+    for cursor in cursors:
+        fed.put(cursor, batch(0))
+        assert len(fed.offsets()) == 10
+    for cursor in cursors:
+        fed.stream.release(cursor)
+    assert dict.__len__(fed.stream._decoders) == 0

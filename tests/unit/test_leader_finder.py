@@ -212,6 +212,19 @@ def test_H13_a_leader_that_does_not_answer_holds_up_nobody_else(finding):
     it.found(b)
 
 
+@pytest.mark.parametrize("silent", [{"position": None}, {"position": 50, "epoch": 4}], ids=["no-position", "old-epoch"])
+def test_H13_whoever_needs_no_answer_does_not_wait_for_those_that_get_none(finding, silent):
+    it = finding()
+    it.cluster.silent = {B}
+    it.cluster.epochs[B] = 100
+    a, b = it.cursor(A, 20), it.cursor(B, **silent)
+    it.finder.add([a, b])
+    it.found(a)
+    assert it.holder(b) is None
+    it.cluster.silent = set()
+    it.found(b)
+
+
 def test_no_broker_at_all_is_waited_for(finding, caplog):
     it = finding()
     it.cluster.problem = BrokerUnavailable("asking", ["refused"])

@@ -9,6 +9,7 @@ from penstock.consumer.config import parse_config
 from penstock.consumer.membership import Membership
 from penstock.consumer.membership_heart import Heart
 from penstock.consumer.subscription import NamedTopics
+from penstock.topics import TopicPartition
 from penstock.wire.codes import NotYet
 from penstock.wire.connection import ConnectionLost
 from penstock.wire.deadline import Interrupted
@@ -98,9 +99,37 @@ def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
     assert one.last_beat > before
 
 
+@pytest.mark.parametrize(
+    "news", [Rebalancing("now"), MembershipLost("the group has gone on without this member")], ids=["moving", "lost"]
+)
+def test_H5_what_a_beat_brings_back_to_a_heart_at_rest_is_not_told(heart, monkeypatch, news):
+    """It speaks of a generation that has been left behind: the member that joins anew is not lost by it."""
+    one, told, _ = heart([None], **{"heartbeat.interval.ms": 100_000, "session.timeout.ms": 300_000})
+    asked, answers = threading.Event(), threading.Event()
+
+    def ask(attempts, question):
+        asked.set()
+        assert answers.wait(DEADLINE)
+        raise news
+
+    monkeypatch.setattr(one._coordinator, "ask", ask)
+    one.beat_now()
+    assert asked.wait(DEADLINE)
+    one.rest()
+    answers.set()
+    one.close(DEADLINE)
+    assert not one._thread.is_alive()
+    assert told == []
+
+
 class Nobody:
     def owned(self):
         return []
+
+
+class Broken(Nobody):
+    def release(self, partitions, lost):
+        raise RuntimeError("a bug")
 
 
 @pytest.mark.parametrize(("interval", "seen"), [(100_000, False), (10, True)])
@@ -135,3 +164,48 @@ def test_a_wait_ends_at_once_when_closing():
     membership.close(0)
     with pytest.raises(Interrupted):
         membership._pause(DEADLINE)
+
+
+@pytest.fixture
+def leaving(monkeypatch):
+    """`leaving(ownership, answers)`: a member whose heart beats, and what it is answered when it leaves."""
+    made = []
+
+    def make(ownership, answers):
+        membership = Membership(config(), "c", NamedTopics({"t": 1}), ownership)
+        membership._member = MEMBER
+        membership._holdings.streams = {TopicPartition("t", 0): 0}
+        farewells = iter(answers)
+
+        def ask(attempts, question):
+            if (answer := next(farewells)) is not None:
+                raise answer
+
+        monkeypatch.setattr(membership._heart._coordinator, "ask", lambda attempts, question: None)
+        monkeypatch.setattr(membership._farewell, "ask", ask)
+        membership._heart.beat_for(MEMBER)
+        made.append(membership)
+        return membership, farewells
+
+    yield make
+    for membership in made:
+        membership._heart.close(DEADLINE)
+
+
+def test_H5_a_member_leaves_and_its_heart_ends_whatever_its_release_has_met(leaving):
+    """A heart that beats on would make every rebalance of the group wait for a member that is not there."""
+    membership, farewells = leaving(Broken(), [None])
+    with pytest.raises(RuntimeError, match="a bug"):
+        membership._say_farewell(lost=False)
+    assert list(farewells) == [], "it has left"
+    assert not membership._heart._thread.is_alive()
+
+
+def test_H5_a_farewell_that_a_lost_connection_swallowed_is_said_again(leaving):
+    class Released(Nobody):
+        def release(self, partitions, lost):
+            pass
+
+    membership, farewells = leaving(Released(), [ConnectionLost("cut off"), None, None])
+    membership._say_farewell(lost=False)
+    assert list(farewells) == [None], "twice, not three times"

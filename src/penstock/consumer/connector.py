@@ -8,8 +8,8 @@ Threads: the membership's, which joins the group and rebalances, and its heart's
 finder's; that of auto-commit; with a watermark strategy that of event time and, if there is one, its listener's. A
 rebalance walks like this (H7), all of it in the membership thread:
 
-    release    cursors leave the finder and the fetchers -> their streams drop what is queued and hand out nothing more
-               -> commit -> the listener's before_releasing -> gone
+    release    streams drop what is queued of these cursors and hand out nothing more -> the finder and the fetchers let
+               go of them -> commit -> the listener's before_releasing -> gone
     assign     the group's offsets -> the listener's before_starting -> new cursors -> the leader finder
 """
 
@@ -408,9 +408,10 @@ class Connector:
         leaving = {tp: self._cursors[tp] for tp in partitions if tp in self._cursors}
         if not leaving:
             return
-        self._finder.remove(list(leaving.values()))
         for cursor in leaving.values():
             cursor.stream.release(cursor)
+        # After that: a fetcher that reports one as leaderless in between would bring it back to the finder for good.
+        self._finder.remove(list(leaving.values()))
         if self.config.auto_commit and not lost:
             self._try_to_commit(timeout)
         self._tell("before_releasing", sorted(leaving))
@@ -518,11 +519,7 @@ class Connector:
                 stream.close()
             self._cluster.abort()
             self._finder.end()
-            if self._rebalancing.acquire(timeout=share(0.3)):
-                try:
-                    self._let_go(self.owned(), lost=False, timeout=min(RELEASE_SECONDS, share(0.3)))
-                finally:
-                    self._rebalancing.release()
+            self._let_go_of_all(share)
             if self._membership is not None:
                 self._membership.close(share(0.5))
             self._auto_commit.close(share(0.5))
@@ -534,6 +531,16 @@ class Connector:
             atexit.unregister(self.shutdown)
         finally:
             self._ended.set()
+
+    def _let_go_of_all(self, share: Callable[[float], float]) -> None:
+        if not self._rebalancing.acquire(timeout=share(0.3)):
+            return
+        try:
+            self._let_go(self.owned(), lost=False, timeout=min(RELEASE_SECONDS, share(0.3)))
+        except Exception:  # the rest must end all the same: a member that stays keeps others from its partitions
+            log.exception("letting go of all partitions failed; the shutdown goes on")
+        finally:
+            self._rebalancing.release()
 
 
 def _made_id(group: str) -> str:

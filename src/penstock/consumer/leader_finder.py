@@ -218,11 +218,27 @@ class LeaderFinder:
         led = {cursor: waiting for cursor, waiting in due.items() if metadata.leader(cursor.tp) is not None}
         self._postpone([c for c in due if c.tp.topic in metadata.topics and c not in led], self._backoff)
         self._recognise(led, metadata)
-        unanswered = self._hold_against_epochs(led, metadata)
-        unanswered |= self._reset([cursor for cursor in led if cursor.lost or cursor.consumed is None])
-        # A leader that does not answer holds up nobody else's partitions (H13).
+        # At once, before anybody is asked for the others: a leader that does not answer holds up nobody else (H13).
+        asked = {cursor for cursor in led if self._is_to_be_asked_for(cursor, metadata)}
+        self._hand_over({cursor: waiting for cursor, waiting in led.items() if cursor not in asked}, metadata)
+        lost = {cursor for cursor in asked if cursor.lost or cursor.consumed is None}
+        unanswered = self._unanswered(asked - lost, lambda some: self._hold_against_epochs(some, metadata))
+        unanswered |= self._unanswered(lost, self._reset)
         self._postpone(unanswered, self._backoff)
-        self._hand_over({cursor: waiting for cursor, waiting in led.items() if cursor not in unanswered}, metadata)
+        self._hand_over({cursor: led[cursor] for cursor in asked - unanswered}, metadata)
+
+    @staticmethod
+    def _is_to_be_asked_for(cursor: Cursor, metadata: Metadata) -> bool:
+        leader = metadata.leader(cursor.tp)
+        return cursor.lost or cursor.consumed is None or (leader is not None and 0 <= cursor.epoch < leader.epoch)
+
+    def _unanswered(self, cursors: set[Cursor], ask: Callable[[set[Cursor]], set[Cursor]]) -> set[Cursor]:
+        """Ask for some. Returns those whose leaders did not answer, maybe all of them."""
+        try:
+            return ask(cursors)
+        except BrokerUnavailable as error:
+            log.warning("offsets of %d partitions are not known so far: %s", len(cursors), str(error).splitlines()[0])
+            return cursors
 
     def _postpone(self, cursors: Collection[Cursor], seconds: float) -> None:
         until = time.monotonic() + seconds

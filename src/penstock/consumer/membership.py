@@ -35,7 +35,7 @@ from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.topics import TopicPartition
 from penstock.wire.brokers import HEALING
 from penstock.wire.codes import NotYet
-from penstock.wire.connection import ConnectionLost
+from penstock.wire.connection import Connection, ConnectionLost
 from penstock.wire.deadline import Interrupted
 from penstock.wire.groups import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
@@ -56,6 +56,10 @@ SAY_AGAIN = 60.0
 ABORT_EVERY = 0.1
 """A blocked call is woken again and again: the first time it may just be between two connections."""
 
+NAMING_SECONDS = 2.0
+"""The first join is answered at once, with an id for the member. Whoever ends before it has heard that cannot say who
+leaves, and the coordinator lets the whole group wait for it until its session is over: so it hears that answer."""
+
 NEVER = float("-inf")
 
 
@@ -74,6 +78,8 @@ class Membership:
         """The time for closing is over: commits and farewells end, too."""
         self._deadline = float("inf")
         self._leaves = True
+        self._naming_until = NEVER
+        """Not to be woken before that: the coordinator is about to say our id."""
 
         self._changed = threading.Condition()
         self._member = GroupMember(instance_id=config.instance_id)
@@ -139,10 +145,12 @@ class Membership:
         if thread is None or thread is threading.current_thread():
             return
         while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            self._coordinator.abort()
+            if time.monotonic() >= self._naming_until:
+                self._coordinator.abort()
             thread.join(min(left, ABORT_EVERY))
         if thread.is_alive():
             self._given_up.set()
+            self._coordinator.abort()
             self._commits.abort()
             self._farewell.abort()
             self._heart.close(0)
@@ -246,20 +254,23 @@ class Membership:
         # Not less than for other requests: others may take longer to join than we were given.
         timeout = max(config.rebalance_timeout, config.client.request_timeout) + JOIN_SLACK
         asked = time.monotonic()
-        try:
-            return self._coordinator.ask(
-                self._coordinator.attempts(f"joining group {config.group!r}", timeout),
-                lambda connection: ask_join(
-                    connection,
-                    config.group,
-                    self._member,
-                    dict.fromkeys(config.assignors, offered),
-                    session_timeout=config.session_timeout,
-                    rebalance_timeout=config.rebalance_timeout,
-                    reason=reason,
-                    timeout=timeout,
-                ),
+
+        def join(connection: Connection) -> Joined:
+            if not self._member.member_id and config.instance_id is None:
+                self._naming_until = time.monotonic() + NAMING_SECONDS
+            return ask_join(
+                connection,
+                config.group,
+                self._member,
+                dict.fromkeys(config.assignors, offered),
+                session_timeout=config.session_timeout,
+                rebalance_timeout=config.rebalance_timeout,
+                reason=reason,
+                timeout=timeout,
             )
+
+        try:
+            return self._coordinator.ask(self._coordinator.attempts(f"joining group {config.group!r}", timeout), join)
         except ConnectionLost:
             if config.heartbeat_interval <= time.monotonic() - asked < config.rebalance_timeout:
                 # Members who join are held back, without heartbeats, and are members all that time: to now.
@@ -267,6 +278,8 @@ class Membership:
             raise
         except Rebalancing as error:
             raise NotYet(str(error)) from error  # that is what we are doing: ask again, a little later
+        finally:
+            self._naming_until = NEVER
 
     def _lead(self, joined: Joined) -> dict[str, bytes]:
         """Assign the group's partitions, and watch its topics from now on."""
@@ -389,7 +402,13 @@ class Membership:
 
     def _say_farewell(self, lost: bool) -> None:
         """Let go of everything and leave, so that others need not wait for the end of our session."""
-        self._holdings.release_all(lost=lost)
+        try:
+            self._holdings.release_all(lost=lost)
+        finally:
+            # Whatever that has raised: a heart that beats on for nobody would keep others from our partitions for ever.
+            self._leave(lost)
+
+    def _leave(self, lost: bool) -> None:
         self._commits.suspend()
         self._heart.close(max(0.0, min(5.0, self._deadline - time.monotonic())))
         member, group = self._member, self._config.group
@@ -397,9 +416,13 @@ class Membership:
             return
         timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
         attempts = self._farewell.attempts(f"leaving group {group!r}", timeout)
-        try:
-            self._farewell.ask(
-                attempts, lambda connection: ask_leave(connection, group, member, "closed", attempts.remaining())
-            )
-        except Exception as error:  # the coordinator finds out by itself, later
-            log.info("group %r: could not say farewell: %s", group, error)
+        for again in (True, False):
+            try:
+                self._farewell.ask(
+                    attempts, lambda connection: ask_leave(connection, group, member, "closed", attempts.remaining())
+                )
+                return
+            except Exception as error:  # the coordinator finds out by itself, later
+                if not again or not isinstance(error, HEALING):
+                    log.info("group %r: could not say farewell: %s", group, error)
+                    return

@@ -108,23 +108,26 @@ class Heart:
                 attempts, lambda connection: ask_heartbeat(connection, self._config.group, member, attempts.remaining())
             )
         except Rebalancing as error:
-            self._beaten(member)
-            self._tell(member, error)
+            if self._beaten(member):
+                self._tell(member, error)
         except (*HEALING, BrokerUnavailable) as error:
             log.debug("heartbeat in group %r: %s", self._config.group, error)
             self._missed(member, error)
         except Interrupted:
             raise
         except Exception as error:  # MembershipLost, no permission any more, a bug: the membership thread decides
-            self._stop_for(member)
-            self._tell(member, error)
+            # Not if it rests by now: a member that joins has left the generation behind that this answer speaks of.
+            if self._stop_for(member):
+                self._tell(member, error)
         else:
             self._beaten(member)
 
-    def _beaten(self, member: GroupMember) -> None:
+    def _beaten(self, member: GroupMember) -> bool:
+        """Whether we still beat for it."""
         with self._changed:
             if self._member == member:
                 self.last_beat = time.monotonic()
+            return self._member == member
 
     def _missed(self, member: GroupMember, error: BaseException) -> None:
         session = self._config.session_timeout
@@ -143,7 +146,10 @@ class Heart:
             lost.__cause__ = error
             self._tell(member, lost)
 
-    def _stop_for(self, member: GroupMember) -> None:
+    def _stop_for(self, member: GroupMember) -> bool:
+        """Whether we did beat for it."""
         with self._changed:
-            if self._member == member:
-                self._member = None
+            if self._member != member:
+                return False
+            self._member = None
+            return True

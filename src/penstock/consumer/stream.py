@@ -366,13 +366,14 @@ class Stream(ChunkQueue):
 
     def _decoder(self, cursor: Cursor, columns: tuple[str, ...]) -> ChunkDecoder:
         key = (cursor, columns)
-        decoder = self._decoders.pop(key, None)
-        if decoder is None:
-            decoder = ChunkDecoder(cursor.tp.topic, cursor.tp.partition, columns, self._client)
-            while len(self._decoders) >= DECODERS_KEPT:
-                del self._decoders[next(iter(self._decoders))]
-        self._decoders[key] = decoder  # the last one is the one used last
-        return decoder
+        with self.lock:  # a release takes out the decoders of its cursor meanwhile
+            decoder = self._decoders.pop(key, None)
+            if decoder is None:
+                decoder = ChunkDecoder(cursor.tp.topic, cursor.tp.partition, columns, self._client)
+                while len(self._decoders) >= DECODERS_KEPT:
+                    del self._decoders[next(iter(self._decoders))]
+            self._decoders[key] = decoder  # the last one is the one used last
+            return decoder
 
     # --- moving: the membership thread, the leader finder, the user ---------------------------------------------------
 

@@ -109,26 +109,29 @@ class Brokers:
         ask: Callable[[Connection, Question], Pending[Answer]],
         attempts: Attempts,
         impatient: Collection[Broker] = (),
+        patience: float | None = None,
     ) -> Iterator[Answer]:
         """Ask several brokers at once: every question is sent before the first answer is read.
 
-        One that fails is noted as a failed try and has no answer here. Those in `impatient` get little time.
+        One that fails is noted as a failed try and has no answer here. Those in `impatient` get little time, and none
+        if they let us wait a moment ago; or all of them this much `patience`.
         """
+        little = IMPATIENT_SECONDS if patience is None else patience
         with ExitStack() as stack:
             pending: list[tuple[Connection, Pending[Answer], bool]] = []
             for broker, question in questions.items():
                 hurried = broker in impatient
-                if hurried and self._avoids((broker.host, broker.port)):
+                if hurried and patience is None and self._avoids((broker.host, broker.port)):
                     attempts.failed(f"{broker.host}:{broker.port} is not asked: it did not answer a moment ago")
                     continue
                 try:
-                    limit = attempts.remaining(IMPATIENT_SECONDS if hurried else float("inf"))
+                    limit = attempts.remaining(little if hurried else float("inf"))
                     connection = stack.enter_context(self._released(self._acquire(broker.host, broker.port, limit)))
                     pending.append((connection, ask(connection, question), hurried))
                 except HEALING as error:
                     attempts.failed(str(error), error)
             for connection, answer, hurried in pending:
-                limit = attempts.remaining(IMPATIENT_SECONDS if hurried else self.config.request_timeout)
+                limit = attempts.remaining(little if hurried else self.config.request_timeout)
                 try:
                     with self._noticed(connection.host, connection.port):
                         answered = answer(limit)

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
-from penstock.wire.brokers import HEALING, Brokers
+from penstock.wire.brokers import HEALING, IMPATIENT_SECONDS, Brokers
 from penstock.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
@@ -251,6 +251,7 @@ class Cluster:
         found: dict[TopicPartition, Answer] = {}
         missing = partitions
         fresh = self._doubted and self._may_refresh()
+        patience: float | None = None
         while missing:
             metadata, questions = self._by_leader(missing, attempts, fresh)
 
@@ -260,7 +261,7 @@ class Cluster:
                 return ask(connection, tps, metadata)
 
             impatient = () if wait_for is None else _unwaited(questions, wait_for)
-            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient):
+            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient, patience):
                 found |= answered
                 for problem in refused.values():
                     attempts.failed(str(problem), problem)
@@ -268,6 +269,9 @@ class Cluster:
                 break
             missing = [tp for tp in partitions if tp not in found]
             self._doubted = True
+            # If nobody has answered, no answer can be done without, and on a busy machine a sound broker may take more
+            # than the usual time: as long again as it has taken so far, which is late by a factor of two at most.
+            patience = None if found else min(max(attempts.elapsed, IMPATIENT_SECONDS), self.config.request_timeout)
             if wait_for is None or not found or any(tp in wait_for for tp in missing):
                 if not fresh:
                     log.warning("%s: %s; trying for %g s", attempts.what, attempts.last_problem, attempts.timeout)
