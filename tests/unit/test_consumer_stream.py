@@ -447,3 +447,51 @@ def test_decoders_of_many_partitions_are_not_kept():
         fed.put(cursor, batch(0))
         assert len(fed.offsets()) == 10
     assert len(fed.stream._decoders) <= 4
+
+
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+    for start in range(0, 50, 10):
+        fed.put(cursor, batch(start))
+
+    async def read():
+        turns, seen = 0, []
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        stream = penstock.AsyncStream(fed.stream)
+        async for one in stream if by == "messages" else stream.batches(["offset"]):
+            if by == "batches" or one.offset % 10 == 0:
+                seen.append(turns)
+            if len(seen) == 5:
+                break
+        beside.cancel()
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(read(), 10))
+    assert seen == sorted(set(seen)), "somebody else was at it before each batch"
+
+
+def test_H8_a_release_does_not_mind_a_reader_that_goes_on_to_other_partitions():
+    """The reader takes no lock for its decoders."""
+    fed = Fed()
+    released = fed.cursor()
+
+    class Key(tuple):
+        """Lets the reader run in the middle of a look at all decoders, as a switch of threads would."""
+
+        def __getitem__(self, at):
+            fed.stream._decoder(fed.cursor(TopicPartition(TOPIC, 7)), ("offset",))
+            return super().__getitem__(at)
+
+    for number in range(2):
+        fed.stream._decoders[Key((fed.cursor(TopicPartition(TOPIC, number)), ("offset",)))] = None
+    fed.stream.release(released)
+    assert released.released
