@@ -26,10 +26,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import index
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 from penstock.consumer.auto_commit import AutoCommit
+from penstock.consumer.chunk import LAST_OFFSET
 from penstock.consumer.config import ConsumerConfig, parse_config
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import as_datetime
@@ -315,7 +317,7 @@ class Connector:
     def _cursor(self, tp: TopicPartition) -> Cursor:
         cursor = self._cursors.get(_partition(tp))
         if cursor is None:
-            raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
+            raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now: assignment() says what is")
         return cursor
 
     # --- event time -------------------------------------------------------------------------------------------------
@@ -543,15 +545,15 @@ def _made_id(group: str) -> str:
 
 def _partition(tp: object) -> TopicPartition:
     match tp:
-        case (str(topic), int(partition)):
-            return TopicPartition(topic, partition)
+        case (str(topic), SupportsIndex() as partition):  # also one of numpy's: rows of pandas have such
+            return TopicPartition(topic, index(partition))
     raise TypeError(f"{tp!r} is no partition: give TopicPartition(topic, number), or (topic, number)")
 
 
 def _checked_offset(tp: TopicPartition, offset: object) -> int:
-    if not isinstance(offset, int) or offset < 0:
-        raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is 0 or more")
-    return offset
+    if not isinstance(offset, SupportsIndex) or not 0 <= index(offset) <= LAST_OFFSET:
+        raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is a whole number from 0 on")
+    return index(offset)
 
 
 def _is_interrupting() -> bool:
