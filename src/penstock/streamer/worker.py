@@ -23,6 +23,10 @@ from penstock.topics import Offsets, TopicPartition
 TOLD = 10
 """Failures that are logged one by one out of those of one slice."""
 
+SLICE_SECONDS = 2.0
+"""How long records go through an extractor before the thread looks at the clock and at rebalances. A slice of those
+that each take a moment, as a question to somebody else does, would take minutes."""
+
 
 class Consumer(Protocol):
     """As much of a Connector as a worker needs."""
@@ -167,13 +171,17 @@ class Worker:
         step = min(self._extraction.slice or self._job.limits.rows, self._job.limits.rows)
         self._taking = tp
         self._left.clear()
-        for at in range(0, batch.num_rows, step):
+        began, at = time.monotonic(), 0
+        while at < batch.num_rows:
             records = batch.slice(at, step)
-            self._keep(tp, records, self._extraction.extract(tp, records))
+            extracted = self._extraction.extract(tp, records, SLICE_SECONDS)
+            records = records.slice(0, extracted.through)
+            at += records.num_rows
+            self._keep(tp, records, extracted)
             self._look()
             if tp in self._left:
                 break  # the rest is somebody else's now
-            if self._run.is_over:
+            if self._run.is_over or (self._run.is_hurried and time.monotonic() - began >= SLICE_SECONDS):
                 self._cut.add(tp)
                 break
         self._taking = None
