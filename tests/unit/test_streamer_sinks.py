@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -106,6 +108,19 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, moment)
     assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 3
 
 
+def test_a_file_system_that_does_not_sync_folders_is_written_to(tmp_path, monkeypatch):
+    honest = os.fsync
+
+    def fsync(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")  # as network mounts do
+        honest(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ParquetSink(tmp_path, partition_by=["b"]).open("0").write(ROWS)
+    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 3
+
+
 def test_rows_that_parquet_has_no_type_for_are_no_reason_to_try_again(tmp_path):
     writer = ParquetSink(tmp_path).open("0")
     unions = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
@@ -146,6 +161,24 @@ def test_rows_without_a_value_have_a_folder_too(tmp_path):
     assert ds.dataset(tmp_path, partitioning="hive").to_table().sort_by("a").column("a").to_pylist() == [1, 2, 3]
 
 
+def test_rows_whose_value_equals_nothing_are_not_lost(tmp_path):
+    rows = pa.table({"a": range(5), "b": [1.5, float("nan"), None, float("nan"), 1.5]})
+    ParquetSink(tmp_path, partition_by=["b"]).open("0").write(rows)
+    found = {path.parent.name: pq.read_table(path, partitioning=None)["a"] for path in tmp_path.rglob("*.parquet")}
+    assert {name: values.to_pylist() for name, values in found.items()} == {
+        "b=1.5": [0, 4],
+        "b=nan": [1, 3],
+        "b=__HIVE_DEFAULT_PARTITION__": [2],
+    }
+
+
+def test_a_value_that_is_too_long_for_a_folder_is_refused_and_not_tried_for_ever(tmp_path):
+    writer = ParquetSink(tmp_path, partition_by=["b"]).open("0")
+    with pytest.raises(RowsRefused, match="too long for the name of a folder"):
+        writer.write(pa.table({"a": [1, 2], "b": ["x", "y" * 300]}))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
     with pytest.raises(SinkError, match="the rows have no column 'c', only a, b"):
         ParquetSink(tmp_path, partition_by=["c"]).open("0").write(ROWS)
@@ -153,7 +186,13 @@ def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"path": "s3://bucket/x"}, "not a folder of this machine"), ({"path": "x", "partition_by": "date"}, "a list")],
+    [
+        ({"path": "s3://bucket/x"}, "not a folder of this machine"),
+        ({"path": "x", "partition_by": "date"}, "a list"),
+        ({"path": "x", "file_rows": 0}, "file_rows = .*whole number from 1 on"),
+        ({"path": "x", "file_bytes": 1e6}, "file_bytes = .*whole number"),
+        ({"path": "x", "file_seconds": "60"}, "file_seconds = .*more than 0 seconds"),
+    ],
 )
 def test_what_makes_no_parquet_sink(arguments, said):
     with pytest.raises(OptionError, match=said):

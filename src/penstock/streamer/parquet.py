@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import uuid
@@ -12,10 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.errors import OptionError, SinkError
-from penstock.streamer.sink import Limits, Rows, Writer
+from penstock.errors import OptionError, RowsRefused, SinkError
+from penstock.streamer.sink import Limits, Rows, Writer, check_limits
 
 DATE = "date"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -61,6 +61,7 @@ class ParquetSink:
             raise OptionError("partition_by", partition_by, "must be a list of columns", f'Example: ["{partition_by}"]')
         self.path = Path(path)
         self.partition_by = tuple(partition_by)
+        check_limits({"file_rows": file_rows, "file_bytes": file_bytes}, {"file_seconds": file_seconds})
         self.limits = Limits(file_rows, file_bytes, file_seconds)
         self._options: dict[str, Any] = {"compression": compression, **options}
         self._swept = False
@@ -110,6 +111,9 @@ class _Folder:
                     path.unlink(missing_ok=True)
             if isinstance(error, pa.ArrowInvalid | pa.ArrowNotImplementedError | pa.ArrowTypeError):
                 raise SinkError(f"no Parquet file can be made of the rows: {error}") from error
+            if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+                # No waiting makes it shorter; the rows of other folders are fine.
+                raise RowsRefused(f"partition_by: a value is too long for the name of a folder: {error}") from error
             raise
 
     def _write(self, folder: Path, rows: pa.Table) -> tuple[Path, Path]:
@@ -141,16 +145,14 @@ def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Path, p
     if not columns:
         yield Path(), rows
         return
-    keys = {name: _key(rows, name) for name in columns}
-    table = pa.table(keys)
-    for combination in table.group_by(list(columns)).aggregate([]).to_pylist():
-        chosen = None
-        for name, value in combination.items():
-            key = table.column(name)
-            same = pc.is_null(key) if value is None else pc.equal(key, pa.scalar(value, key.type))
-            chosen = same if chosen is None else pc.and_kleene(chosen, same)
-        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in combination.items()))
-        yield folder, rows.filter(chosen).drop_columns([name for name in columns if name in rows.column_names])
+    # Each row by its number: to look for the values again would miss those that equal nothing, as NaN does.
+    numbers = [str(at) for at in range(len(columns))]
+    keys = pa.table([*(_key(rows, name) for name in columns), pa.array(range(rows.num_rows))], [*numbers, "row"])
+    groups = keys.group_by(numbers, use_threads=False).aggregate([("row", "list")])
+    kept = rows.drop_columns([name for name in columns if name in rows.column_names])
+    for values, chosen in zip(groups.select(numbers).to_pylist(), groups.column("row_list"), strict=True):
+        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in zip(columns, values.values(), strict=True)))
+        yield folder, kept.take(chosen.values)
 
 
 def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
@@ -181,5 +183,8 @@ def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # some file systems of other machines know no such thing
+            raise
     finally:
         os.close(handle)

@@ -38,7 +38,7 @@ from penstock.streamer.arguments import (
 from penstock.streamer.counters import StreamerMetrics, summed
 from penstock.streamer.dead_letters import DeadLetter, DeadLetters, LetterWriter
 from penstock.streamer.run import Job, Release, Run
-from penstock.streamer.sink import Sink, Writer
+from penstock.streamer.sink import Sink, Writer, check_limits
 from penstock.streamer.worker import Worker
 from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
@@ -121,8 +121,7 @@ class Streamer:
             ("max_failures", max_failures, 0),
         ):
             checked_number(name, value, least)
-        if retry_timeout <= 0:
-            raise OptionError("retry_timeout", retry_timeout, "must be more than 0 seconds")
+        check_limits({}, {"retry_timeout": retry_timeout})
         self._job = Job(
             topic=self.topic,
             columns=columns_to_read(columns, extractor is not None, self._dead_letter is not None),
