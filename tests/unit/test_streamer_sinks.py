@@ -284,6 +284,40 @@ def test_duplicates_are_skipped_on_demand(tmp_path):
     assert rows_in(path) == [(1, "x"), (2, "y"), (3, None)]
 
 
+def sqlite_says(path, statement, value, **options):
+    """What becomes of one row."""
+    import adbc_driver_sqlite.dbapi
+
+    with adbc_driver_sqlite.dbapi.connect(str(path)) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        connection.commit()
+    writer = AdbcSink(f"sqlite:{path}", "t", **options).open("0")
+    with pytest.raises(SinkError) as raised:
+        writer.write(pa.table({"a": [value]}) if not isinstance(value, pa.Array) else pa.table({"a": value}))
+    writer.close()
+    return raised.value
+
+
+@pytest.mark.parametrize("skip_duplicates", [False, True])
+@pytest.mark.parametrize(
+    "statement", ["CREATE TABLE t (a INTEGER) STRICT", "CREATE TABLE t (a INTEGER PRIMARY KEY)"], ids=["strict", "key"]
+)
+def test_a_value_of_the_wrong_type_is_refused_and_not_tried_for_ever(tmp_path, statement, skip_duplicates):
+    said = sqlite_says(tmp_path / "x.db", statement, "no number", skip_duplicates=skip_duplicates)
+    assert isinstance(said, RowsRefused)
+
+
+def test_a_number_that_sqlite_cannot_hold_is_refused(tmp_path):
+    said = sqlite_says(tmp_path / "x.db", "CREATE TABLE t (a INTEGER)", pa.array([2**63], pa.uint64()))
+    assert isinstance(said, RowsRefused)
+
+
+def test_a_statement_that_can_never_be_is_no_reason_to_try_again(tmp_path):
+    said = sqlite_says(tmp_path / "x.db", "CREATE VIEW t AS SELECT 1 AS a", 1)
+    assert not isinstance(said, RowsRefused)
+    assert "is a view" in str(said)
+
+
 def test_columns_that_the_table_does_not_have_are_an_error_that_stays(tmp_path):
     path = tmp_path / "x.db"
     table_of(ROWS, path)
