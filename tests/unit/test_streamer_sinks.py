@@ -172,6 +172,27 @@ def test_rows_whose_value_equals_nothing_are_not_lost(tmp_path):
     }
 
 
+def test_times_beyond_the_calendar_have_folders_too(tmp_path):
+    """A producer may take microseconds for milliseconds, and Kafka any number."""
+    times = pa.array([1_738_324_800_000_000, 1_738_324_800_000_000_000, None], pa.timestamp("us", "UTC"))
+    rows = pa.table({"a": range(3), "timestamp": times, "when": times})
+    ParquetSink(tmp_path, partition_by=["date", "when"]).open("0").write(rows)
+    found = {
+        str(path.parent.relative_to(tmp_path)): pq.read_table(path, partitioning=None)["a"].to_pylist()
+        for path in tmp_path.rglob("*.parquet")
+    }
+    assert found == {
+        "date=2025-01-31/when=2025-01-31 12%3A00%3A00%2B00%3A00": [0],
+        "date=__HIVE_DEFAULT_PARTITION__/when=1738324800000000000": [1],
+        "date=__HIVE_DEFAULT_PARTITION__/when=__HIVE_DEFAULT_PARTITION__": [2],
+    }
+
+
+def test_files_without_a_column_hold_no_rows_and_are_not_written(tmp_path):
+    with pytest.raises(SinkError, match="no column is left for the files"):
+        ParquetSink(tmp_path, partition_by=["b", "a"]).open("0").write(ROWS)
+
+
 def test_a_value_that_is_too_long_for_a_folder_is_refused_and_not_tried_for_ever(tmp_path):
     writer = ParquetSink(tmp_path, partition_by=["b"]).open("0")
     with pytest.raises(RowsRefused, match="too long for the name of a folder"):
@@ -307,8 +328,10 @@ def test_a_value_of_the_wrong_type_is_refused_and_not_tried_for_ever(tmp_path, s
     assert isinstance(said, RowsRefused)
 
 
-def test_a_number_that_sqlite_cannot_hold_is_refused(tmp_path):
-    said = sqlite_says(tmp_path / "x.db", "CREATE TABLE t (a INTEGER)", pa.array([2**63], pa.uint64()))
+@pytest.mark.parametrize("type_", [pa.uint64(), pa.timestamp("us", "UTC")], ids=str)
+def test_a_value_that_sqlite_cannot_hold_is_refused(tmp_path, type_):
+    value = 2**63 if type_ == pa.uint64() else 1_738_324_800_000_000_000  # milliseconds that were microseconds
+    said = sqlite_says(tmp_path / "x.db", "CREATE TABLE t (a)", pa.array([value], type_))
     assert isinstance(said, RowsRefused)
 
 

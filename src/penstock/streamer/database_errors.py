@@ -12,7 +12,13 @@ WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
 WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
 """The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
 
-REFUSED_WORDS = (" constraint failed", "datatype mismatch", "cannot store ", "out of range of int64_t")
+REFUSED_WORDS = (
+    " constraint failed",
+    "datatype mismatch",
+    "cannot store ",
+    "out of range of int64_t",
+    "Could not format timestamp",
+)
 """What SQLite's driver says of rows. Of these it gives no code: it calls them internal errors, or input and output."""
 
 NOT_PREPARED, LOCKED = "failed to prepare", "is locked"

@@ -8,11 +8,13 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import OptionError, RowsRefused, SinkError
 from penstock.streamer.sink import Limits, Rows, Writer, check_limits
@@ -150,8 +152,11 @@ def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Path, p
     keys = pa.table([*(_key(rows, name) for name in columns), pa.array(range(rows.num_rows))], [*numbers, "row"])
     groups = keys.group_by(numbers, use_threads=False).aggregate([("row", "list")])
     kept = rows.drop_columns([name for name in columns if name in rows.column_names])
-    for values, chosen in zip(groups.select(numbers).to_pylist(), groups.column("row_list"), strict=True):
-        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in zip(columns, values.values(), strict=True)))
+    if not kept.num_columns:
+        raise SinkError("partition_by: no column is left for the files. Leave one out, or write more columns")
+    for at, chosen in enumerate(groups.column("row_list")):
+        values = [_value(groups.column(number)[at]) for number in numbers]
+        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in zip(columns, values, strict=True)))
         yield folder, kept.take(chosen.values)
 
 
@@ -159,8 +164,18 @@ def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
     if name in rows.column_names:
         return rows.column(name)
     if name == DATE and "timestamp" in rows.column_names:
-        return rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        days = rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        # A timestamp may be any number (microseconds taken for milliseconds, say), and a calendar ends.
+        in_calendar = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
+        return pc.if_else(in_calendar, days, pa.scalar(None, pa.date32()))
     raise SinkError(f"partition_by: the rows have no column {name!r}, only {', '.join(rows.column_names)}")
+
+
+def _value(scalar: Any) -> object:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):  # a time that Python has none for: by its number
+        return scalar.cast(pa.int64()).as_py()
 
 
 def _folder_name(value: object) -> str:

@@ -186,7 +186,8 @@ class Streamer:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                log.error("%s did not end within %g s: it hangs in the sink or the extractor", thread.name, timeout)
+                where = "the sink, the extractor or a commit"
+                log.error("%s did not end within %g s: it is still in %s", thread.name, timeout, where)
         self._close(max(1.0, deadline - time.monotonic()))
 
     def wait(self, timeout: float | None = None) -> bool:
