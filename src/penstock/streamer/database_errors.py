@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-REFUSED_ROWS = ("22", "23")
-"""SQLSTATE classes that speak of the rows: a value that does not fit, a constraint that it breaks."""
+REFUSED_ROWS = ("22", "23", "44", "54000", "P0001")
+"""SQLSTATEs, by their beginnings, that speak of the rows: a value that does not fit, a constraint or a view's check
+that it breaks, a key too long for its index, and what a trigger raises."""
 
 WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
 """SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
