@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import penstock
 from penstock.consumer.start import start_mode
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.startup import (
@@ -175,3 +176,15 @@ def test_F6_a_moment_to_start_at_is_the_first_millisecond_that_is_not_before_it(
 def test_F6_what_is_no_start_is_refused(start):
     with pytest.raises(OptionError, match="no place to start from"):
         start_mode(start)
+
+
+def test_F7_a_start_that_names_a_topic_which_is_not_read_is_refused():
+    """Else all partitions began at the group's offsets, with a line in the log."""
+    config = {"bootstrap.servers": "localhost:1", "group.id": "g"}
+    with penstock.Connector(config, start={("clikcs", 0): 42}) as connector:
+        for create in (
+            lambda: connector.create_message_streams({"clicks": 1}),
+            lambda: connector.create_message_streams_by_filter("clicks.*"),
+        ):
+            with pytest.raises(OptionError, match="'clikcs': is no topic of these streams"):
+                create()

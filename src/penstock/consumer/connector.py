@@ -40,7 +40,7 @@ from penstock.consumer.event_time import EventTime, checked_strategy
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.membership import Assignment, Membership
 from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
-from penstock.consumer.start import Start, mine_of, start_mode
+from penstock.consumer.start import Start, check_topics, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
 from penstock.consumer.watermark_clock import WatermarkClock
@@ -153,6 +153,7 @@ class Connector:
         if not hasattr(topics, "items"):
             raise OptionError("topics", topics, "is no mapping", 'Give the streams per topic, as {"words": 4}')
         subscription = NamedTopics(dict(topics))
+        check_topics(self._start, subscription.streams.__contains__)
         typed = self._typed_source(TopicNames(tuple(subscription.streams)))
         streams = {
             topic: [self._stream(number, key_decoder, value_decoder, typed) for number in range(count)]
@@ -174,6 +175,7 @@ class Connector:
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
         subscription = FilteredTopics(chosen, n)
+        check_topics(self._start, chosen.allows)
         typed = self._typed_source(TopicPattern(chosen.expression))
         streams = [self._stream(number, key_decoder, value_decoder, typed) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
@@ -41,6 +41,15 @@ def milliseconds_at(moment: datetime) -> int:
     """The first millisecond since 1970 that is not before a moment. Not by its timestamp(), a float that is off by a
     part of one; and not below 0, where Kafka's numbers mean something else."""
     return max(0, -((EPOCH - moment) // MILLISECOND))
+
+
+def check_topics(mode: StartMode, are_read: Callable[[str], bool]) -> None:
+    """A start that names a topic which is not read would begin elsewhere, with a line in the log."""
+    match mode:
+        case AtOffsets(PerPartition() as named) | AtTimestamp(PerPartition() as named):
+            for topic in sorted(named.names()):
+                if not are_read(topic):
+                    raise OptionError("start", topic, "is no topic of these streams", "Name the topics that are read")
 
 
 def mine_of(mode: StartMode, partitions: list[TopicPartition]) -> StartMode:
