@@ -220,6 +220,24 @@ def test_what_makes_no_parquet_sink(arguments, said):
         ParquetSink(**arguments)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"compresion": "zstd"}, {"compression": "zsdt"}, {"row_group_size": 0}],
+    ids=str,
+)
+def test_I1_options_that_pyarrow_does_not_take_are_told_at_the_start(tmp_path, options):
+    """Each write would fail by them, and be tried again for ever."""
+    with pytest.raises(SinkError, match="does not take these options"):
+        ParquetSink(tmp_path, **options).open("0")
+
+
+def test_I1_a_folder_that_cannot_be_written_to_is_told_at_the_start(tmp_path):
+    with pytest.raises(SinkError, match="no Parquet files can be written to /proc/self"):
+        ParquetSink("/proc/self").open("0")
+    ParquetSink(tmp_path).open("0")
+    assert not list(tmp_path.iterdir())
+
+
 # --- ADBC -----------------------------------------------------------------------------------------------------------
 
 

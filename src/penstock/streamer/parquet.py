@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import time
 import uuid
@@ -72,10 +73,17 @@ class ParquetSink:
         return f"ParquetSink({str(self.path)!r})"
 
     def open(self, thread: str) -> Writer:
-        import pyarrow.parquet  # noqa: F401 (it takes a while: not in the middle of the first write)
+        import pyarrow.parquet as pq  # it takes a while: not in the middle of the first write
 
         try:
+            pq.write_table(pa.table({"a": [0]}), io.BytesIO(), **self._options)
+        except Exception as error:  # whatever it is, each write would end like this
+            raise SinkError(f"pyarrow.parquet.write_table does not take these options: {error}") from error
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
+            trial = self.path / f"{UNFINISHED}part-{uuid.uuid4().hex}.unfinished"
+            trial.touch()
+            trial.unlink()
             if not self._swept:
                 sweep(self.path)
                 self._swept = True
