@@ -92,6 +92,8 @@ def test_natural_mistakes_are_told_in_the_users_words(consumers, topic):
             connector.create_message_streams(wrong)
     with pytest.raises(OptionError, match="AllowTopics"):
         connector.create_message_streams_by_filter(None)
+    with pytest.raises(OptionError, match="value_decoder = 'json': must be a function of bytes"):
+        connector.create_message_streams({name: 1}, value_decoder="json")
     connector.create_message_streams({name: 1})
     for call in (connector.pause, connector.resume, lambda names: connector.commit_offsets(dict.fromkeys(names, 1))):
         with pytest.raises(TypeError, match="no partition"):

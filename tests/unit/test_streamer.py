@@ -44,6 +44,8 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
         ({"extractor": value, "schema": {"a": int}}, "must be a pyarrow.Schema"),
         ({"schema": pa.schema([])}, "without an extractor"),
         ({"value_decoder": bytes.decode}, "option value_decoder"),
+        ({"extractor": value, "extracts": "batch", "key_decoder": bytes.decode}, "option key_decoder: is for messages"),
+        ({"extractor": value, "value_decoder": "json"}, "option value_decoder = 'json': must be a function of bytes"),
         ({"columns": ["vallue"]}, "Did you mean value?"),
         ({"extractor": value, "columns": ["value"]}, "messages have all of them"),
         ({"dead_letter": "t"}, "would come again for ever"),

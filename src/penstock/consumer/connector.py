@@ -193,6 +193,9 @@ class Connector:
     def _stream(
         self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None
     ) -> Stream:
+        for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+            if decoder is not None and not callable(decoder):
+                raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
         make = Stream if self._event_time is None else partial(EventStream, self._event_time)
         return make(
             f"{self.consumer_id}-{number}",

@@ -82,6 +82,11 @@ def checked_extraction(
         return lambda: AsTheyAre(wanted)
     if not callable(extractor):
         raise OptionError("extractor", extractor, "must be a function, or None for records as they are")
+    for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+        if decoder is not None and not callable(decoder):
+            raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
+        if decoder is not None and extracts == "batch":
+            raise OptionError(name, None, "is for messages", 'Leave it out: extracts="batch" gets records as they are')
     extracts = extracts or ("rows" if inspect.isgeneratorfunction(extractor) else "row")
     if extracts not in EXTRACTS:
         raise OptionError("extracts", extracts, f"must be one of {', '.join(EXTRACTS)}")
