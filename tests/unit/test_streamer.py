@@ -313,6 +313,21 @@ def test_until_the_end_stops_there_and_takes_nothing_beyond(fake_connector, monk
     assert fake_connector.committed == {P0: 3, P1: 2}
 
 
+def test_a_partition_that_left_after_its_batch_was_handed_out_is_no_error(fake_connector, monkeypatch):
+    """A Connector pauses and seeks only what it has; a group that has waited long enough takes a partition away."""
+
+    def gone(partitions):
+        raise ValueError("t-0 is not assigned to this consumer now")
+
+    sink = ListSink()
+    fake_connector.pause = gone
+    monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 3, P1: 0})
+    with running(fake_connector, sink, until_end=True) as streamer:
+        fake_connector.put(0, [b"a", b"b", b"c", b"later"])
+        assert streamer.wait(SECONDS)
+    assert sink.rows == [b"a", b"b", b"c"]
+
+
 def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector, monkeypatch):
     """Without partitions there is nothing left to read, and that is no end."""
     monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})

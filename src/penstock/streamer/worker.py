@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
@@ -159,7 +160,8 @@ class Worker:
         del self._read_again_at[tp]
         position = self._consumer.position().get(tp)
         if position is not None:
-            self._consumer.seek({tp: position})
+            with suppress(ValueError):  # it has left in this moment
+                self._consumer.seek({tp: position})
 
     # records
 
@@ -193,7 +195,8 @@ class Worker:
             inside = pc.sum(pc.less(batch.column("offset"), ends.get(tp, 0))).as_py()
             if inside < batch.num_rows:
                 batch = batch.slice(0, inside)
-                self._consumer.pause([tp])
+                with suppress(ValueError):  # it has left since the batch was handed out
+                    self._consumer.pause([tp])
         granted = self._run.grant(batch.num_rows)
         if granted < batch.num_rows:
             self._cut.add(tp)
