@@ -342,6 +342,19 @@ def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector,
     assert sorted(sink.rows) == [b"a", b"b"]
 
 
+def test_until_the_end_is_that_of_our_own_partitions_also_if_another_member_has_our_name(fake_connector, monkeypatch):
+    """A config that several programs share may hold a consumer.id."""
+    monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
+    sink = ListSink()
+    with running(fake_connector, sink, until_end=True, partitions=[]) as streamer:
+        fake_connector.given = frozenset([P0])
+        fake_connector.listener.before_starting("fake", {"t": {0: "fake-0", 1: "fake-0"}})
+        fake_connector.owners[P0], fake_connector.positions[P0] = "fake-0", 0
+        fake_connector.put(0, [b"a"])
+        assert streamer.wait(SECONDS)
+    assert sink.rows == [b"a"]
+
+
 def test_metrics_know_the_lag(fake_connector):
     sink = ListSink()
     hanging, go_on = threading.Event(), threading.Event()

@@ -110,6 +110,7 @@ class Connector:
         self._shutdown_timeout = SHUTDOWN_SECONDS
         self._listener: RebalanceListener | None = None
         self._cursors: dict[TopicPartition, Cursor] = {}
+        self._assigned: frozenset[TopicPartition] = frozenset()
         self._streams: list[Stream] = []
         self._queues: list[tuple[str, Stream]] = []
         """The streams by topic; those of a filter belong to none."""
@@ -244,6 +245,11 @@ class Connector:
     def assignment(self) -> dict[TopicPartition, str]:
         """The partitions that are this consumer's now, and the thread ids of the streams that have them."""
         return {tp: cursor.stream.thread_id for tp, cursor in sorted(self._cursors.items())}
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What the group has given this consumer last, from the listener's `before_starting` on: `assignment` has what
+        is new when that has returned."""
+        return self._assigned
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records that wait, per partition; those of which nothing was fetched yet are left out."""
@@ -431,6 +437,7 @@ class Connector:
             assert self._stream_of is not None
             new = sorted(tp for tp in assignment.partitions if tp not in self._cursors)
             starts = self._starts(new, assignment.fresh)
+            self._assigned = frozenset(assignment.partitions)
             self._tell("before_starting", self.consumer_id, assignment.threads_of_group)
             cursors: dict[TopicPartition, Cursor] = {}
             for tp in new:

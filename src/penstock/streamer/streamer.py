@@ -314,11 +314,7 @@ class _Listener:
     def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         streamer = self._streamer
         assert streamer._run is not None
-        mine = {f"{consumer_id}-{number}" for number in range(streamer.threads)}
-        streamer._run.expected = frozenset(
-            TopicPartition(topic, partition)
-            for topic, threads in assignment.items()
-            for partition, thread in threads.items()
-            if thread in mine
-        )
+        assert streamer._connector is not None
+        # Not by the ids in the assignment: two members may have been given the same consumer.id.
+        streamer._run.expected = streamer._connector.assigned()
         streamer._run.assignments += 1
