@@ -83,7 +83,14 @@ def test_a_column_that_is_not_shown_is_told(columns, said):
         target("stdout", columns)
 
 
-@pytest.mark.parametrize("text", ["mysql://me:geheim@host/x?table=t", "adbc:postgresql://me:geheim@host/x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql://me:geheim@host/x?table=t",
+        "mysql://host/x?user=me&password=geheim",
+        "adbc:postgresql://me:geheim@host/x",
+    ],
+)
 def test_a_password_is_not_shown(text):
     with pytest.raises(OptionError) as raised:
         target(text)

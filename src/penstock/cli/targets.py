@@ -58,7 +58,8 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
                 if name not in ("topic", *look.columns):
                     raise OptionError("--columns", name, "is nothing that stdout shows")
             return Target(_stdout(look, columns), "stdout", tuple(look.columns), is_stdout=True)
-    raise OptionError("--to", PASSWORD.sub(r"\1@", text), "is no target", f"Give {EXAMPLES}")
+    # Without what follows a question mark: a password may stand there, too.
+    raise OptionError("--to", PASSWORD.sub(r"\1@", text.partition("?")[0]), "is no target", f"Give {EXAMPLES}")
 
 
 def _parquet(place: str, given: Mapping[str, str]) -> Target:
