@@ -436,7 +436,7 @@ class Stream(ChunkQueue):
             cursor.version += 1
             cursor.fetched = None
             self._forget_errors(cursor)
-            for key in [key for key in list(self._decoders) if key[0] is cursor]:  # its reader may add one meanwhile
+            for key in [key for key in self._decoders if key[0] is cursor]:
                 self._decoders.pop(key, None)
             return cursor.consumed
 
