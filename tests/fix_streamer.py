@@ -89,6 +89,7 @@ class FakeConnector:
         self.on_commit: Callable[[Mapping[TopicPartition, int]], None] = lambda offsets: None
         self.streams: list[FakeStream] = []
         self.listener: Any = None
+        self.given: frozenset[TopicPartition] = frozenset()
         self.settings: Mapping[str, object] = {}
         self.linger: Callable[[], None] = lambda: None
         """What happens between the listener's return and the end of a release."""
@@ -118,6 +119,7 @@ class FakeConnector:
 
     def assign(self, partitions: Sequence[int], starts: Mapping[int, int] | None = None) -> None:
         tps = [TopicPartition("t", p) for p in partitions]
+        self.given = frozenset(tps)
         self.listener.before_starting("fake", {"t": {tp.partition: self._owner(tp) for tp in tps}})
         with self.changed:
             for tp in tps:
@@ -166,6 +168,9 @@ class FakeConnector:
     def assignment(self) -> dict[TopicPartition, str]:
         with self.changed:
             return dict(self.owners)
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        return self.given
 
     def lag(self) -> dict[TopicPartition, int]:
         with self.changed:

@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 import penstock
@@ -91,10 +92,20 @@ def test_natural_mistakes_are_told_in_the_users_words(consumers, topic):
             connector.create_message_streams(wrong)
     with pytest.raises(OptionError, match="AllowTopics"):
         connector.create_message_streams_by_filter(None)
+    with pytest.raises(OptionError, match="value_decoder = 'json': must be a function of bytes"):
+        connector.create_message_streams({name: 1}, value_decoder="json")
     connector.create_message_streams({name: 1})
     for call in (connector.pause, connector.resume, lambda names: connector.commit_offsets(dict.fromkeys(names, 1))):
         with pytest.raises(TypeError, match="no partition"):
             call([name])
+    here = TopicPartition(name, 0)
+    for wrong in (-1, 2**63, 1.5, "1", None):
+        for call in (connector.commit_offsets, connector.seek):
+            eventually(connector.assignment, "the partition has come")
+            with pytest.raises(ValueError, match=f"is no offset of {here}: an offset is a whole number"):
+                call({here: wrong})
+    row = pa.array([0]).to_numpy()[0]  # a row of pandas has such numbers
+    connector.commit_offsets({(name, row): row})
     connector.shutdown()
     with pytest.raises(penstock.CommitRefused, match="shut down"):
         connector.commit_offsets()

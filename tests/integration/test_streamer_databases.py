@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -81,7 +82,10 @@ def test_rows_fit_a_table_that_others_have_made(postgres, table):
         ("n varchar(3)", pa.array(["abc", "abcd"]), "too long"),
         ("n text", pa.array(["a", "b\0c"]), "invalid byte sequence"),
         ("n jsonb", pa.array(["{}", "{"]), "invalid input syntax for type json"),
+        # Random, so that it cannot be packed.
+        ("n text PRIMARY KEY", pa.array(["a", random.Random(1).randbytes(9000).hex()]), "index row"),
     ],
+    ids=lambda given: given if isinstance(given, str) else "",
 )
 def test_rows_that_never_fit_are_refused_and_none_of_them_written(postgres, table, column, values, said):
     name = table(column)
@@ -92,6 +96,16 @@ def test_rows_that_never_fit_are_refused_and_none_of_them_written(postgres, tabl
     writer.write(pa.table({"n": values.slice(0, 1)}))
     writer.close()
     assert postgres.execute(f"SELECT count(*) FROM {name}") == [(1,)]
+
+
+def test_a_row_that_a_trigger_raises_on_is_refused(postgres, table):
+    name = table("n integer")
+    body = "BEGIN IF NEW.n > 5 THEN RAISE EXCEPTION 'more than five'; END IF; RETURN NEW; END"
+    postgres.execute(f"CREATE FUNCTION {name}_check() RETURNS trigger LANGUAGE plpgsql AS $${body}$$")
+    postgres.execute(f"CREATE TRIGGER c BEFORE INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_check()")
+    with pytest.raises(RowsRefused, match="more than five"):
+        write(postgres, name, pa.table({"n": [1, 7]}))
+    assert postgres.execute(f"SELECT count(*) FROM {name}") == [(0,)]
 
 
 @pytest.mark.parametrize(

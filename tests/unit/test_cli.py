@@ -177,6 +177,7 @@ def test_properties_are_read_as_java_does(tmp_path):
         ("1738324800000", AtTimestamp(1738324800000, "--from")),
         ("2025-01-31T12:00Z", AtTimestamp(1738324800000, "--from")),
         ("2025-01-31T13:00+01:00", AtTimestamp(1738324800000, "--from")),
+        ("2025-01-31T12:00:00.000001Z", AtTimestamp(1738324800001, "--from")),  # what came before it is not meant
     ],
 )
 def test_positions(text, position):
@@ -189,7 +190,7 @@ def test_a_time_without_a_zone_is_local():
     assert parse_position("--from", "2025-01-31T12:00") == AtTimestamp(milliseconds, "--from")
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5"])
+@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5", "9" * 20])
 def test_what_is_no_position_is_refused(text):
     with pytest.raises(OptionError):
         parse_position("--from", text)

@@ -74,7 +74,23 @@ def test_what_is_no_target_is_told_with_examples(text, said):
         target(text)
 
 
-@pytest.mark.parametrize("text", ["mysql://me:geheim@host/x?table=t", "adbc:postgresql://me:geheim@host/x"])
+@pytest.mark.parametrize(
+    ("columns", "said"), [(["vallue"], r"Did you mean value\?"), (["timestampType"], "nothing that stdout shows")]
+)
+def test_a_column_that_is_not_shown_is_told(columns, said):
+    target("stdout", ["topic", "offset", "headers"])
+    with pytest.raises(OptionError, match=said):
+        target("stdout", columns)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mysql://me:geheim@host/x?table=t",
+        "mysql://host/x?user=me&password=geheim",
+        "adbc:postgresql://me:geheim@host/x",
+    ],
+)
 def test_a_password_is_not_shown(text):
     with pytest.raises(OptionError) as raised:
         target(text)
@@ -88,6 +104,18 @@ def test_the_same_command_has_the_same_group_and_another_target_another():
     assert len(others | {one.group("clicks")}) == 4
     with_password, without = target("postgresql://me:pw@h/d?table=t"), target("postgresql://me@h/d?table=t")
     assert with_password.group("clicks") == without.group("clicks")
+
+
+@pytest.mark.parametrize("text", ["parquet:a", "sqlite:a.db?table=t"])
+def test_the_same_path_from_another_folder_is_another_target(text, tmp_path, monkeypatch):
+    groups = []
+    for folder in (tmp_path / "x", tmp_path / "y"):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        groups.append(target(text).group("clicks"))
+    assert groups[0] != groups[1]
+    kind, _, name = text.partition(":")
+    assert target(f"{kind}:{tmp_path}/y/../y/{name}").group("clicks") == groups[1]
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(monkeypatch):

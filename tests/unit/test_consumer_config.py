@@ -230,6 +230,13 @@ def test_secrets_show_nowhere():
         assert "hush" not in str(refuse(LEAST | wrong))
 
 
+def test_settings_of_security_that_mean_nothing_here_are_warned_of(caplog):
+    parse(ssl_enabled_protocols="TLSv1.3", check_crcs="true")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "setting ssl.enabled.protocols has no effect here"
+    ]
+
+
 def test_what_means_nothing_here_is_taken_with_a_note(caplog):
     idle = {
         "max.poll.records": 500,

@@ -427,6 +427,36 @@ def test_an_async_stream_that_is_cancelled_loses_nothing():
     assert asyncio.run(asyncio.wait_for(read(), 10)) == list(range(10))
 
 
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+    for start in range(0, 50, 10):
+        fed.put(cursor, batch(start))
+
+    async def read():
+        turns, seen = 0, []
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        stream = penstock.AsyncStream(fed.stream)
+        async for one in stream if by == "messages" else stream.batches(["offset"]):
+            if by == "batches" or one.offset % 10 == 0:
+                seen.append(turns)
+            if len(seen) == 5:
+                break
+        beside.cancel()
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(read(), 10))
+    assert seen == sorted(set(seen)), "somebody else was at it before each batch"
+
+
 def test_counted_is_what_was_handed_out():
     counted_messages = []
     fed = Fed(on_consumed=lambda topic, messages, size: counted_messages.append(messages))

@@ -107,7 +107,12 @@ def test_the_groups_own_offsets_are_no_target():
 
 @pytest.mark.parametrize(
     "text",
-    ['"clicks",0,12\n"clicks",1,13\n', "# by hand\nclicks, 0, 12\n\nclicks,1,13", '{"clicks": {"0": 12, "1": 13}}'],
+    [
+        '"clicks",0,12\n"clicks",1,13\n',
+        "# by hand\nclicks, 0, 12\n\nclicks,1,13",
+        '{"clicks": {"0": 12, "1": 13}}',
+        "\ufeffclicks,0,12\nclicks,1,13\n",  # from a table's program
+    ],
 )
 def test_offsets_from_a_file(tmp_path, text):
     (tmp_path / "offsets").write_text(text)

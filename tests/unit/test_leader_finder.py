@@ -265,11 +265,13 @@ def test_a_topic_made_anew_is_read_by_the_rule(finding):
     a = it.cursor(A, 50)
     it.finder.add([a])
     it.found(a)
+    a.committed = 10
     it.cluster.topic_id = uuid.UUID(int=2)
     it.gone_back(a)
     it.finder.leaderless([a], "unknown topic id")
     it.found(a)
     assert (a.consumed, a.topic_id) == (10, uuid.UUID(int=2))
+    assert a.committed is None, "brokers delete what groups have committed for a topic along with it"
 
 
 def test_an_unclean_election_takes_the_cursor_back_to_where_the_logs_part(finding):

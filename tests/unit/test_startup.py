@@ -1,9 +1,12 @@
 """From where each partition is read, on a lookup made of plain values."""
 
 import logging
+from datetime import UTC, datetime
 
 import pytest
 
+import penstock
+from penstock.consumer.start import start_mode
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.startup import (
     AtOffsets,
@@ -154,3 +157,34 @@ def test_what_lies_within_bounds_is_left_alone():
     start, stop = {A0: 10}, {A0: 100}
     within_bounds(start, stop, {A0: 10}, {A0: 100}, fail_on_data_loss=True)
     assert (start, stop) == ({A0: 10}, {A0: 100})
+
+
+@pytest.mark.parametrize(
+    ("moment", "milliseconds"),
+    [
+        (datetime(1987, 1, 8, 7, 36, 37, 27_000, UTC), 537_089_797_027),  # as a float of seconds it is a little less
+        (datetime(2025, 1, 31, 12, 0, 0, 1, UTC), 1_738_324_800_001),  # what came before it is not meant
+        (datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC), 0),  # not -1, which is the end to Kafka
+        (datetime(1, 1, 1, tzinfo=UTC), 0),
+    ],
+)
+def test_F6_a_moment_to_start_at_is_the_first_millisecond_that_is_not_before_it(moment, milliseconds):
+    assert start_mode(moment) == AtTimestamp(milliseconds, "start")
+
+
+@pytest.mark.parametrize("start", [{A0: -1}, {A0: 2**63}, {A0: "1"}, {"a": 1}, {}, "first", datetime(2025, 1, 31)])
+def test_F6_what_is_no_start_is_refused(start):
+    with pytest.raises(OptionError, match="no place to start from"):
+        start_mode(start)
+
+
+def test_F7_a_start_that_names_a_topic_which_is_not_read_is_refused():
+    """Else all partitions began at the group's offsets, with a line in the log."""
+    config = {"bootstrap.servers": "localhost:1", "group.id": "g"}
+    with penstock.Connector(config, start={("clikcs", 0): 42}) as connector:
+        for create in (
+            lambda: connector.create_message_streams({"clicks": 1}),
+            lambda: connector.create_message_streams_by_filter("clicks.*"),
+        ):
+            with pytest.raises(OptionError, match="'clikcs': is no topic of these streams"):
+                create()

@@ -44,12 +44,17 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
         ({"extractor": value, "schema": {"a": int}}, "must be a pyarrow.Schema"),
         ({"schema": pa.schema([])}, "without an extractor"),
         ({"value_decoder": bytes.decode}, "option value_decoder"),
+        ({"extractor": value, "extracts": "batch", "key_decoder": bytes.decode}, "option key_decoder: is for messages"),
+        ({"extractor": value, "value_decoder": "json"}, "option value_decoder = 'json': must be a function of bytes"),
         ({"columns": ["vallue"]}, "Did you mean value?"),
         ({"extractor": value, "columns": ["value"]}, "messages have all of them"),
         ({"dead_letter": "t"}, "would come again for ever"),
         ({"dead_letter": 3}, "option dead_letter = 3"),
         ({"flush_rows": 0}, "option flush_rows"),
+        ({"flush_rows": 1e6}, "option flush_rows = .*whole number"),
+        ({"flush_interval": "1"}, "option flush_interval"),
         ({"retry_timeout": 0}, "option retry_timeout"),
+        ({"retry_timeout": "5"}, "option retry_timeout"),
         ({"max_retries": -1}, "option max_retries"),
         ({"limit": 0}, "option limit"),
     ],
@@ -308,6 +313,21 @@ def test_until_the_end_stops_there_and_takes_nothing_beyond(fake_connector, monk
     assert fake_connector.committed == {P0: 3, P1: 2}
 
 
+def test_a_partition_that_left_after_its_batch_was_handed_out_is_no_error(fake_connector, monkeypatch):
+    """A Connector pauses and seeks only what it has; a group that has waited long enough takes a partition away."""
+
+    def gone(partitions):
+        raise ValueError("t-0 is not assigned to this consumer now")
+
+    sink = ListSink()
+    fake_connector.pause = gone
+    monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 3, P1: 0})
+    with running(fake_connector, sink, until_end=True) as streamer:
+        fake_connector.put(0, [b"a", b"b", b"c", b"later"])
+        assert streamer.wait(SECONDS)
+    assert sink.rows == [b"a", b"b", b"c"]
+
+
 def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector, monkeypatch):
     """Without partitions there is nothing left to read, and that is no end."""
     monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
@@ -320,6 +340,19 @@ def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector,
         fake_connector.put(1, [b"b"])
         assert streamer.wait(SECONDS)
     assert sorted(sink.rows) == [b"a", b"b"]
+
+
+def test_until_the_end_is_that_of_our_own_partitions_also_if_another_member_has_our_name(fake_connector, monkeypatch):
+    """A config that several programs share may hold a consumer.id."""
+    monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
+    sink = ListSink()
+    with running(fake_connector, sink, until_end=True, partitions=[]) as streamer:
+        fake_connector.given = frozenset([P0])
+        fake_connector.listener.before_starting("fake", {"t": {0: "fake-0", 1: "fake-0"}})
+        fake_connector.owners[P0], fake_connector.positions[P0] = "fake-0", 0
+        fake_connector.put(0, [b"a"])
+        assert streamer.wait(SECONDS)
+    assert sink.rows == [b"a"]
 
 
 def test_metrics_know_the_lag(fake_connector):

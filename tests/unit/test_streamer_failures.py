@@ -324,6 +324,29 @@ def test_of_a_batch_in_the_middle_only_what_went_through_is_written_and_committe
     assert len(sink.rows) == 4, "the rest of the batch is somebody else's"
 
 
+@pytest.mark.parametrize("why", ["interval", "stop", "rebalance"])
+def test_a_slow_extractor_does_not_keep_a_thread_from_what_is_due(fake_connector, monkeypatch, why):
+    """A slice of it would take minutes."""
+    monkeypatch.setattr("penstock.streamer.worker.SLICE_SECONDS", 0.05)
+    sink, begun = ListSink(), threading.Event()
+
+    def slow(message):
+        begun.set()
+        time.sleep(0.02)
+        return message.value
+
+    with running(fake_connector, sink, extractor=slow, flush_interval=0.1 if why == "interval" else 60) as streamer:
+        fake_connector.put(0, [b"%d" % n for n in range(5000)])
+        assert begun.wait(SECONDS)
+        if why == "interval":
+            assert until(lambda: sink.rows, SECONDS)
+        elif why == "rebalance":
+            fake_connector.release([0])
+        streamer.stop()
+    assert 0 < len(sink.rows) < 5000
+    assert fake_connector.committed[P0] == len(sink.rows)
+
+
 def test_a_sink_that_is_down_does_not_hold_partitions_back_that_leave(fake_connector, caplog):
     sink = ListSink()
     down = threading.Event()

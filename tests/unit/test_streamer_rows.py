@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fix_streamer import P0, P1, batch_of
 from penstock import OptionError, RowsRefused
+from penstock.letters import DeadLetter
 from penstock.streamer.backlog import Backlog, Piece
 from penstock.streamer.extraction import AsTheyAre, BatchWise, OneByOne, to_arrow
 from penstock.streamer.sink import Limits
@@ -226,6 +227,27 @@ def test_a_backlog_is_due_by_rows_bytes_or_time_and_never_without_anything():
     backlog.reached(P0, 13, now=200.0)
     backlog.add(Piece(P0, records(b"x" * 20_000), [1]))
     assert backlog.is_due(limits, 200.0)
+
+
+def test_letters_count_as_bytes_that_are_held():
+    limits = Limits(rows=10**6, bytes=10_000, seconds=60.0)
+    backlog = Backlog()
+    backlog.reached(P0, 1, now=0.0)
+    letter = DeadLetter("t", 0, 0, None, b"k", b"x" * 5_000, [], "extractor", "ValueError", "no")
+    backlog.add_letters([letter])
+    assert not backlog.is_due(limits, 0.0)
+    backlog.add_letters([letter])
+    assert backlog.is_due(limits, 0.0)
+    backlog.drop([P0])
+    backlog.reached(P0, 1, now=0.0)
+    assert not backlog.is_due(limits, 0.0)
+
+
+def test_a_log_that_begins_anew_is_committed_where_it_is_read_now():
+    backlog = Backlog()
+    backlog.reached(P0, 1000, now=0.0)
+    backlog.reached(P0, 3, now=0.0)  # the topic was deleted and made anew
+    assert backlog.clear() == {P0: 3}
 
 
 def test_what_is_dropped_takes_its_letters_and_its_position_along():

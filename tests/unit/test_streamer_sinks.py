@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -106,6 +108,19 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch, moment)
     assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 3
 
 
+def test_a_file_system_that_does_not_sync_folders_is_written_to(tmp_path, monkeypatch):
+    honest = os.fsync
+
+    def fsync(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")  # as network mounts do
+        honest(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ParquetSink(tmp_path, partition_by=["b"]).open("0").write(ROWS)
+    assert ds.dataset(tmp_path, partitioning="hive").count_rows() == 3
+
+
 def test_rows_that_parquet_has_no_type_for_are_no_reason_to_try_again(tmp_path):
     writer = ParquetSink(tmp_path).open("0")
     unions = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
@@ -146,6 +161,45 @@ def test_rows_without_a_value_have_a_folder_too(tmp_path):
     assert ds.dataset(tmp_path, partitioning="hive").to_table().sort_by("a").column("a").to_pylist() == [1, 2, 3]
 
 
+def test_rows_whose_value_equals_nothing_are_not_lost(tmp_path):
+    rows = pa.table({"a": range(5), "b": [1.5, float("nan"), None, float("nan"), 1.5]})
+    ParquetSink(tmp_path, partition_by=["b"]).open("0").write(rows)
+    found = {path.parent.name: pq.read_table(path, partitioning=None)["a"] for path in tmp_path.rglob("*.parquet")}
+    assert {name: values.to_pylist() for name, values in found.items()} == {
+        "b=1.5": [0, 4],
+        "b=nan": [1, 3],
+        "b=__HIVE_DEFAULT_PARTITION__": [2],
+    }
+
+
+def test_times_beyond_the_calendar_have_folders_too(tmp_path):
+    """A producer may take microseconds for milliseconds, and Kafka any number."""
+    times = pa.array([1_738_324_800_000_000, 1_738_324_800_000_000_000, None], pa.timestamp("us", "UTC"))
+    rows = pa.table({"a": range(3), "timestamp": times, "when": times})
+    ParquetSink(tmp_path, partition_by=["date", "when"]).open("0").write(rows)
+    found = {
+        str(path.parent.relative_to(tmp_path)): pq.read_table(path, partitioning=None)["a"].to_pylist()
+        for path in tmp_path.rglob("*.parquet")
+    }
+    assert found == {
+        "date=2025-01-31/when=2025-01-31 12%3A00%3A00%2B00%3A00": [0],
+        "date=__HIVE_DEFAULT_PARTITION__/when=1738324800000000000": [1],
+        "date=__HIVE_DEFAULT_PARTITION__/when=__HIVE_DEFAULT_PARTITION__": [2],
+    }
+
+
+def test_files_without_a_column_hold_no_rows_and_are_not_written(tmp_path):
+    with pytest.raises(SinkError, match="no column is left for the files"):
+        ParquetSink(tmp_path, partition_by=["b", "a"]).open("0").write(ROWS)
+
+
+def test_a_value_that_is_too_long_for_a_folder_is_refused_and_not_tried_for_ever(tmp_path):
+    writer = ParquetSink(tmp_path, partition_by=["b"]).open("0")
+    with pytest.raises(RowsRefused, match="too long for the name of a folder"):
+        writer.write(pa.table({"a": [1, 2], "b": ["x", "y" * 300]}))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
     with pytest.raises(SinkError, match="the rows have no column 'c', only a, b"):
         ParquetSink(tmp_path, partition_by=["c"]).open("0").write(ROWS)
@@ -153,11 +207,35 @@ def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [({"path": "s3://bucket/x"}, "not a folder of this machine"), ({"path": "x", "partition_by": "date"}, "a list")],
+    [
+        ({"path": "s3://bucket/x"}, "not a folder of this machine"),
+        ({"path": "x", "partition_by": "date"}, "a list"),
+        ({"path": "x", "file_rows": 0}, "file_rows = .*whole number from 1 on"),
+        ({"path": "x", "file_bytes": 1e6}, "file_bytes = .*whole number"),
+        ({"path": "x", "file_seconds": "60"}, "file_seconds = .*more than 0 seconds"),
+    ],
 )
 def test_what_makes_no_parquet_sink(arguments, said):
     with pytest.raises(OptionError, match=said):
         ParquetSink(**arguments)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compresion": "zstd"}, {"compression": "zsdt"}, {"row_group_size": 0}],
+    ids=str,
+)
+def test_I1_options_that_pyarrow_does_not_take_are_told_at_the_start(tmp_path, options):
+    """Each write would fail by them, and be tried again for ever."""
+    with pytest.raises(SinkError, match="does not take these options"):
+        ParquetSink(tmp_path, **options).open("0")
+
+
+def test_I1_a_folder_that_cannot_be_written_to_is_told_at_the_start(tmp_path):
+    with pytest.raises(SinkError, match="no Parquet files can be written to /proc/self"):
+        ParquetSink("/proc/self").open("0")
+    ParquetSink(tmp_path).open("0")
+    assert not list(tmp_path.iterdir())
 
 
 # --- ADBC -----------------------------------------------------------------------------------------------------------
@@ -243,6 +321,42 @@ def test_duplicates_are_skipped_on_demand(tmp_path):
         writer.write(pa.concat_tables([rows, rows]))
         writer.close()
     assert rows_in(path) == [(1, "x"), (2, "y"), (3, None)]
+
+
+def sqlite_says(path, statement, value, **options):
+    """What becomes of one row."""
+    import adbc_driver_sqlite.dbapi
+
+    with adbc_driver_sqlite.dbapi.connect(str(path)) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        connection.commit()
+    writer = AdbcSink(f"sqlite:{path}", "t", **options).open("0")
+    with pytest.raises(SinkError) as raised:
+        writer.write(pa.table({"a": [value]}) if not isinstance(value, pa.Array) else pa.table({"a": value}))
+    writer.close()
+    return raised.value
+
+
+@pytest.mark.parametrize("skip_duplicates", [False, True])
+@pytest.mark.parametrize(
+    "statement", ["CREATE TABLE t (a INTEGER) STRICT", "CREATE TABLE t (a INTEGER PRIMARY KEY)"], ids=["strict", "key"]
+)
+def test_a_value_of_the_wrong_type_is_refused_and_not_tried_for_ever(tmp_path, statement, skip_duplicates):
+    said = sqlite_says(tmp_path / "x.db", statement, "no number", skip_duplicates=skip_duplicates)
+    assert isinstance(said, RowsRefused)
+
+
+@pytest.mark.parametrize("type_", [pa.uint64(), pa.timestamp("us", "UTC")], ids=str)
+def test_a_value_that_sqlite_cannot_hold_is_refused(tmp_path, type_):
+    value = 2**63 if type_ == pa.uint64() else 1_738_324_800_000_000_000  # milliseconds that were microseconds
+    said = sqlite_says(tmp_path / "x.db", "CREATE TABLE t (a)", pa.array([value], type_))
+    assert isinstance(said, RowsRefused)
+
+
+def test_a_statement_that_can_never_be_is_no_reason_to_try_again(tmp_path):
+    said = sqlite_says(tmp_path / "x.db", "CREATE VIEW t AS SELECT 1 AS a", 1)
+    assert not isinstance(said, RowsRefused)
+    assert "is a view" in str(said)
 
 
 def test_columns_that_the_table_does_not_have_are_an_error_that_stays(tmp_path):

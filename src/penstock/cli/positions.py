@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from penstock.errors import OptionError
@@ -13,6 +13,8 @@ from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
 
 MILLISECOND_DIGITS = 13
 """A plain number with so many digits is a time in ms (any since 2001): no partition has a trillion records."""
+
+LAST_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ def parse_position(argument: str, text: str) -> Position:
         return LastRecords(int(text[1:]))
     if text.isdecimal():
         number = int(text)
+        if number > LAST_NUMBER:
+            raise OptionError(argument, text, f"is more than Kafka counts to, which is {LAST_NUMBER}")
         return AtTimestamp(number, argument) if len(text) >= MILLISECOND_DIGITS else AtOffset(number)
     try:
         moment = datetime.fromisoformat(text)
@@ -56,10 +60,11 @@ def parse_position(argument: str, text: str) -> Position:
         ) from None
     if moment.tzinfo is None:
         moment = moment.astimezone()  # a time without a zone is that of the clock on the wall
-    milliseconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000
+    # Whole numbers, and up: a float is off by a part of a millisecond, and what lies before the time is not meant.
+    milliseconds = -((datetime(1970, 1, 1, tzinfo=UTC) - moment) // timedelta(milliseconds=1))
     if milliseconds < 0:
         raise OptionError(argument, text, "lies before 1970")
-    return AtTimestamp(int(milliseconds), argument)
+    return AtTimestamp(milliseconds, argument)
 
 
 def nearest(position: AtOffset | LastRecords, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:

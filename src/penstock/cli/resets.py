@@ -64,7 +64,7 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
 def read_offsets_file(path: str) -> Listed:
     """Offsets as CSV (`topic,partition,offset`), or as the JSON that `startingOffsets` takes."""
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")  # tables write a mark before the first line
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise OptionError("--from-file", path, f"cannot be read: {reason}") from error

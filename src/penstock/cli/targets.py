@@ -7,10 +7,12 @@ import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.cli.records import Look
+from penstock.columns import checked_columns
 from penstock.errors import OptionError, SinkError
 
 if TYPE_CHECKING:
@@ -30,11 +32,13 @@ class Target:
     columns: tuple[str, ...] | None = None
     """What it needs, if anything."""
     is_stdout: bool = False
+    place: str | None = None
+    """Where it is, from wherever one looks, if `shown` does not tell: a path may be relative."""
 
     def group(self, topic: str) -> str:
         """A group's name that is the same whenever the same command is given, and another for another target: with one
         name for both, the second would find what the first has not read."""
-        return f"penstock-{topic}-{zlib.crc32(self.shown.encode()):08x}"
+        return f"penstock-{topic}-{zlib.crc32((self.place or self.shown).encode()):08x}"
 
 
 def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target:
@@ -50,8 +54,12 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
             return _adbc(place, given)
         case "stdout" | "-" if not rest:
             look = Look(topic, headers=columns is not None and "headers" in columns)
+            for name in checked_columns(columns, include_headers=True) if columns else ():
+                if name not in ("topic", *look.columns):
+                    raise OptionError("--columns", name, "is nothing that stdout shows")
             return Target(_stdout(look, columns), "stdout", tuple(look.columns), is_stdout=True)
-    raise OptionError("--to", PASSWORD.sub(r"\1@", text), "is no target", f"Give {EXAMPLES}")
+    # Without what follows a question mark: a password may stand there, too.
+    raise OptionError("--to", PASSWORD.sub(r"\1@", text.partition("?")[0]), "is no target", f"Give {EXAMPLES}")
 
 
 def _parquet(place: str, given: Mapping[str, str]) -> Target:
@@ -59,7 +67,7 @@ def _parquet(place: str, given: Mapping[str, str]) -> Target:
 
     _no_others(given, ("partition_by",))
     by = [name for name in given.get("partition_by", "").split(",") if name]
-    return Target(ParquetSink(place, partition_by=by), f"parquet:{place}")
+    return Target(ParquetSink(place, partition_by=by), f"parquet:{place}", place=f"parquet:{Path(place).resolve()}")
 
 
 def _adbc(place: str, given: dict[str, str]) -> Target:
@@ -81,7 +89,11 @@ def _adbc(place: str, given: dict[str, str]) -> Target:
         skip_duplicates=ours["duplicates"] == "skip",
     )
     table = ours["table"] if not ours["schema"] else f"{ours['schema']}.{ours['table']}"
-    return Target(sink, f"{_plain(place)}?table={table}")
+    shown = f"{_plain(place)}?table={table}"
+    kind, _, file = place.partition(":")
+    in_file = kind == "sqlite" and not file.startswith((":", "file:"))
+    absolute = f"sqlite:{Path(file.removeprefix('///')).resolve()}?table={table}" if in_file else None
+    return Target(sink, shown, place=absolute)
 
 
 def _plain(place: str) -> str:

@@ -59,8 +59,6 @@ class AsyncStream:
         while (batch := await self._next(take)) is not None:
             if batch.num_rows:
                 yield batch
-            else:
-                await asyncio.sleep(0)  # others want their turn too
 
     async def _take_typed(self, typed: TypedBatches) -> pa.RecordBatch | None:
         while self._stream.open_next():
@@ -79,6 +77,9 @@ class AsyncStream:
 
         timeout = self._stream.timeout
         deadline = None if timeout is None else loop.time() + timeout
+        # Others want their turn too: while chunks are waiting, nothing else here gives it to them. Not after the take,
+        # because a task that is cancelled then would lose what it has.
+        await asyncio.sleep(0)
         self._stream.on_ready = wake
         try:
             while True:

@@ -292,7 +292,8 @@ CONSUMER_NO_EFFECT = (
     | {f"offsets.{name}" for name in ("channel.backoff.ms", "channel.socket.timeout.ms", "commit.max.retries")}
     | set(_OLD_NO_EFFECT)
 ) - set(CONSUMER_OPTIONS)
-"""Settings of Java's consumers that mean nothing here: taken, with a note in the log."""
+"""Settings of Java's consumers that mean nothing here: taken, with a note in the log; a warning, if they are about
+security."""
 
 _FIELDS: dict[str, str] = {
     "group.id": "group",
@@ -355,7 +356,9 @@ def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str,
             raise OptionError(key, shown, "is not supported", CONSUMER_REFUSED[key])
         if key in CONSUMER_NO_EFFECT:
             _check_old_storage(key, raw)
-            log.info("setting %s has no effect here", key)
+            # Who sets one of these relies on it: ciphers, protocols, a login of one's own.
+            level = logging.WARNING if key.startswith(("ssl.", "sasl.", "security.")) else logging.INFO
+            log.log(level, "setting %s has no effect here", key)
             continue
         if name in FORMAT_OPTIONS:
             values[name], written[name] = _parse(FORMAT_OPTIONS[name].parse, key, raw, shown), key

@@ -26,10 +26,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import index
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 from penstock.consumer.auto_commit import AutoCommit
+from penstock.consumer.chunk import LAST_OFFSET
 from penstock.consumer.config import ConsumerConfig, parse_config
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_batch import as_datetime
@@ -38,7 +40,7 @@ from penstock.consumer.event_time import EventTime, checked_strategy
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.membership import Assignment, Membership
 from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
-from penstock.consumer.start import Start, mine_of, start_mode
+from penstock.consumer.start import Start, check_topics, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
 from penstock.consumer.watermark_clock import WatermarkClock
@@ -108,6 +110,7 @@ class Connector:
         self._shutdown_timeout = SHUTDOWN_SECONDS
         self._listener: RebalanceListener | None = None
         self._cursors: dict[TopicPartition, Cursor] = {}
+        self._assigned: frozenset[TopicPartition] = frozenset()
         self._streams: list[Stream] = []
         self._queues: list[tuple[str, Stream]] = []
         """The streams by topic; those of a filter belong to none."""
@@ -151,6 +154,7 @@ class Connector:
         if not hasattr(topics, "items"):
             raise OptionError("topics", topics, "is no mapping", 'Give the streams per topic, as {"words": 4}')
         subscription = NamedTopics(dict(topics))
+        check_topics(self._start, subscription.streams.__contains__)
         typed = self._typed_source(TopicNames(tuple(subscription.streams)))
         streams = {
             topic: [self._stream(number, key_decoder, value_decoder, typed) for number in range(count)]
@@ -172,6 +176,7 @@ class Connector:
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
         subscription = FilteredTopics(chosen, n)
+        check_topics(self._start, chosen.allows)
         typed = self._typed_source(TopicPattern(chosen.expression))
         streams = [self._stream(number, key_decoder, value_decoder, typed) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])
@@ -189,6 +194,9 @@ class Connector:
     def _stream(
         self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None
     ) -> Stream:
+        for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+            if decoder is not None and not callable(decoder):
+                raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
         make = Stream if self._event_time is None else partial(EventStream, self._event_time)
         return make(
             f"{self.consumer_id}-{number}",
@@ -237,6 +245,11 @@ class Connector:
     def assignment(self) -> dict[TopicPartition, str]:
         """The partitions that are this consumer's now, and the thread ids of the streams that have them."""
         return {tp: cursor.stream.thread_id for tp, cursor in sorted(self._cursors.items())}
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What the group has given this consumer last, from the listener's `before_starting` on: `assignment` has what
+        is new when that has returned."""
+        return self._assigned
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records that wait, per partition; those of which nothing was fetched yet are left out."""
@@ -315,7 +328,7 @@ class Connector:
     def _cursor(self, tp: TopicPartition) -> Cursor:
         cursor = self._cursors.get(_partition(tp))
         if cursor is None:
-            raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now")
+            raise ValueError(f"{tp[0]}-{tp[1]} is not assigned to this consumer now: assignment() says what is")
         return cursor
 
     # --- event time -------------------------------------------------------------------------------------------------
@@ -425,6 +438,7 @@ class Connector:
             assert self._stream_of is not None
             new = sorted(tp for tp in assignment.partitions if tp not in self._cursors)
             starts = self._starts(new, assignment.fresh)
+            self._assigned = frozenset(assignment.partitions)
             self._tell("before_starting", self.consumer_id, assignment.threads_of_group)
             cursors: dict[TopicPartition, Cursor] = {}
             for tp in new:
@@ -550,15 +564,15 @@ def _made_id(group: str) -> str:
 
 def _partition(tp: object) -> TopicPartition:
     match tp:
-        case (str(topic), int(partition)):
-            return TopicPartition(topic, partition)
+        case (str(topic), SupportsIndex() as partition):  # also one of numpy's: rows of pandas have such
+            return TopicPartition(topic, index(partition))
     raise TypeError(f"{tp!r} is no partition: give TopicPartition(topic, number), or (topic, number)")
 
 
 def _checked_offset(tp: TopicPartition, offset: object) -> int:
-    if not isinstance(offset, int) or offset < 0:
-        raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is 0 or more")
-    return offset
+    if not isinstance(offset, SupportsIndex) or not 0 <= index(offset) <= LAST_OFFSET:
+        raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is a whole number from 0 on")
+    return index(offset)
 
 
 def _is_interrupting() -> bool:

@@ -255,6 +255,7 @@ class LeaderFinder:
                 log.warning("%s: the topic was deleted and made anew: its position is void", cursor.tp)
                 cursor.stream.move(cursor, None)
                 cursor.epoch = -1
+                cursor.committed = None  # the group's offset went with the old one
             cursor.topic_id = topic_id
 
     def _hold_against_epochs(self, cursors: Collection[Cursor], metadata: Metadata) -> set[Cursor]:

@@ -14,7 +14,7 @@ from penstock.consumer.config import parse_config
 from penstock.errors import OptionError
 from penstock.streamer.dead_letters import CalledWithLetters, DeadLetters, DeadLetterTopic
 from penstock.streamer.extraction import AsTheyAre, BatchWise, Extraction, OneByOne
-from penstock.streamer.sink import CallableSink, Limits, Sink
+from penstock.streamer.sink import CallableSink, Limits, Sink, check_limits
 
 EXTRACTS = ("row", "rows", "batch")
 OURS = ("enable.auto.commit", "auto.commit.enable", "consumer.timeout.ms")
@@ -82,6 +82,11 @@ def checked_extraction(
         return lambda: AsTheyAre(wanted)
     if not callable(extractor):
         raise OptionError("extractor", extractor, "must be a function, or None for records as they are")
+    for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+        if decoder is not None and not callable(decoder):
+            raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
+        if decoder is not None and extracts == "batch":
+            raise OptionError(name, None, "is for messages", 'Leave it out: extracts="batch" gets records as they are')
     extracts = extracts or ("rows" if inspect.isgeneratorfunction(extractor) else "row")
     if extracts not in EXTRACTS:
         raise OptionError("extracts", extracts, f"must be one of {', '.join(EXTRACTS)}")
@@ -121,9 +126,11 @@ def checked_dead_letter(dead_letter: Any, topic: str) -> DeadLetters | None:
 
 def limits(sink: Sink, rows: int | None, size: int | None, seconds: float | None) -> Limits:
     liked: Limits = getattr(sink, "limits", None) or Limits()
-    for name, value in (("flush_rows", rows), ("flush_bytes", size), ("flush_interval", seconds)):
-        if value is not None and value <= 0:
-            raise OptionError(name, value, "must be more than 0")
+    counts = {"flush_rows": rows, "flush_bytes": size}
+    check_limits(
+        {name: value for name, value in counts.items() if value is not None},
+        {} if seconds is None else {"flush_interval": seconds},
+    )
     return Limits(
         liked.rows if rows is None else rows,
         liked.bytes if size is None else size,

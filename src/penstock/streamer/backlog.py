@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,6 +36,9 @@ class Piece:
         return size
 
 
+LETTER_BYTES = 600
+"""What a letter takes beside its key, value and headers, as Python's objects: measured."""
+
 OnRefused: TypeAlias = Callable[[Piece, RowsRefused], None]
 """Told of one message whose rows the sink refuses."""
 
@@ -50,6 +53,7 @@ class Backlog:
         self._pieces: list[Piece] = []
         self._rows = 0
         self._size = 0
+        self._letters_size = 0
         self._since: float | None = None
 
     def __bool__(self) -> bool:
@@ -64,9 +68,15 @@ class Backlog:
         self._rows += piece.count
         self._size += piece.size
 
+    def add_letters(self, letters: Iterable[DeadLetter]) -> None:
+        for letter in letters:
+            self.letters.append(letter)
+            self._letters_size += letter.size + LETTER_BYTES
+
     def reached(self, tp: TopicPartition, offset: int, now: float) -> None:
         """Everything of a partition below this offset is here, or needs to be nowhere."""
-        if offset > self.positions.get(tp, -1):
+        # Also a lower one: the log may be another, of a topic that was made anew or was cut.
+        if offset != self.positions.get(tp):
             self.positions[tp] = offset
             if self._since is None:
                 self._since = now
@@ -74,13 +84,16 @@ class Backlog:
     def is_due(self, limits: Limits, now: float) -> bool:
         if self._since is None:
             return False
-        return self._rows >= limits.rows or self._size >= limits.bytes or now - self._since >= limits.seconds
+        size = self._size + self._letters_size
+        return self._rows >= limits.rows or size >= limits.bytes or now - self._since >= limits.seconds
 
     def drop(self, partitions: Collection[TopicPartition]) -> int:
         """Forget what is of these partitions; returns how many records that were."""
         dropped = [piece for piece in self._pieces if piece.tp in partitions]
         self._keep([piece for piece in self._pieces if piece.tp not in partitions])
-        self.letters = [x for x in self.letters if TopicPartition(x.topic, x.partition) not in partitions]
+        kept = [x for x in self.letters if TopicPartition(x.topic, x.partition) not in partitions]
+        self.letters, self._letters_size = [], 0
+        self.add_letters(kept)
         for tp in partitions:
             self.positions.pop(tp, None)
         return sum(piece.records.num_rows for piece in dropped)
@@ -89,7 +102,7 @@ class Backlog:
         """All of it has been written: begin anew. Returns how far that is."""
         positions, self.positions = self.positions, {}
         self._keep([])
-        self.letters = []
+        self.letters, self._letters_size = [], 0
         self._since = None
         return positions
 

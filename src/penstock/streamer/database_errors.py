@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-REFUSED_ROWS = ("22", "23")
-"""SQLSTATE classes that speak of the rows: a value that does not fit, a constraint that it breaks."""
+REFUSED_ROWS = ("22", "23", "44", "54000", "P0001")
+"""SQLSTATEs, by their beginnings, that speak of the rows: a value that does not fit, a constraint or a view's check
+that it breaks, a key too long for its index, and what a trigger raises."""
 
 WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
 """SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
@@ -11,6 +12,18 @@ WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
 
 WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
 """The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
+
+REFUSED_WORDS = (
+    " constraint failed",
+    "datatype mismatch",
+    "cannot store ",
+    "out of range of int64_t",
+    "Could not format timestamp",
+)
+"""What SQLite's driver says of rows. Of these it gives no code: it calls them internal errors, or input and output."""
+
+NOT_PREPARED, LOCKED = "failed to prepare", "is locked"
+"""What it says of a statement that can never be, and of one that only has to wait."""
 
 SHOWN = 300
 """How much of a driver's error is shown."""
@@ -24,10 +37,11 @@ def kind_of(error: Exception) -> str:
     if state.startswith(WRONG_SETUP):
         return "setup"
     status, text = status_of(error), str(error)
-    # SQLite's driver says no more than this, and calls it an internal error.
-    if status in ("INTEGRITY", "INVALID_DATA") or (status == "INTERNAL" and " constraint failed" in text):
+    if status in ("INTEGRITY", "INVALID_DATA") or (status and any(words in text for words in REFUSED_WORDS)):
         return "rows"
     if status in WRONG_SETUP_STATUS or "Operation not supported" in text or "no such table" in text:
+        return "setup"
+    if status and NOT_PREPARED in text and LOCKED not in text:
         return "setup"
     return "pass"
 

@@ -177,7 +177,7 @@ class Delivery:
             log.debug("in full:", exc_info=error)
         if self._letters is not None:
             cause = Cause(stage, type(error).__name__, str(error))
-            self.backlog.letters += letters_of(tp, record, [cause] * record.num_rows)
+            self.backlog.add_letters(letters_of(tp, record, [cause] * record.num_rows))
 
     def count_failures(self, stage: str, count: int, last: Exception | None) -> None:
         """So many messages failed one after the other; 0: one did not. Where nothing works any more, it is not the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,8 @@ from penstock.topics import TopicPartition
 
 SLICE = 8192
 """Records that go through an extractor at a time. Between two slices a thread looks at the clock and at rebalances."""
+
+FOREVER = float("inf")
 
 MESSAGE_COLUMNS = [name for name in COLUMNS if name not in ("topic", "partition")]
 
@@ -31,6 +34,8 @@ class Extracted:
     skipped: int = 0
     """Records that the extractor made nothing of, by its own will."""
     failures: list[Failure] = field(default_factory=list)
+    through: int | None = None
+    """How many of the records it has gone through, if the time was over before the last."""
 
 
 class Extraction(Protocol):
@@ -43,7 +48,8 @@ class Extraction(Protocol):
     def slice(self) -> int | None:
         """How many records at a time; None: as many as there are."""
 
-    def extract(self, tp: TopicPartition, records: pa.RecordBatch) -> Extracted: ...
+    def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
+        """At least the first record; after so long it may leave the rest for another call."""
 
 
 class AsTheyAre:
@@ -54,7 +60,7 @@ class AsTheyAre:
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = list(columns)
 
-    def extract(self, tp: TopicPartition, records: pa.RecordBatch) -> Extracted:
+    def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
         return Extracted(records.select(self._columns))
 
 
@@ -80,13 +86,17 @@ class OneByOne:
         self._schema = schema
         self._decoders = (key_decoder, value_decoder)
 
-    def extract(self, tp: TopicPartition, records: pa.RecordBatch) -> Extracted:
+    def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
         if not records.num_rows:
             return Extracted(None)
         extracted = Extracted(None)
         made: list[tuple[int, list[Any]]] = []
         function, many = self._function, self._many
+        until = time.monotonic() + seconds
         for at, message in enumerate(self._messages(tp, records)):
+            if at and time.monotonic() >= until:
+                extracted.through = at
+                break
             try:
                 result = function(message)
                 rows = [] if result is None else [row for row in result if row is not None] if many else [result]
@@ -142,7 +152,7 @@ class BatchWise:
         self._schema = schema
         self._is_given = schema is not None
 
-    def extract(self, tp: TopicPartition, records: pa.RecordBatch) -> Extracted:
+    def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
         extracted = Extracted(None)
         made: list[pa.RecordBatch] = []
         input_ = records.select(self._columns)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +17,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import OptionError, SinkError
-from penstock.streamer.sink import Limits, Rows, Writer
+from penstock.errors import OptionError, RowsRefused, SinkError
+from penstock.streamer.sink import Limits, Rows, Writer, check_limits
 
 DATE = "date"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -61,6 +64,7 @@ class ParquetSink:
             raise OptionError("partition_by", partition_by, "must be a list of columns", f'Example: ["{partition_by}"]')
         self.path = Path(path)
         self.partition_by = tuple(partition_by)
+        check_limits({"file_rows": file_rows, "file_bytes": file_bytes}, {"file_seconds": file_seconds})
         self.limits = Limits(file_rows, file_bytes, file_seconds)
         self._options: dict[str, Any] = {"compression": compression, **options}
         self._swept = False
@@ -69,10 +73,17 @@ class ParquetSink:
         return f"ParquetSink({str(self.path)!r})"
 
     def open(self, thread: str) -> Writer:
-        import pyarrow.parquet  # noqa: F401 (it takes a while: not in the middle of the first write)
+        import pyarrow.parquet as pq  # it takes a while: not in the middle of the first write
 
         try:
+            pq.write_table(pa.table({"a": [0]}), io.BytesIO(), **self._options)
+        except Exception as error:  # whatever it is, each write would end like this
+            raise SinkError(f"pyarrow.parquet.write_table does not take these options: {error}") from error
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
+            trial = self.path / f"{UNFINISHED}part-{uuid.uuid4().hex}.unfinished"
+            trial.touch()
+            trial.unlink()
             if not self._swept:
                 sweep(self.path)
                 self._swept = True
@@ -110,6 +121,9 @@ class _Folder:
                     path.unlink(missing_ok=True)
             if isinstance(error, pa.ArrowInvalid | pa.ArrowNotImplementedError | pa.ArrowTypeError):
                 raise SinkError(f"no Parquet file can be made of the rows: {error}") from error
+            if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+                # No waiting makes it shorter; the rows of other folders are fine.
+                raise RowsRefused(f"partition_by: a value is too long for the name of a folder: {error}") from error
             raise
 
     def _write(self, folder: Path, rows: pa.Table) -> tuple[Path, Path]:
@@ -141,24 +155,35 @@ def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Path, p
     if not columns:
         yield Path(), rows
         return
-    keys = {name: _key(rows, name) for name in columns}
-    table = pa.table(keys)
-    for combination in table.group_by(list(columns)).aggregate([]).to_pylist():
-        chosen = None
-        for name, value in combination.items():
-            key = table.column(name)
-            same = pc.is_null(key) if value is None else pc.equal(key, pa.scalar(value, key.type))
-            chosen = same if chosen is None else pc.and_kleene(chosen, same)
-        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in combination.items()))
-        yield folder, rows.filter(chosen).drop_columns([name for name in columns if name in rows.column_names])
+    # Each row by its number: to look for the values again would miss those that equal nothing, as NaN does.
+    numbers = [str(at) for at in range(len(columns))]
+    keys = pa.table([*(_key(rows, name) for name in columns), pa.array(range(rows.num_rows))], [*numbers, "row"])
+    groups = keys.group_by(numbers, use_threads=False).aggregate([("row", "list")])
+    kept = rows.drop_columns([name for name in columns if name in rows.column_names])
+    if not kept.num_columns:
+        raise SinkError("partition_by: no column is left for the files. Leave one out, or write more columns")
+    for at, chosen in enumerate(groups.column("row_list")):
+        values = [_value(groups.column(number)[at]) for number in numbers]
+        folder = Path(*(f"{name}={_folder_name(value)}" for name, value in zip(columns, values, strict=True)))
+        yield folder, kept.take(chosen.values)
 
 
 def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
     if name in rows.column_names:
         return rows.column(name)
     if name == DATE and "timestamp" in rows.column_names:
-        return rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        days = rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        # A timestamp may be any number (microseconds taken for milliseconds, say), and a calendar ends.
+        in_calendar = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
+        return pc.if_else(in_calendar, days, pa.scalar(None, pa.date32()))
     raise SinkError(f"partition_by: the rows have no column {name!r}, only {', '.join(rows.column_names)}")
+
+
+def _value(scalar: Any) -> object:
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):  # a time that Python has none for: by its number
+        return scalar.cast(pa.int64()).as_py()
 
 
 def _folder_name(value: object) -> str:
@@ -181,5 +206,8 @@ def _sync(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # some file systems of other machines know no such thing
+            raise
     finally:
         os.close(handle)

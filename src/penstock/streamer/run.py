@@ -73,6 +73,11 @@ class Run:
         """Whether the time to finish is over."""
         return self.remaining == 0
 
+    @property
+    def is_hurried(self) -> bool:
+        """Whether somebody waits for the end, and not for ever."""
+        return self._deadline < float("inf")
+
     def grant(self, records: int) -> int:
         """How many of so many records are still wanted."""
         with self._lock:

@@ -7,11 +7,13 @@ until then, so nothing is lost by a sink that fails, and only then it commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
+
+from penstock.errors import OptionError
 
 Rows: TypeAlias = pa.Table | list[Any]
 """Arrow, or what an extractor returned where no schema makes Arrow of it."""
@@ -25,6 +27,16 @@ class Limits:
     bytes: int = 32 << 20
     """As Arrow in memory, with the records that they came from. A thread holds about this much."""
     seconds: float = 1.0
+
+
+def check_limits(counts: Mapping[str, object], seconds: Mapping[str, object]) -> None:
+    """Limits by the names that the user knows them by."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise OptionError(name, value, "must be a whole number from 1 on")
+    for name, value in seconds.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+            raise OptionError(name, value, "must be more than 0 seconds")
 
 
 class Writer(Protocol):

@@ -38,7 +38,7 @@ from penstock.streamer.arguments import (
 from penstock.streamer.counters import StreamerMetrics, summed
 from penstock.streamer.dead_letters import DeadLetter, DeadLetters, LetterWriter
 from penstock.streamer.run import Job, Release, Run
-from penstock.streamer.sink import Sink, Writer
+from penstock.streamer.sink import Sink, Writer, check_limits
 from penstock.streamer.worker import Worker
 from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
@@ -121,8 +121,7 @@ class Streamer:
             ("max_failures", max_failures, 0),
         ):
             checked_number(name, value, least)
-        if retry_timeout <= 0:
-            raise OptionError("retry_timeout", retry_timeout, "must be more than 0 seconds")
+        check_limits({}, {"retry_timeout": retry_timeout})
         self._job = Job(
             topic=self.topic,
             columns=columns_to_read(columns, extractor is not None, self._dead_letter is not None),
@@ -187,7 +186,8 @@ class Streamer:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
-                log.error("%s did not end within %g s: it hangs in the sink or the extractor", thread.name, timeout)
+                where = "the sink, the extractor or a commit"
+                log.error("%s did not end within %g s: it is still in %s", thread.name, timeout, where)
         self._close(max(1.0, deadline - time.monotonic()))
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -314,11 +314,7 @@ class _Listener:
     def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         streamer = self._streamer
         assert streamer._run is not None
-        mine = {f"{consumer_id}-{number}" for number in range(streamer.threads)}
-        streamer._run.expected = frozenset(
-            TopicPartition(topic, partition)
-            for topic, threads in assignment.items()
-            for partition, thread in threads.items()
-            if thread in mine
-        )
+        assert streamer._connector is not None
+        # Not by the ids in the assignment: two members may have been given the same consumer.id.
+        streamer._run.expected = streamer._connector.assigned()
         streamer._run.assignments += 1

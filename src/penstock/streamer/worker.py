@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
@@ -22,6 +23,10 @@ from penstock.topics import Offsets, TopicPartition
 
 TOLD = 10
 """Failures that are logged one by one out of those of one slice."""
+
+SLICE_SECONDS = 2.0
+"""How long records go through an extractor before the thread looks at the clock and at rebalances. A slice of those
+that each take a moment, as a question to somebody else does, would take minutes."""
 
 
 class Consumer(Protocol):
@@ -155,7 +160,8 @@ class Worker:
         del self._read_again_at[tp]
         position = self._consumer.position().get(tp)
         if position is not None:
-            self._consumer.seek({tp: position})
+            with suppress(ValueError):  # it has left in this moment
+                self._consumer.seek({tp: position})
 
     # records
 
@@ -167,13 +173,17 @@ class Worker:
         step = min(self._extraction.slice or self._job.limits.rows, self._job.limits.rows)
         self._taking = tp
         self._left.clear()
-        for at in range(0, batch.num_rows, step):
+        began, at = time.monotonic(), 0
+        while at < batch.num_rows:
             records = batch.slice(at, step)
-            self._keep(tp, records, self._extraction.extract(tp, records))
+            extracted = self._extraction.extract(tp, records, SLICE_SECONDS)
+            records = records.slice(0, extracted.through)
+            at += records.num_rows
+            self._keep(tp, records, extracted)
             self._look()
             if tp in self._left:
                 break  # the rest is somebody else's now
-            if self._run.is_over:
+            if self._run.is_over or (self._run.is_hurried and time.monotonic() - began >= SLICE_SECONDS):
                 self._cut.add(tp)
                 break
         self._taking = None
@@ -185,7 +195,8 @@ class Worker:
             inside = pc.sum(pc.less(batch.column("offset"), ends.get(tp, 0))).as_py()
             if inside < batch.num_rows:
                 batch = batch.slice(0, inside)
-                self._consumer.pause([tp])
+                with suppress(ValueError):  # it has left since the batch was handed out
+                    self._consumer.pause([tp])
         granted = self._run.grant(batch.num_rows)
         if granted < batch.num_rows:
             self._cut.add(tp)
