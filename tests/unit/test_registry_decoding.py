@@ -109,6 +109,16 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     assert registry.asked == list(garbage[: decoding.VAIN])
 
 
+def test_a_schema_that_many_records_name_is_not_lost_among_ids_in_vain(registry, decode, now):
+    garbage = range(1000, 1000 + 2 * decoding.VAIN)
+    registry.has = {100_001}
+    numbers, _ = decode(*garbage, *[100_001] * 5)
+    assert numbers == [None] * len(garbage) + [1] * 5
+    assert registry.asked[0] == 100_001
+    registry.has.add(100_002)
+    assert decode(*[100_002] * 5)[0] == [1] * 5, "also after all those questions"
+
+
 def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, monkeypatch):
     monkeypatch.setattr(decoding, "REFUSED_KEPT", 5)
     assert decode(*range(101, 105), 2**31)[0] == [None] * 5
