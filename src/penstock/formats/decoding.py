@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
+from penstock.formats.avro_references import record_names
 from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
@@ -157,7 +158,12 @@ class _Native:
             self._refuse(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
             return
         try:
-            schema = found.avro_text().encode() if isinstance(spec, Avro) else descriptors_of(found)
+            if isinstance(spec, Avro):
+                text = found.avro_text()
+                _check_kind(text, spec)
+                schema = text.encode()
+            else:
+                schema = descriptors_of(found)
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
             incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))
@@ -173,6 +179,17 @@ def _frame_counts(values: pa.Array) -> dict[int, int]:
     return {
         int.from_bytes(head[1:]): count for head, count in pairs if head and head[0] == 0 and len(head) == FRAME_BYTES
     }
+
+
+def _check_kind(written: str, spec: Avro) -> None:
+    """Raises ValueError if a record is of another kind than those of the registry's schema that the columns were made
+    by. By their fields alone they may fit: a topic's orders and payments both have an id. A schema that a user has
+    written may be called anything, as in Spark and Java."""
+    if spec.schema_id is None:
+        return
+    theirs, ours = record_names(written), record_names(spec.schema)
+    if theirs and ours and theirs[0] not in ours:
+        raise ValueError(f"record {theirs[0]} was written, which is none of {' or '.join(ours)}")
 
 
 class _Own:
