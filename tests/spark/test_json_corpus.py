@@ -40,7 +40,8 @@ null  true  false  0  1  -1  -0  127  128  255  256  -128  -129  32767  32768  -
 "2024-01-15T10:20:30+01:00"  "2024-01-15T10:20:30+0100"  "2024-01-15T10:20:30+01"  "2024-01-15T10:20:30+1"
 "2024-01-15T10:20:30+1:00"  "2024-01-15T10:20:30+01:3"  "2024-01-15T10:20:30-18:00"  "2024-01-15T10:20:30+18:01"
 "2024-01-15T10:20:30+01:00:30"  "2024-01-15T10:20:30+010030"  "2024-01-15T10:20:30 UTC"  "2024-01-15T10:20:30UTC+1"
-"2024-01-15T10:20:30 GMT+01:00"  "2024-01-15T10:20:30UT-2"  "2024-07-15T10:20:30 Europe/Berlin"
+"2024-01-15T10:20:30 GMT+01:00"  "2024-01-15T10:20:30GMT+01:00GMT"  "2024-01-15T10:20:30UT-2"
+"2024-07-15T10:20:30 Europe/Berlin"
 "2024-07-15T10:20:30 europe/berlin"  "2024-07-15T10:20:30 PST"  "2024-07-15T10:20:30 EST"  "2024-07-15T10:20:30 CET"
 "2024-07-15T10:20:30 Nowhere/Land"  "2024-01-15T10:20GMT+01:00"  "2024-01-15T10:20Z"  "2024-01-15T24:00:00"
 "2024-01-15T23:60:00"  "2024-01-15T23:59:60"  "2024-01-15T23:59:59.9999999"  "2024-1-5 1:2:3"  "2024-01-15X10:20:30"
@@ -58,6 +59,9 @@ null  true  false  0  1  -1  -0  127  128  255  256  -128  -129  32767  32768  -
 { "a" : 1 , "b" : [ 1 , 2.50 , "x\ty" , "\u00e9" , "\/" , "\u0001" , "\u007f" ] }
 "é"  "\u00e9"  "\ud83d\ude00"  "😀"  "\ud83d"  "\ude00"  "\ud83dx"  "\ud83d\u0041"  "\ud83d\ud83d\ude00"  "\u0000"
 "\b\f\n\r\t\"\\\/"  "\u2028"  "\uFFFF"  "\uFEFF"
+{"😀":"😀","\ud83d\ude00":["\ud83d\ude00","\uDBFF\uDFFF"]}  {"\ud83dx":"\ude00","é":["\ud83d\u0041"]}
+["\ud83d\ud83d\ude00"]
+["\b\f\n\r\t\"\\\/\u0022\u005c\u000a\u0000\u001f\u007F\u0080\u2028\uFFFF"]
 """
 SCALARS = (
     "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL(10,2) DECIMAL(38,18) DECIMAL(38,0) DECIMAL(3,3) STRING"
@@ -198,6 +202,27 @@ DIFFERENCES = [
         "STRUCT<a: STRING, b: INT>",
         {"a": None, "b": None},
         "it costs the document wherever it is; Spark keeps what it read by then",
+    ),
+    Difference(
+        "an end inside of a nested field",
+        b'{"a":1,"b":{"x":1,"y":',
+        "STRUCT<a: INT, b: STRUCT<x: INT, y: INT>>",
+        {"a": None, "b": None},
+        "a document is JSON as a whole or not at all; Spark keeps what it read by then",
+    ),
+    Difference(
+        "damage inside of a nested field",
+        b'{"a":1,"b":{"x":tru},"c":2}',
+        "STRUCT<a: INT, b: STRUCT<x: INT>, c: INT>",
+        {"a": None, "b": None, "c": None},
+        "a document is JSON as a whole or not at all; Spark keeps what it read by then",
+    ),
+    Difference(
+        "digits of another script",
+        '{"a":"１２","b":1}'.encode(),
+        "STRUCT<a: DECIMAL(4,0), b: INT>",
+        {"a": None, "b": 1},
+        "numbers are written with 0 to 9; Java takes the digits of all scripts",
     ),
     Difference(
         "a name of more than 50000 characters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,11 @@ from penstock.cli import table
 from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import Look, moment, shown
+from penstock.cli.typed_records import typed_look
 from penstock.errors import BrokerUnavailable, OptionError
+from penstock.formats.options import FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import Protobuf, RawBytes
 from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
 
 
@@ -285,3 +289,13 @@ def test_records_as_json_lines_and_rows():
     }
     assert look.header == ["PARTITION", "OFFSET", "TIMESTAMP", "KEY", "HEADERS", "VALUE"]
     assert look.row(record) == ["3", "7", "2025-01-31T12:00:00.000Z", "∅", '[["h", "x"]]', '{"a": 1}']
+
+
+def test_a_length_of_time_in_a_typed_value_is_shown():
+    lengths = pa.array([{"took": timedelta(minutes=1, microseconds=5)}], pa.struct([("took", pa.duration("us"))]))
+    source = TypedSource(RawBytes(), Protobuf(b"", "M", lengths.type), FormatOptions())
+    look = typed_look("t", source, keys=False, headers=False)
+    columns = {field.name: pa.nulls(1, field.type) for field in look.plan.layout.schema}
+    [record] = look.records(pa.record_batch(columns | {"value": lengths}))
+    assert json.loads(look.json_line(record))["value"] == {"took": "0:01:00.000005"}
+    assert look.row(record)[-2] == "0:01:00.000005"

@@ -238,6 +238,8 @@ def test_an_exception_in_is_end_of_stream_is_its_records(load):
         ("a ARRAY<INT>", {"a": [1, 2.5]}, "field a[1]: 2.5 of type float is no INT"),
         ("a MAP<STRING, INT>", {"a": {"k": 2.5}}, "field a['k']: 2.5 of type float is no INT"),
         ("a STRUCT<b: INT>", {"a": 7}, "field a: 7 of type int is no STRUCT<b: INT>"),
+        ("a TIMESTAMP", {"a": 1705314030.5}, "field a: 1705314030.5 of type float is no TIMESTAMP (a float is no time"),
+        ("a ARRAY<TIMESTAMP_NTZ>", {"a": [None, 2.0]}, "field a[1]: 2.0 of type float is no TIMESTAMP_NTZ"),
         ("a INT", {"a": "x" * 100}, "field a: '" + "x" * 39 + "... of type str"),
         ("a INT", [1], "deserialize_record returned list, not a dict or None"),
         ("a INT", "x", "deserialize_record returned str, not a dict or None"),

@@ -18,7 +18,8 @@ from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Custom, Json, RawBytes
 
 ADDRESS = pa.struct([("city", pa.string()), ("zip", pa.int32())])
-ORDER = pa.struct([("id", pa.int64()), ("to", ADDRESS), ("tags", pa.list_(pa.field("element", pa.string())))])
+TAGS = pa.list_(pa.field("element", pa.string()))
+ORDER = pa.struct([("id", pa.int64()), ("to", ADDRESS), ("tags", TAGS)])
 
 
 def source(**options):
@@ -179,6 +180,21 @@ def test_headers_and_errors_can_be_picked_without_their_options():
 def test_a_users_schema_cannot_rename_or_retype(wanted, says):
     with pytest.raises(OptionError, match=says):
         picked(source().layout, wanted)
+
+
+@pytest.mark.parametrize("flatten", [False, True], ids=["struct", "flat"])
+def test_a_column_that_is_named_twice_is_refused(flatten):
+    twice = {
+        "tags": [("id", pa.int64()), ("tags", TAGS), ("tags", TAGS)],
+        "offset": [("offset", pa.int64()), ("offset", pa.int64())],
+    }
+    fields = twice["tags" if flatten else "offset"]
+    with pytest.raises(OptionError, match="twice"):
+        picked(source(flatten=flatten).layout, pa.schema(fields))
+    with pytest.raises(OptionError, match="twice"):
+        source(flatten=flatten).picked([name for name, _ in fields])
+    with pytest.raises(OptionError, match=r"value.tags.*twice"):
+        picked(source().layout, pa.schema([("value", pa.struct(twice["tags"]))]))
 
 
 def test_F3_a_users_own_class_always_runs_because_it_may_skip():

@@ -188,6 +188,13 @@ def test_half_a_surrogate_pair_is_a_question_mark_as_in_java(value: str) -> None
     assert found[0]["text"].replace("?", "\ufffd") == joined.replace("?", "\ufffd")
 
 
+def test_surrogates_are_escaped_in_a_text_that_is_the_json_of_a_value_as_in_java() -> None:
+    document = r'{"v":{"😀":"\ud83d\ude00é\/","\uDE00":["\ud83dx","\u0022\u000a\u001f"]}}'.encode()
+    decoded = Format.json(pa.field("", pa.struct([("v", pa.string())]))).decode(pa.array([document]))
+    written = r'{"\uD83D\uDE00":"\uD83D\uDE00é/","\uDE00":["\uD83Dx","\"\n\u001F"]}'
+    assert pa.array(decoded).to_pylist() == [{"v": written}]
+
+
 @pytest.mark.parametrize(
     ("zone", "text", "micros"),
     [

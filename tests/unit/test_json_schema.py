@@ -232,6 +232,13 @@ def test_what_is_no_json_is_said():
         json_schema_type("{}", [("a", "")])
 
 
+@pytest.mark.parametrize("depth", [400, 100_000])
+def test_what_is_nested_too_deeply_is_said(depth):
+    schema = '{"type":"object","properties":{"a":' + '{"items":' * depth + "{}" + "}" * depth + "}}"
+    with pytest.raises(ValueError, match="too deeply"):
+        json_schema_type(schema)
+
+
 def test_a_missing_reference_says_which_there_are():
     with pytest.raises(ValueError, match="there is only a, b"):
         json_schema_type('{"$ref": "c"}', [("a", "{}"), ("b", "{}")])

@@ -139,6 +139,24 @@ def test_well_known_types_and_imports_of_each_other() -> None:
     assert found["color"] == "GREEN"
 
 
+def test_a_group_may_be_a_timestamp() -> None:
+    reader, message_class = compiled(
+        """syntax = "proto2"; message M {
+          optional group Timestamp = 1 { optional int64 seconds = 1; optional int32 nanos = 2; } optional int32 x = 2;
+        }"""
+    )
+    message: Any = message_class(x=7)
+    message.timestamp.seconds, message.timestamp.nanos = 5, 6000
+    value = message.SerializeToString()
+    assert decode(reader, [value, value + value])[0] == [
+        {"timestamp": 5_000_006, "x": 7},
+        {"timestamp": 5_000_006, "x": 7},
+    ]
+    found, faults = decode(reader, [value[:3], b"\x0b\x08\x09\x0c"])
+    assert found == [{"timestamp": None, "x": None}, {"timestamp": 9_000_000, "x": None}]
+    assert "group" in faults[0]
+
+
 def test_a_number_without_a_name() -> None:
     reader, _ = compiled('syntax = "proto3"; enum E { A = 0; B = 1; } message M { E e = 1; repeated E all = 2; }')
     found, _ = decode(reader, [b"\x08\x07\x12\x03\x00\x01\x09", b"\x08\x00"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from penstock._kernel import compile_protobuf, protobuf_message, protobuf_type
-from penstock.errors import SchemaNotFound
+from penstock.errors import IncompatibleSchema, SchemaNotFound
 from penstock.formats import decoding
 from penstock.formats.decoding import _Native, descriptors_of
 from penstock.formats.registry import RegisteredSchema
@@ -109,6 +110,16 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     assert registry.asked == list(garbage[: decoding.VAIN])
 
 
+def test_a_schema_that_many_records_name_is_not_lost_among_ids_in_vain(registry, decode, now):
+    garbage = range(1000, 1000 + 2 * decoding.VAIN)
+    registry.has = {100_001}
+    numbers, _ = decode(*garbage, *[100_001] * 5)
+    assert numbers == [None] * len(garbage) + [1] * 5
+    assert registry.asked[0] == 100_001
+    registry.has.add(100_002)
+    assert decode(*[100_002] * 5)[0] == [1] * 5, "also after all those questions"
+
+
 def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, monkeypatch):
     monkeypatch.setattr(decoding, "REFUSED_KEPT", 5)
     assert decode(*range(101, 105), 2**31)[0] == [None] * 5
@@ -127,6 +138,53 @@ def test_without_a_registry_no_id_is_kept(monkeypatch):
     monkeypatch.delattr(_Native, "_learn")  # nobody may be asked
     values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in (1, 7, 2**32 - 1)]
     assert decoder.decode(pa.record_batch({"value": values})).array.to_pylist() == [1, 1, 1]
+
+
+# Several kinds of records in one topic
+
+
+def record(name, *fields, **more):
+    return json.dumps(
+        {"type": "record", "name": name, "fields": [{"name": each, "type": "long"} for each in fields]} | more
+    )
+
+
+ORDER = record("shop.Order", "id", aliases=["Purchase"])
+KINDS = {
+    1: ORDER,
+    2: record("shop.Payment", "id", "amount"),
+    3: record("warehouse.Order", "id", "weight"),
+    4: record("Purchase", "id"),
+    5: '"long"',
+}
+
+
+def decoder_of_orders(schema_id, *, leaves_out):
+    registry = SimpleNamespace(
+        schema=lambda each: RegisteredSchema(each, "AVRO", KINDS[each]), remembers=lambda _: True
+    )
+    kind = pa.struct([("id", pa.int64())])
+    return _Native("value", Avro(ORDER, kind, framed=True, schema_id=schema_id), registry, leaves_out)
+
+
+def framed(*ids):
+    return pa.record_batch(
+        {"value": [b"\0" + each.to_bytes(4) + b"\x0e" * (2 if each in (2, 3) else 1) for each in ids]}
+    )
+
+
+def test_records_of_another_kind_are_not_read_though_their_fields_fit():
+    found = decoder_of_orders(1, leaves_out=True).decode(framed(1, 2, 3, 4, 5))
+    assert [row["id"] for row in found.array.to_pylist()] == [7, None, 7, 7, None]
+    assert [row for row, _ in found.faults] == [1, 4]
+    assert "record Payment was written, which is none of Order or Purchase" in found.faults[0][1]
+    with pytest.raises(IncompatibleSchema, match="schema 2 cannot be read with schema 1: record Payment"):
+        decoder_of_orders(1, leaves_out=False).decode(framed(1, 2))
+
+
+def test_a_schema_that_a_user_wrote_may_be_called_anything():
+    found = decoder_of_orders(None, leaves_out=False).decode(framed(1, 2, 3, 4))
+    assert (found.array.field("id").to_pylist(), found.faults) == ([7] * 4, [])
 
 
 # Protobuf, as registries keep it

@@ -13,8 +13,9 @@ from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
 from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.custom import load_deserializer
-from penstock.formats.options import FormatOptions
+from penstock.formats.options import ColumnOptions, FormatOptions
 from penstock.formats.plan import TypedSource
+from penstock.formats.resolve import resolve_formats
 from penstock.formats.spec import Custom, Json, RawBytes, Text
 from penstock.formats.typed import TypedColumns
 
@@ -229,6 +230,23 @@ def test_what_is_wrong_can_be_counted_without_looking_at_the_value():
     assert [error is None for error in batch.column("_error").to_pylist()] == [True, False, False, True]
     dropped, _ = typed(MIXED, wanted=pa.schema([("offset", pa.int64())]), mode="DROPMALFORMED")
     assert dropped.column("offset").to_pylist() == [100, 103]
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_json_without_a_schema_is_judged_also_if_none_of_it_is_picked(mode):
+    columns = [("offset", pa.int64())] + ([("_error", pa.string())] if mode == "PERMISSIVE" else [])
+    options = FormatOptions(value=ColumnOptions("value", "json"), mode=mode)
+    plan = resolve_formats(options, ["t"], lambda *_: [], given=pa.schema(columns)).plan(pa.schema(columns))
+    batch = TypedColumns(plan, "t", 3).batch(records(MIXED).select(plan.fetched))
+    if mode == "DROPMALFORMED":
+        assert batch.column("offset").to_pylist() == [100, 102, 103], "nothing says what x is, so it is no fault"
+    else:
+        assert [error and error[:18] for error in batch.column("_error").to_pylist()] == [
+            None,
+            "value: is not JSON",
+            None,
+            None,
+        ]
 
 
 def test_a_batch_after_the_end_was_given_back_is_read_for_itself():

@@ -7,7 +7,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -100,7 +100,7 @@ def _plain(value: Any) -> Any:
                 return base64.b64encode(value).decode("ascii")
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
-        case date() | Decimal():
+        case date() | timedelta() | Decimal():
             return str(value)
         case float() if value != value or value in (float("inf"), float("-inf")):
             return str(value)

@@ -100,6 +100,20 @@ def _collect(schema: Any, namespace: str, types: dict[str, tuple[dict[str, Any],
                 _collect(schema.get(part), namespace, types)
 
 
+def record_names(text: str) -> list[str]:
+    """What the record that a schema describes goes by, without namespaces: its name, then its aliases. [] if it
+    describes anything else."""
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError):  # the parser's to judge
+        return []
+    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
+        return []
+    aliases = schema.get("aliases")
+    names = [schema.get("name"), *(aliases if isinstance(aliases, list) else ())]
+    return [name.rpartition(".")[2] for name in names if isinstance(name, str)]
+
+
 def full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 

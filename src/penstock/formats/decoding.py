@@ -11,9 +11,11 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
+from penstock.formats.avro_references import record_names
 from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
@@ -71,7 +73,8 @@ LARGEST_ID = 2**31 - 1
 
 VAIN = 100
 """Ids in UNKNOWN_SECONDS that the registry does not have, before others are refused without asking. Records that are
-framed by chance name a new one each, and every question takes milliseconds, of the registry too."""
+framed by chance name a new one each, and every question takes milliseconds, of the registry too. What one in so many
+records of a batch names is asked for all the same: a new schema must not be lost among them."""
 
 REFUSED_KEPT = 1000
 """Refused ids, above which all are forgotten after a batch: of records framed by chance there are ever more. What is
@@ -105,8 +108,10 @@ class _Native:
             unknown = set(decoded.unknown_schemas) or self._missing_no_more(values, decoded.faults) - asked
             if not unknown:
                 break
-            for schema_id in sorted(unknown):  # registries count from 1 on: the likeliest first
-                self._learn(schema_id)
+            counts = _frame_counts(values)
+            # The likeliest first: what many records name; then the smallest, for registries count from 1 on.
+            for schema_id in sorted(unknown, key=lambda each: (-counts.get(each, 0), each)):
+                self._learn(schema_id, is_common=1 < counts.get(schema_id, 0) >= len(values) / VAIN)
             asked |= unknown
         if len(self._refused) > REFUSED_KEPT:  # not before: the batch needs all of its own
             self._format.forget_refused()
@@ -129,7 +134,8 @@ class _Native:
         self._format.refuse_schema(schema_id, reason)
         self._refused[schema_id] = time.monotonic() + seconds
 
-    def _learn(self, schema_id: int) -> None:
+    def _learn(self, schema_id: int, *, is_common: bool) -> None:
+        """`is_common`: so many records name it that it is no chance. There are VAIN of those in a batch at most."""
         spec = self._spec
         assert isinstance(spec, Avro | Protobuf)
         assert self._registry is not None
@@ -137,7 +143,7 @@ class _Native:
         if schema_id > LARGEST_ID:
             self._refuse(schema_id, f"schema id {schema_id} is none: no registry has one so large")
             return
-        if self._has_asked_in_vain() and not self._registry.remembers(schema_id):
+        if not is_common and self._has_asked_in_vain() and not self._registry.remembers(schema_id):
             reason = f"schema {schema_id} was not asked for: the registry has none of {VAIN} others"
             self._refuse(schema_id, reason, UNKNOWN_SECONDS)
             return
@@ -152,13 +158,38 @@ class _Native:
             self._refuse(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
             return
         try:
-            schema = found.avro_text().encode() if isinstance(spec, Avro) else descriptors_of(found)
+            if isinstance(spec, Avro):
+                text = found.avro_text()
+                _check_kind(text, spec)
+                schema = text.encode()
+            else:
+                schema = descriptors_of(found)
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
             incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))
             if not self._leaves_out:
                 raise incompatible from error
             self._refuse(schema_id, str(incompatible))
+
+
+def _frame_counts(values: pa.Array) -> dict[int, int]:
+    """How many values name a schema's id, by ids."""
+    heads = pc.value_counts(pc.binary_slice(values, 0, FRAME_BYTES))
+    pairs = zip(heads.field("values").to_pylist(), heads.field("counts").to_pylist(), strict=True)
+    return {
+        int.from_bytes(head[1:]): count for head, count in pairs if head and head[0] == 0 and len(head) == FRAME_BYTES
+    }
+
+
+def _check_kind(written: str, spec: Avro) -> None:
+    """Raises ValueError if a record is of another kind than those of the registry's schema that the columns were made
+    by. By their fields alone they may fit: a topic's orders and payments both have an id. A schema that a user has
+    written may be called anything, as in Spark and Java."""
+    if spec.schema_id is None:
+        return
+    theirs, ours = record_names(written), record_names(spec.schema)
+    if theirs and ours and theirs[0] not in ours:
+        raise ValueError(f"record {theirs[0]} was written, which is none of {' or '.join(ours)}")
 
 
 class _Own:

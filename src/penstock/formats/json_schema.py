@@ -43,9 +43,12 @@ def json_schema_type(text: str, references: Sequence[tuple[str, str]] = ()) -> p
 
     Raises ValueError if it is no JSON Schema, or describes no object, or one that holds itself.
     """
-    documents = {name: _document(each, f"the referenced schema {name}") for name, each in references}
-    main = _document(text, "the JSON Schema")
-    made = _Reader(main, documents).root()
+    try:
+        documents = {name: _document(each, f"the referenced schema {name}") for name, each in references}
+        main = _document(text, "the JSON Schema")
+        made = _Reader(main, documents).root()
+    except RecursionError:
+        raise ValueError("the JSON Schema is nested too deeply") from None
     if not pa.types.is_struct(made):
         shown = f"{ddl_of(made)} instead" if not pa.types.is_string(made) else "no single type"
         raise ValueError(f"the JSON Schema describes {shown}, and only an object with properties makes columns")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -95,6 +95,7 @@ def picked(full: Layout, wanted: pa.Schema) -> Layout:
     """What a user's own schema leaves of the columns there are. It may leave out and reorder, also inside of
     structs; it cannot rename or retype."""
     known = {column.name: column for column in full.columns}
+    _check_once(wanted.names, "")
     columns = []
     for field in wanted:
         column = known.get(field.name)
@@ -105,6 +106,13 @@ def picked(full: Layout, wanted: pa.Schema) -> Layout:
         _check_part(column.type, field.type, field.name)
         columns.append(Column(column.name, column.source, field.type, column.field))
     return Layout(tuple(columns))
+
+
+def _check_once(names: Sequence[str], path: str) -> None:
+    """Columns are found by their names: the second one would be another's, or none."""
+    if len(set(names)) < len(names):
+        name = next(name for name in names if names.count(name) > 1)
+        raise OptionError("schema", path + name, "is there twice", "Name it once, and copy it afterwards")
 
 
 def part_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -123,6 +131,7 @@ def _check_part(full: pa.DataType, wanted: pa.DataType, path: str) -> None:
     types = pa.types
     if types.is_struct(full) and types.is_struct(wanted):
         known = {field.name: field.type for field in full}
+        _check_once([field.name for field in wanted], f"{path}.")
         for field in wanted:
             if field.name not in known:
                 near = difflib.get_close_matches(field.name, known, n=1)

@@ -42,10 +42,11 @@ def resolve_formats(
     """`topics`: those of the subscription, if it names them. `given`: a user's own schema of the whole result, which
     for json is schema enough."""
     specs = []
+    judged = options.mode != "PERMISSIVE" or (given is not None and not ERROR_COLUMNS.keys().isdisjoint(given.names))
     for column in (options.key, options.value):
         mine = _given_type(options, column.column, given)
         unwanted = given is not None and mine is None and column.format == "json" and column.schema is None
-        specs.append(_Resolving(options, column, topics, sample, mine, unwanted).spec())
+        specs.append(_Resolving(options, column, topics, sample, mine, unwanted, judged).spec())
     key, value = specs
     return TypedSource(key, value, options, include_headers, include_watermarks)
 
@@ -77,6 +78,7 @@ class _Resolving:
         sample: Sample,
         given: pa.DataType | None,
         unwanted: bool,
+        judged: bool,
     ) -> None:
         self._options = options
         self._column = column
@@ -85,11 +87,13 @@ class _Resolving:
         self._given = given
         self._unwanted = unwanted
         """Whether a user's schema leaves it out, and nothing says what it holds: then nobody need know."""
+        self._judged = judged
+        """Whether somebody wants to know all the same that it is JSON."""
 
     def spec(self) -> ColumnSpec:
         column = self._column
         if self._unwanted:
-            return RawBytes()
+            return Json(NO_FIELDS, column.framed, self._options.time_zone) if self._judged else RawBytes()
         if column.is_custom:
             from penstock.formats.custom import CustomFormat, load_deserializer
 

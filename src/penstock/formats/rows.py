@@ -23,12 +23,15 @@ def struct_array(rows: Sequence[dict[str, Any]], type_: pa.StructType, check: Ch
 
 
 def fraction_check(type_: pa.DataType) -> Check | None:
-    """Finds fractions where whole numbers belong: Arrow makes a 1 of 1.5 and says nothing. None: there can be none.
+    """Finds fractions where whole numbers or times belong: Arrow makes a 1 of 1.5, and a microsecond of a second, and
+    says nothing. None: there can be none.
 
     Looks at types by the column: one value at a time costs as much as everything else together.
     """
     if pa.types.is_integer(type_):
         return _check_whole
+    if pa.types.is_timestamp(type_):
+        return _check_times
     if pa.types.is_struct(type_):
         checks = [(field.name, check) for field in type_ if (check := fraction_check(field.type))]
         return _check_struct(checks) if checks else None
@@ -49,6 +52,12 @@ def _check_whole(values: Sequence[Any]) -> None:
         for value in values:
             if not isinstance(value, int | None) and int(value) != value:
                 raise ValueError(f"{value!r} is not a whole number")
+
+
+def _check_times(values: Sequence[Any]) -> None:
+    # Those of time.time() are seconds, and whole numbers count as microseconds.
+    if any(issubclass(kind, float) for kind in set(map(type, values))):
+        raise ValueError("a float is no time: make a datetime of it")
 
 
 def _check_struct(checks: Sequence[tuple[str, Check]]) -> Check:

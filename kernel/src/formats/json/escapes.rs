@@ -59,20 +59,59 @@ fn unit(text: &[u8], at: usize) -> Result<u32, (usize, &'static str)> {
     })
 }
 
-/// Appends `text` as a JSON string.
-pub fn quote(text: &[u8], out: &mut Vec<u8>) {
+/// Appends a string as Jackson writes it, and so Spark: with as few escapes as can be, but half a surrogate pair, which no
+/// UTF-8 can say, and either half of a whole one. `written`: what stands between its quotes; it has been read before.
+pub fn rewrite(written: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    for &byte in text {
+    let mut at = 0;
+    while let Some(&byte) = written.get(at) {
         match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0..0x20 => out.extend_from_slice(format!("\\u{byte:04X}").as_bytes()),
-            _ => out.push(byte),
+            b'\\' => at = rewrite_escape(written, at, out),
+            0xf0.. => {
+                let end = written.len().min(at + 4);
+                for unit in String::from_utf8_lossy(&written[at..end]).encode_utf16() {
+                    write_unit(unit.into(), out);
+                }
+                at = end;
+            }
+            _ => {
+                out.push(byte);
+                at += 1;
+            }
         }
     }
     out.push(b'"');
+}
+
+/// One escape, whose backslash is at `at`. Returns where it ends.
+fn rewrite_escape(written: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
+    match written.get(at + 1) {
+        Some(b'u') => {
+            let unit = unit(written, at).unwrap_or(u32::from(char::REPLACEMENT_CHARACTER));
+            write_unit(unit, out);
+            at + 6
+        }
+        Some(b'/') => {
+            out.push(b'/');
+            at + 2
+        }
+        _ => {
+            out.extend_from_slice(&written[at..written.len().min(at + 2)]);
+            at + 2
+        }
+    }
+}
+
+/// A character, or half of one.
+fn write_unit(unit: u32, out: &mut Vec<u8>) {
+    match char::from_u32(unit) {
+        Some(character @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', character as u8]),
+        Some('\u{8}') => out.extend_from_slice(b"\\b"),
+        Some('\u{c}') => out.extend_from_slice(b"\\f"),
+        Some('\n') => out.extend_from_slice(b"\\n"),
+        Some('\r') => out.extend_from_slice(b"\\r"),
+        Some('\t') => out.extend_from_slice(b"\\t"),
+        Some(character @ ' '..) => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+        _ => out.extend_from_slice(format!("\\u{unit:04X}").as_bytes()),
+    }
 }

@@ -59,14 +59,21 @@ fn close(nesting: &mut Vec<u8>, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) {
 }
 
 fn name(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    escapes::quote(cursor.string()?, out);
+    string(cursor, out)?;
     out.push(b':');
     cursor.colon()
 }
 
+fn string(cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    let start = cursor.index();
+    cursor.string()?;
+    escapes::rewrite(cursor.raw(start, cursor.index() - 1), out);
+    Ok(())
+}
+
 fn scalar(first: u8, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
     match first {
-        b'"' => escapes::quote(cursor.string()?, out),
+        b'"' => string(cursor, out)?,
         b'-' | b'0'..=b'9' => number(cursor.number_text(first)?, out),
         b't' | b'f' | b'n' => {
             let start = cursor.index() - 1;

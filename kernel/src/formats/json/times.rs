@@ -313,10 +313,16 @@ fn trim(text: &[u8]) -> &[u8] {
     &text[begin..end]
 }
 
-/// The zone of some old writers, as in `2000-01-01T00:00:00GMT+01:00`.
+/// The zone of some old writers, as in `2000-01-01T00:00:00GMT+01:00`, wherever it stands and however often.
 fn without_gmt(text: &[u8]) -> Option<Vec<u8>> {
-    let at = text.windows(3).position(|window| window == b"GMT")?;
-    Some([&text[..at], &text[at + 3..]].concat())
+    let mut rest = text;
+    let mut kept = Vec::new();
+    while let Some(at) = rest.windows(3).position(|window| window == b"GMT") {
+        kept.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 3..];
+    }
+    kept.extend_from_slice(rest);
+    (kept.len() < text.len()).then_some(kept)
 }
 
 fn checked_days(year: i64, month: i64, day: i64) -> Option<i64> {

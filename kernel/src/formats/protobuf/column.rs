@@ -166,7 +166,7 @@ impl Column {
                 let value = i64::from_le_bytes(cursor.fixed()?);
                 values.set(row, value, value == 0);
             }
-            Column::Moment(moment) => moment.read(cursor, depth)?,
+            Column::Moment(moment) => moment.read(tag, cursor, depth)?,
             Column::Record(record) => {
                 record.read_field(tag, cursor, depth, budget)?;
             }

@@ -8,7 +8,7 @@ use arrow_array::types::{DurationMicrosecondType, TimestampMicrosecondType};
 
 use super::bad::Bad;
 use super::values::{Absence, Values};
-use super::wire::{Broken, Cursor, VARINT};
+use super::wire::{Broken, Cursor, END_GROUP, START_GROUP, VARINT};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
@@ -48,19 +48,35 @@ impl Moment {
         self.open.is_some()
     }
 
-    pub fn read(&mut self, cursor: &mut Cursor<'_>, depth: u32) -> Result<(), Broken> {
+    pub fn read(&mut self, tag: u32, cursor: &mut Cursor<'_>, depth: u32) -> Result<(), Broken> {
+        if tag & 7 == START_GROUP {
+            let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
+            return self.read_parts(cursor, tag >> 3, depth);
+        }
         let mut inner = Cursor::new(cursor.bytes()?);
         let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
+        self.read_parts(&mut inner, 0, depth)
+    }
+
+    /// Up to the end, or up to the end of the group of this number.
+    fn read_parts(&mut self, cursor: &mut Cursor<'_>, group: u32, depth: u32) -> Result<(), Broken> {
         let (mut seconds, mut nanos) = self.open.unwrap_or_default();
-        while !inner.is_empty() {
-            let tag = inner.tag()?;
+        let mut is_open = group != 0;
+        while !cursor.is_empty() {
+            let tag = cursor.tag()?;
             if tag == self.seconds_tag {
-                seconds = inner.varint()? as i64;
+                seconds = cursor.varint()? as i64;
             } else if tag == self.nanos_tag {
-                nanos = inner.varint()? as i32;
+                nanos = cursor.varint()? as i32;
+            } else if tag == group << 3 | END_GROUP {
+                is_open = false;
+                break;
             } else {
-                inner.skip(tag, depth)?;
+                cursor.skip(tag, depth)?;
             }
+        }
+        if is_open {
+            return Err(Broken::Group);
         }
         self.open = Some((seconds, nanos));
         Ok(())
