@@ -69,6 +69,26 @@ def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
     assert "0.3 s (session.timeout.ms): gone" in str(news)
 
 
+@pytest.mark.parametrize("seconds", [0.0, DEADLINE])
+def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
+    one = Heart(config(), lambda member, news: None)
+    asked, woken = threading.Event(), threading.Event()
+
+    def ask(attempts, question):
+        asked.set()
+        assert woken.wait(DEADLINE)
+        raise Interrupted
+
+    monkeypatch.setattr(one._coordinator, "ask", ask)
+    monkeypatch.setattr(one._coordinator, "abort", woken.set)
+    one.beat_for(MEMBER)
+    assert asked.wait(DEADLINE)
+    one.close(seconds)
+    one._thread.join(DEADLINE)
+    assert not one._thread.is_alive()
+    assert woken.is_set()
+
+
 def test_H5_a_rebalance_is_told_and_the_heart_goes_on(heart):
     one, told, said = heart([None, Rebalancing("now"), None])
     assert said.wait(DEADLINE)
@@ -97,26 +117,6 @@ def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
     assert one.last_beat == before
     one.beat_for(GroupMember("m", 4))
     assert one.last_beat > before
-
-
-@pytest.mark.parametrize("seconds", [0.0, DEADLINE])
-def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
-    one = Heart(config(), lambda member, news: None)
-    asked, woken = threading.Event(), threading.Event()
-
-    def ask(attempts, question):
-        asked.set()
-        assert woken.wait(DEADLINE)
-        raise Interrupted
-
-    monkeypatch.setattr(one._coordinator, "ask", ask)
-    monkeypatch.setattr(one._coordinator, "abort", woken.set)
-    one.beat_for(MEMBER)
-    assert asked.wait(DEADLINE)
-    one.close(seconds)
-    one._thread.join(DEADLINE)
-    assert not one._thread.is_alive()
-    assert woken.is_set()
 
 
 class Nobody:

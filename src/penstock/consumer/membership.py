@@ -138,10 +138,8 @@ class Membership:
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
-        while thread.is_alive():
-            self._coordinator.abort()  # also where there is no time to wait for it
-            if (left := deadline - time.monotonic()) <= 0:
-                break
+        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+            self._coordinator.abort()
             thread.join(min(left, ABORT_EVERY))
         if thread.is_alive():
             self._given_up.set()
