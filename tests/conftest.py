@@ -10,13 +10,13 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import kafka_jvm
 import spark_jvm
 
-# No deadline per example: a busy machine is no bug, and pytest-timeout catches what hangs.
-settings.register_profile("penstock", deadline=None)
+# No deadline per example, and none for making them: a busy machine is no bug, and pytest-timeout catches what hangs.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
@@ -45,8 +45,8 @@ def java_version() -> str:
     from penstock.errors import PenstockError
 
     try:
-        said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except PenstockError as error:
+        said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=120, check=False)
+    except (PenstockError, subprocess.TimeoutExpired) as error:
         return f"no Java ({error})"
     return said.stderr.splitlines()[0]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.processes import Driver, spark_class
-from penstock.embedded.node import LOOPBACK, free_ports
+from penstock.embedded.node import LOOPBACK
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -29,13 +29,12 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect
     from chaos.driver import SETTINGS  # here, because it imports PySpark
 
     folder = tmp_path_factory.mktemp("connect")
-    [port] = free_ports(1)
     settings = SETTINGS | {
         "spark.log.level": "INFO",  # it says so when it is ready
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.connect.grpc.binding.address": LOOPBACK,
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
     }
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     submit = [
@@ -48,5 +47,5 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect
         "spark-internal",
     ]
     with spark_class("connect-server", submit, folder, memory="1g") as server:
-        server.await_line("Spark Connect server started at")
+        port = server.await_port("Spark Connect server started at")
         yield ConnectServer(f"sc://{LOOPBACK}:{port}")

@@ -10,16 +10,19 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chaos.processes import Program
+from chaos.processes import Program, until
 from penstock.embedded.node import LOOPBACK, free_ports
 
 LOOK_FOR_IT = Path(__file__).parents[1] / "tools" / "postgresql.sh"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
+PORT_TRIES = 3
+READY = "ready to accept connections"
 
 
 class PostgresServer:
@@ -31,11 +34,10 @@ class PostgresServer:
         self._data = folder / "data"
         self._account = account
         self._program: Program | None = None
-        [self._port] = free_ports(1)
-        password = secrets.token_hex(8)
-        self.uri = f"postgresql://tester:{password}@{LOOPBACK}:{self._port}/postgres"
+        self._port = 0
+        self._password = secrets.token_hex(8)
         told = folder / "password"
-        told.write_text(password)
+        told.write_text(self._password)
         if account is not None:
             os.chown(folder, account.pw_uid, account.pw_gid)
             os.chown(told, account.pw_uid, account.pw_gid)
@@ -52,10 +54,32 @@ class PostgresServer:
         ids = [f"--reuid={self._account.pw_uid}", f"--regid={self._account.pw_gid}", "--clear-groups"]
         return ["setpriv", *ids, "--", *words]
 
+    @property
+    def uri(self) -> str:
+        """The same over all restarts."""
+        assert self._port, "it was never started"
+        return f"postgresql://tester:{self._password}@{LOOPBACK}:{self._port}/postgres"
+
     def start(self) -> None:
+        """The first time at a port that nobody has, and then at that one."""
+        ports = [self._port] if self._port else free_ports(PORT_TRIES)
+        for port in ports:
+            program = self._run(port)
+            until(partial(_is_up_or_gone, program), START_SECONDS)
+            if program.running and READY in program.log():
+                self._program, self._port = program, port
+                return
+            program.kill()
+            said = program.log()
+            program.log_path.unlink()
+            if "Address already in use" not in said:
+                pytest.fail(f"PostgreSQL did not start: {said[-3000:]}", pytrace=False)
+        pytest.fail(f"PostgreSQL: others have the ports {ports}", pytrace=False)
+
+    def _run(self, port: int) -> Program:
         settings = {
             "listen_addresses": LOOPBACK,
-            "port": self._port,
+            "port": port,
             "unix_socket_directories": "",
             "fsync": "off",
             "max_connections": 40,
@@ -63,8 +87,7 @@ class PostgresServer:
         }
         order = [self._programs / "postgres", "-D", self._data]
         order += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        self._program = Program("postgres", self._as_account(order), self._folder)
-        self._program.await_line("ready to accept connections", START_SECONDS)
+        return Program("postgres", self._as_account(order), self._folder)
 
     def stop(self) -> None:
         """Clients are cut off, as in a restart by an administrator."""
@@ -84,6 +107,10 @@ class PostgresServer:
             cursor.execute(statement)
             rows: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
             return rows
+
+
+def _is_up_or_gone(program: Program) -> bool:
+    return READY in program.log() or not program.running
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ class Proxy:
         for each in self._open:
             with_shutdown(each)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
     def _run(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, name="test-proxy", daemon=True)
@@ -41,7 +41,8 @@ class Proxy:
                 client, _ = self._server.accept()
             except OSError:
                 return
-            broker = socket.create_connection(self._target, 10)
+            broker = socket.create_connection(self._target, 60)
+            broker.settimeout(None)  # that was for connecting: who has nothing to say for a while is not cut off
             self._open += [client, broker]
             self._run(self._forward, client, broker, lambda piece: piece)
             self._run(self._forward, broker, client, self._mangle)

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from fix_produce import Rec, rdkafka, send
+from fix_produce import DELIVERY_SECONDS, Rec, rdkafka, send
 from fix_serializers import avro_messages
 
 ROOT = Path(__file__).parents[1]
@@ -102,7 +102,7 @@ def filled(cluster: Any, name: str) -> None:
 def written(cluster: Any, name: str, records: list[Rec]) -> None:
     producer = Producer(rdkafka({"bootstrap.servers": cluster.bootstrap_servers}))
     send(producer, name, records)
-    assert producer.flush(60) == 0
+    assert producer.flush(DELIVERY_SECONDS) == 0
 
 
 VISITS = [b'{"user": "u%d", "page": "/p%d", "seconds": %d}' % (i % 7, i % 3, i) for i in range(97)]

@@ -12,7 +12,7 @@ import pytest
 
 import spark_jvm
 from chaos.processes import Driver, spark_class
-from penstock.embedded.node import LOOPBACK, free_ports
+from penstock.embedded.node import LOOPBACK
 
 WORKERS = 2
 
@@ -42,12 +42,12 @@ class StandaloneCluster:
 def standalone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     """`standalone_cluster.driver(steps, folder).answers()` runs a driver, a process too, on the cluster."""
     folder = tmp_path_factory.mktemp("standalone")
-    [port] = free_ports(1)
     host = ["--host", LOOPBACK, "--webui-port", "0"]
-    url = f"spark://{LOOPBACK}:{port}"
     with ExitStack() as processes:
-        master = ["org.apache.spark.deploy.master.Master", *host, "--port", str(port)]
-        processes.enter_context(spark_class("master", master, folder)).await_line("New state: ALIVE")
+        order = ["org.apache.spark.deploy.master.Master", *host, "--port", "0"]
+        master = processes.enter_context(spark_class("master", order, folder))
+        url = f"spark://{LOOPBACK}:{master.await_port('Starting Spark master at spark:')}"
+        master.await_line("New state: ALIVE")
         workers = []
         for number in range(1, WORKERS + 1):
             place = folder / f"worker-{number}"

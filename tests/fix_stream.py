@@ -106,7 +106,7 @@ class Operator:
     def grow(self, topic: str, partitions: int) -> None:
         """More partitions, all of them listed when this returns."""
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
-        self._until(lambda: len(self._admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
+        self._until(lambda: len(self._admin.list_topics(topic, timeout=30).topics[topic].partitions) == partitions)
 
     def delete_records(self, topic: str, before: dict[int, int]) -> None:
         """What retention does: the log begins later."""
@@ -131,7 +131,7 @@ class Operator:
 
     def recreate(self, topic: str, partitions: int = 1) -> None:
         self._cluster.delete_topic(topic)
-        self._until(lambda: topic not in self._admin.list_topics(timeout=10).topics)
+        self._until(lambda: topic not in self._admin.list_topics(timeout=30).topics)
         self._cluster.create_topic(topic, partitions)
 
     def _until(self, come_true: Callable[[], bool]) -> None:

@@ -199,7 +199,7 @@ def fake_connector(monkeypatch: pytest.MonkeyPatch) -> FakeConnector:
 
 
 CONFIG = {"bootstrap.servers": "nowhere:9", "group.id": "g"}
-SECONDS = 20.0
+SECONDS = 60.0
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,16 @@ class Program:
             return said
 
         assert until(printed, seconds), f"{self.name} did not say {text!r} in {seconds:g} s: {self.log()[-3000:]}"
+
+    def await_port(self, text: str, seconds: float = RUN_SECONDS) -> int:
+        """The port that the program says behind this, at the end of the line. One that it has found itself is its own;
+        one that a test finds free may be anybody's by the time of the start."""
+        self.await_line(text, seconds)
+        line = re.compile(rf"{re.escape(text)}.*:(\d+)\s*\n")
+        until(lambda: line.search(self.log()), seconds)
+        found = line.search(self.log())
+        assert found is not None, f"{self.name} did not say its port: {self.log()[-3000:]}"
+        return int(found[1])
 
     def wait(self, seconds: float = RUN_SECONDS) -> int:
         """The exit status, when it has ended by itself; what it left behind is ended then."""

@@ -11,6 +11,8 @@ from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import FRAME_LIMIT, GROWTH, Connection, ConnectionLost
 
+SECONDS = 60.0
+
 
 @pytest.fixture
 def peer():
@@ -20,14 +22,14 @@ def peer():
 
     def make(script):
         server = socket.create_server(("127.0.0.1", 0))
-        server.settimeout(10)
+        server.settimeout(SECONDS)
         servers.append(server)
 
         def serve():
             with contextlib.suppress(OSError):
                 client, _ = server.accept()
                 with client:
-                    client.settimeout(10)
+                    client.settimeout(SECONDS)
                     client.recv(4096)
                     script(client)
 
@@ -39,14 +41,14 @@ def peer():
     for server in servers:
         server.close()
     for thread in threads:
-        thread.join(15)
+        thread.join(SECONDS)
 
 
 def config(port, **more):
     return ClientConfig(bootstrap=(("127.0.0.1", port),), **more)
 
 
-def connect(port, timeout=5.0):
+def connect(port, timeout=SECONDS):
     return Connection("127.0.0.1", port, config(port), timeout)
 
 
@@ -83,7 +85,7 @@ def test_a_peer_that_hangs_up_is_a_lost_connection(peer):
 
 def test_a_peer_that_says_nothing_times_out(peer):
     done = threading.Event()
-    port = peer(lambda client: done.wait(8))
+    port = peer(lambda client: done.wait(SECONDS))
     with pytest.raises(ConnectionLost, match="timed out"):
         connect(port, timeout=0.3)
     done.set()
@@ -112,8 +114,8 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
     connection.config = config(port)
     connection._unanswered = 1
     connection._by_kernel, connection._flags = False, 0
-    connection._socket = socket.create_connection(("127.0.0.1", port), 5)
+    connection._socket = socket.create_connection(("127.0.0.1", port), SECONDS)
     connection._socket.sendall(b"anything")
     with pytest.raises(ConnectionLost):
-        connection.receive_into(buffer, 5)
+        connection.receive_into(buffer, SECONDS)
     assert len(buffer) <= 1000 + GROWTH

@@ -51,8 +51,11 @@ class Odd:
                         ask_heartbeat(self._connection, self._group, self._member, DEADLINE)
                 except MemberIdRequired as answer:
                     self._member = GroupMember(answer.member_id)
-                except (Rebalancing, MembershipLost):
+                except Rebalancing:
                     pass
+                except MembershipLost as lost:
+                    if lost.forgotten:
+                        self._member = GroupMember()
                 except NotYet:  # the first group of a broker: its coordinator is asked for, and begins
                     with contextlib.suppress(NotYet):
                         find_coordinator(self._connection, self._group, DEADLINE)
@@ -67,7 +70,7 @@ class Odd:
             self._group,
             self._member,
             {self._assignor: self._subscription},
-            session_timeout=10,
+            session_timeout=30,  # a process that gets no processor for seconds is not dead
             rebalance_timeout=30,
             reason="",
             timeout=DEADLINE,

@@ -7,10 +7,21 @@ import time
 
 import pytest
 
+import penstock as package
+from fix_consumer import eventually
 from fix_snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
 
+JOIN = package.Connector.create_message_streams
 
-def test_python_snippets_run(documented, tmp_path):
+
+def joined(connector, *arguments, **more):
+    """Streams that have messages: so long a busy machine may take, and a time-out counts from then on."""
+    streams = JOIN(connector, *arguments, **more)
+    eventually(lambda: all(queue.size for queue in connector.metrics().queues), "messages in each stream")
+    return streams
+
+
+def test_python_snippets_run(documented, tmp_path, monkeypatch):
     namespace = {"__name__": "__docs__"}
     snippets = blocks(CONSUMER_PAGE, "python")
     assert len(snippets) >= 15
@@ -20,8 +31,12 @@ def test_python_snippets_run(documented, tmp_path):
             run_until_signal(code, signal.Signals[block.directive], tmp_path)
         else:
             # Five seconds are for snippets that end by them. Others may take longer to join where much else goes on.
-            namespace.get("kafka", {})["consumer.timeout.ms"] = 5000 if "ConsumerTimeout" in code else 60_000
-            block.execute(code, namespace)
+            ends_by_it = "ConsumerTimeout" in code
+            namespace.get("kafka", {})["consumer.timeout.ms"] = 5000 if ends_by_it else 60_000
+            with monkeypatch.context() as patch:
+                if ends_by_it:
+                    patch.setattr(package.Connector, "create_message_streams", joined)
+                block.execute(code, namespace)
     # Not only that they run: what they say of their results is so.
     assert sum(messages for _, messages in namespace["seen"]) == 400
     assert namespace["clicks"].num_rows == 200
@@ -34,7 +49,7 @@ def test_python_snippets_run(documented, tmp_path):
 @pytest.mark.parametrize("line", commands(CONSUMER_PAGE))
 def test_documented_commands_run(line, documented, tmp_path):
     with penstock(line, documented, tmp_path) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     assert "Traceback" not in err
     assert out or err
@@ -48,7 +63,7 @@ def test_the_word_count_counts_until_ctrl_c(documented):
             assert said, process.stderr.read()
             assert time.monotonic() < deadline, said
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert "200  user" in out
     assert "67  p0" in out
@@ -66,7 +81,7 @@ def test_the_dataframe_example_has_pandas_too(documented):
 
 def show_frames(kafka, words, *arguments):
     with example("kafka_to_dataframe.py", kafka, "--by", "page", *arguments) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert words in out
     assert err == ""

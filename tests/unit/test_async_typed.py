@@ -19,7 +19,7 @@ from penstock.formats.plan import TypedSource
 from penstock.formats.registry import RegistryConfig
 from penstock.formats.spec import Avro, RawBytes
 
-WAIT = 20.0
+WAIT = 60.0
 
 pytestmark = pytest.mark.usefixtures("fresh_schemas")
 
@@ -64,11 +64,15 @@ def registry():
     made.stop()
 
 
+def fed_with(url):
+    """A stream of numbers, each its own offset, whose writer's schema has the registry alone."""
+    options = FormatOptions(registry=RegistryConfig((url,), timeout=WAIT, retries=0))
+    return Fed(timeout=None, typed=TypedSource(RawBytes(), Avro('"long"', pa.int64(), framed=True), options))
+
+
 @pytest.fixture
 def fed(registry):
-    """A stream of numbers, each its own offset, whose writer's schema has the registry alone."""
-    options = FormatOptions(registry=RegistryConfig((registry.url,), timeout=5.0, retries=0))
-    made = Fed(timeout=None, typed=TypedSource(RawBytes(), Avro('"long"', pa.int64(), framed=True), options))
+    made = fed_with(registry.url)
     yield made
     made.stream.close()
 
@@ -86,7 +90,7 @@ def values(batch):
 
 
 def run(reading):
-    return asyncio.run(asyncio.wait_for(reading(), 3 * WAIT))
+    return asyncio.run(asyncio.wait_for(reading(), 2 * WAIT))
 
 
 def test_the_loop_goes_on_while_a_registry_is_asked(fed, registry):
@@ -121,9 +125,9 @@ def test_who_is_cancelled_while_a_registry_is_asked_loses_nothing(fed, registry)
     assert fed.stream.position(cursor) == 20
 
 
-def test_what_a_registry_does_not_say_is_raised_and_met_again(fed, registry):
+def test_what_a_registry_does_not_say_is_raised_and_met_again(refused_port):
+    fed = fed_with(f"http://127.0.0.1:{refused_port}")
     fed.put(fed.cursor(), numbers(0))
-    registry.stop()
 
     async def reading():
         for _ in range(2):
@@ -131,6 +135,7 @@ def test_what_a_registry_does_not_say_is_raised_and_met_again(fed, registry):
                 await anext(batches(fed))
 
     run(reading)
+    fed.stream.close()
 
 
 def test_batches_come_until_a_shutdown_chunk_by_chunk(fed, registry):

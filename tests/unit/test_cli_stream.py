@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -197,7 +198,7 @@ class Terminal(io.StringIO):
 
 def test_the_line_moves_on_a_terminal_stays_elsewhere_and_is_silent_on_demand(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("penstock.cli.live.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("penstock.cli.live.time", SimpleNamespace(monotonic=lambda: now[0]))
     terminal, log, silent = Terminal(), io.StringIO(), Terminal()
     with LiveLine(terminal) as moving, LiveLine(log) as plain, LiveLine(silent, quiet=True) as quiet:
         for seconds in (0.1, 0.5, 0.5, 4.5):

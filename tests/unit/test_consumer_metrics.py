@@ -152,7 +152,7 @@ def test_H16_nothing_is_lost_when_many_threads_count():
     began = threading.Barrier(4)
 
     def count() -> None:
-        began.wait(10)
+        began.wait(60)
         for _ in range(2_000):
             counters.consumed("clicks", 2, 3)
             counters.fetched()

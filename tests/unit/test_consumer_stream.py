@@ -318,7 +318,7 @@ def test_an_async_stream_gives_the_same_and_ends_at_a_shutdown():
         return seen
 
     fed.put(cursor, batch(0))
-    assert asyncio.run(asyncio.wait_for(read(), 10)) == list(range(20))
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == list(range(20))
 
 
 def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
@@ -339,7 +339,7 @@ def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(asyncio.wait_for(cancelled(), 10))
+    asyncio.run(asyncio.wait_for(cancelled(), 60))
     assert waiting.stream.on_ready is None
 
 
@@ -424,7 +424,7 @@ def test_an_async_stream_that_is_cancelled_loses_nothing():
         fed.put(cursor, batch(0))
         return (await anext(stream.batches(["offset"]))).column("offset").to_pylist()
 
-    assert asyncio.run(asyncio.wait_for(read(), 10)) == list(range(10))
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == list(range(10))
 
 
 @pytest.mark.parametrize("by", ["messages", "batches"])

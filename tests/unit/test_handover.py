@@ -33,7 +33,7 @@ def test_F16_the_fetcher_blocks_with_one_item_in_the_slot_and_one_in_hand():
     for i in range(5):
         assert next(taken) == i
         ahead = i + 3  # what was taken, one in the slot, one waiting to be put there
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(made) < ahead and time.monotonic() < deadline:
             time.sleep(0.001)
         time.sleep(0.02)  # time enough to run further ahead, if anything let it
@@ -63,7 +63,7 @@ def test_F17_stopping_early_wakes_a_blocked_fetch_and_joins_it():
     def produce():
         yield 1
         yield 2
-        assert woken.wait(20), "nobody woke the fetch"
+        assert woken.wait(60), "nobody woke the fetch"
         yield 3
 
     taken = run_ahead(produce, woken.set, "test-fetch")

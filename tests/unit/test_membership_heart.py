@@ -16,7 +16,7 @@ from penstock.wire.deadline import Interrupted
 from penstock.wire.groups import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.membership import Joined
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 MEMBER = GroupMember("m", 3)
 
 
@@ -59,7 +59,8 @@ def heart(monkeypatch):
 
 def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
     started = time.monotonic()
-    _, told, said = heart([None, NotYet("loading"), ConnectionLost("gone")])
+    # Of one text: on a busy machine the first of them may come when the time is over.
+    _, told, said = heart([None, NotYet("gone"), ConnectionLost("gone")])
     assert said.wait(DEADLINE)
     assert time.monotonic() - started >= 0.3
     ((member, news),) = told
@@ -67,6 +68,26 @@ def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
     assert isinstance(news, MembershipLost)
     assert not news.forgotten  # whether the coordinator has forgotten us is for it to say
     assert "0.3 s (session.timeout.ms): gone" in str(news)
+
+
+@pytest.mark.parametrize("seconds", [0.0, DEADLINE])
+def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
+    one = Heart(config(), lambda member, news: None)
+    asked, woken = threading.Event(), threading.Event()
+
+    def ask(attempts, question):
+        asked.set()
+        assert woken.wait(DEADLINE)
+        raise Interrupted
+
+    monkeypatch.setattr(one._coordinator, "ask", ask)
+    monkeypatch.setattr(one._coordinator, "abort", woken.set)
+    one.beat_for(MEMBER)
+    assert asked.wait(DEADLINE)
+    one.close(seconds)
+    one._thread.join(DEADLINE)
+    assert not one._thread.is_alive()
+    assert woken.is_set()
 
 
 def test_H5_a_rebalance_is_told_and_the_heart_goes_on(heart):

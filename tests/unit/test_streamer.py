@@ -71,7 +71,7 @@ def test_I1_a_sink_that_cannot_be_opened_fails_the_start_and_leaves_nothing(fake
     with pytest.raises(SinkError, match="table 'missing' is not there"):
         Streamer("t", 2, sink=AdbcSink(f"sqlite:{tmp_path}/x.db", "missing"), config=CONFIG).start()
     assert not fake_connector.streams
-    assert not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")]
+    assert until(lambda: not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")], SECONDS)
 
 
 def test_the_connector_does_not_commit_by_itself(fake_connector):
@@ -204,7 +204,7 @@ def test_I4_stop_ends_the_threads_writes_what_they_have_then_commits(fake_connec
     assert order[0] == "write"
     assert order[-1] == "commit"
     assert fake_connector.closed
-    assert not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")]
+    assert until(lambda: not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")], SECONDS)
 
 
 def test_I4_what_a_sink_does_not_take_before_the_time_is_over_is_not_committed(fake_connector, caplog):

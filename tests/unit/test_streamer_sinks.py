@@ -23,6 +23,12 @@ from penstock import AdbcSink, CallableSink, OptionError, ParquetSink, RowsRefus
 ROWS = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
 
+@pytest.fixture
+def patient_sqlite(monkeypatch):
+    """A lock is waited for as long as a slow disk may take."""
+    monkeypatch.setattr("penstock.streamer.adbc.SQLITE_WAIT_MS", 120_000)
+
+
 def table_of(rows, path):
     sink = AdbcSink(f"sqlite:{path}", "t", mode="create_append")
     writer = sink.open("0")
@@ -252,6 +258,7 @@ def test_rows_are_appended_to_a_table_that_is_there(tmp_path):
     assert rows_in(path) == [(1, "x"), (2, "y"), (3, None)]
 
 
+@pytest.mark.usefixtures("patient_sqlite")
 def test_threads_that_make_the_table_and_write_at_once_do_not_stand_in_each_others_way(tmp_path):
     path = tmp_path / "x.db"
     sink = AdbcSink(f"sqlite:///{path}", "t", mode="create_append")
@@ -259,7 +266,7 @@ def test_threads_that_make_the_table_and_write_at_once_do_not_stand_in_each_othe
     barrier = threading.Barrier(4)
 
     def write(writer):
-        barrier.wait(10)
+        barrier.wait(60)
         for _ in range(20):
             writer.write(ROWS)
         writer.close()
@@ -269,6 +276,7 @@ def test_threads_that_make_the_table_and_write_at_once_do_not_stand_in_each_othe
     assert len(rows_in(path)) == 4 * 20 * 3
 
 
+@pytest.mark.usefixtures("patient_sqlite")
 def test_a_lock_of_another_process_is_waited_for(tmp_path):
     path = tmp_path / "x.db"
     table_of(ROWS, path)

@@ -73,8 +73,10 @@ class Heart:
             self._changed.notify_all()
             thread = self._thread
         deadline = time.monotonic() + timeout
-        while thread is not None and thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            self._coordinator.abort()
+        while thread is not None and thread.is_alive():
+            self._coordinator.abort()  # also where there is no time to wait for it
+            if (left := deadline - time.monotonic()) <= 0:
+                break
             thread.join(min(left, 0.1))
 
     # --- the heart's thread ---------------------------------------------------------------------------------------

@@ -132,9 +132,12 @@ class Committer:
             thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
-        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+        while thread.is_alive():
+            # Also where the time is up already: a call that nobody wakes would hang on for its own time-out.
             if self._in_flight is not None and self._abort is not None:
                 self._abort()
+            if (left := deadline - time.monotonic()) <= 0:
+                break
             thread.join(min(left, ABORT_EVERY))
         if thread.is_alive():
             log.warning("%s did not end within %g s of being told to", self._name, timeout)
