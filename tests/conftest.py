@@ -16,7 +16,9 @@ import kafka_jvm
 import spark_jvm
 
 # No deadline per example, and none for making them: a busy machine is no bug, and pytest-timeout catches what hangs.
-settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples each time: what fails is the change's own. `--hypothesis-profile=explore` looks for new ones.
+settings.register_profile("penstock", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))

@@ -453,7 +453,7 @@ def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
         beside.cancel()
         return seen
 
-    seen = asyncio.run(asyncio.wait_for(read(), 10))
+    seen = asyncio.run(asyncio.wait_for(read(), 60))
     assert seen == sorted(set(seen)), "somebody else was at it before each batch"
 
 
