@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -114,6 +118,42 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
     assert "--debug" in said
     with pytest.raises(ZeroDivisionError):
         cli.main(["topics", "-b", "h:1", "--debug"])
+
+
+def test_a_full_disk_is_no_bug(monkeypatch, capsys):
+    def fail(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("penstock.cli.topics.run", fail)
+    monkeypatch.setattr("penstock.cli._forget_output", lambda: None)  # pytest's output has no file
+    assert cli.main(["topics", "-b", "h:1"]) == 1
+    assert capsys.readouterr().err == "penstock topics: the output cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_has_gone_away_is_told_nothing():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    # Short texts stay in Python's buffer until the end, as they do for every user.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write_end, "wb") as out:
+        ran = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", "--help"],
+            stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, env=buffered, check=False,
+        )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_ctrl_c_while_it_is_loaded_is_no_traceback(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "make_parser", interrupted)
+    assert cli.main(["topics"]) == 130
+    assert capsys.readouterr() == ("", "")
+    # What takes its time is loaded there, and not before.
+    loaded = "import sys, penstock.cli; print('pyarrow' in sys.modules, 'kafka' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout == "False False\n"
 
 
 def test_a_secret_given_by_mistake_is_not_shown(capsys):
