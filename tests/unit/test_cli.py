@@ -89,6 +89,12 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
         (["read", "t", "-b", "h:1", "--until", "group"], "where to begin"),
         (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "--follow has no end"),
         (["read", "t", "-b", "h:1", "-o", "kafka.security.protocoll=SSL"], "kafka.security.protocol?"),
+        (
+            ["read", "t", "-b", "h:1", "--format", "avro"],
+            "option --format = 'avro': needs a schema. Set --schema, or --registry",
+        ),
+        (["read", "t", "-b", "h:1", "--schema", "a INT"], "has no effect while --format is raw. Set --format"),
+        (["read", "t", "-b", "h:1", "-o", "mode=FAILFAST"], "option --mode: has no effect"),
         (["topics", "-b", "h:1", "--options-file", "/no/such/file"], "cannot be read"),
     ],
 )
