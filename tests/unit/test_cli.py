@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import logging
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from penstock.cli import table
 from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import Look, moment, shown
+from penstock.embedded import progress
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
 
@@ -160,6 +163,31 @@ def test_ctrl_c_while_it_is_loaded_is_no_traceback(monkeypatch, capsys):
     loaded = "import sys, penstock.cli; print('pyarrow' in sys.modules, 'kafka' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout == "False False\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_wait_shows_a_sign_of_life_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.waiting("starting it"):
+        deadline = time.monotonic() + 60
+        while "penstock: starting it (" not in sys.stderr.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    assert sys.stderr.getvalue().endswith("\r\x1b[K"), "and nothing is left of it"
+
+
+def test_where_no_terminal_is_a_long_wait_is_quiet(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    with progress.waiting("starting it"):
+        time.sleep(0.05)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_secret_given_by_mistake_is_not_shown(capsys):

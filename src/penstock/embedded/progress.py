@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 QUIET_SECONDS = 2.0
+TICK = 0.5
 
 
 class Progress:
@@ -33,3 +37,22 @@ class Progress:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """The same for a call that tells nothing of itself: what it does, and for how long."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        with Progress() as progress:
+            while not ended.wait(TICK):
+                progress.show(f"{what} ({time.monotonic() - began:.0f} s)")
+
+    telling = threading.Thread(target=tell, name="penstock-waiting", daemon=True)
+    telling.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        telling.join()
