@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import cli
-from penstock.cli import table
+from penstock.cli import steps, table
 from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import Look, moment, shown
@@ -180,6 +180,20 @@ def test_a_long_wait_shows_a_sign_of_life_on_a_terminal(monkeypatch):
             assert time.monotonic() < deadline
             time.sleep(0.001)
     assert sys.stderr.getvalue().endswith("\r\x1b[K"), "and nothing is left of it"
+
+
+def test_a_moving_line_does_not_wrap_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(steps, "TICK", 0.001)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    deadline = time.monotonic() + 60
+    with steps.step("a step whose name alone is wider than that"):
+        while "a step" not in sys.stdout.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    *moving, last = sys.stdout.getvalue().split("\r\x1b[K")[1:]
+    assert max(map(table.columns_of, moving)) <= 30
+    assert "wider than that" in last, "what stays is whole"
 
 
 def test_where_no_terminal_is_a_long_wait_is_quiet(monkeypatch, capsys):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
+
+from penstock.cli import table
 
 WHEEL = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 24
@@ -52,7 +55,11 @@ def step(text: str, unit: str = "") -> Iterator[Step]:
         turn = 0
         while not ended.wait(TICK if moving else PLAIN_TICK):
             if moving:
-                print(f"\r\x1b[K{WHEEL[turn % len(WHEEL)]} {current.status()}", end="", flush=True)
+                # A line that wraps cannot be taken back, and would scroll the window at every turn.
+                [line] = table.lines(
+                    [f"{WHEEL[turn % len(WHEEL)]} {current.status()}"], [], width=shutil.get_terminal_size().columns
+                )
+                print(f"\r\x1b[K{line}", end="", flush=True)
             else:
                 print(f"  ... {current.status()}", flush=True)
             turn += 1

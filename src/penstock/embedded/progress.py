@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
@@ -25,7 +26,8 @@ class Progress:
     def show(self, text: str) -> None:
         if text != self._shown and time.monotonic() >= self._from and sys.stderr.isatty():
             self._shown = text
-            sys.stderr.write(f"\r\x1b[Kpenstock: {text}")
+            # Cut, because a line that wraps cannot be taken back.
+            sys.stderr.write(f"\r\x1b[K{f'penstock: {text}'[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
     def __enter__(self) -> Self:
