@@ -171,6 +171,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_long_wait_shows_a_sign_of_life_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
     monkeypatch.setattr(progress, "TICK", 0.001)
     monkeypatch.setattr(sys, "stderr", Terminal())
@@ -183,6 +184,7 @@ def test_a_long_wait_shows_a_sign_of_life_on_a_terminal(monkeypatch):
 
 
 def test_a_moving_line_does_not_wrap_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(steps, "TICK", 0.001)
     monkeypatch.setattr(sys, "stdout", Terminal())
@@ -194,6 +196,17 @@ def test_a_moving_line_does_not_wrap_in_a_narrow_terminal(monkeypatch):
     *moving, last = sys.stdout.getvalue().split("\r\x1b[K")[1:]
     assert max(map(table.columns_of, moving)) <= 30
     assert "wider than that" in last, "what stays is whole"
+
+
+def test_a_dumb_terminal_gets_lines_and_no_escapes(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    with steps.step("a step"):
+        pass
+    assert sys.stdout.getvalue().startswith("✓ a step (")
+    assert not progress.can_move(sys.stdout)
+    monkeypatch.setenv("TERM", "xterm")
+    assert progress.can_move(sys.stdout)
 
 
 def test_where_no_terminal_is_a_long_wait_is_quiet(monkeypatch, capsys):

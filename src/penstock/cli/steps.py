@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 from penstock.cli import table
+from penstock.embedded.progress import can_move
 
 WHEEL = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 24
@@ -48,7 +49,7 @@ class Step:
 def step(text: str, unit: str = "") -> Iterator[Step]:
     """Show a step while the block runs, and how long it took."""
     current = Step(text, unit)
-    moving = sys.stdout.isatty()
+    moving = can_move(sys.stdout)
     ended = threading.Event()
 
     def draw() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 QUIET_SECONDS = 2.0
 TICK = 0.5
+
+
+def can_move(out: IO[str]) -> bool:
+    """Whether a line can be drawn over there: on a terminal, unless it is one that shows escapes as they are."""
+    return out.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Progress:
@@ -24,7 +30,7 @@ class Progress:
         self._shown = ""
 
     def show(self, text: str) -> None:
-        if text != self._shown and time.monotonic() >= self._from and sys.stderr.isatty():
+        if text != self._shown and time.monotonic() >= self._from and can_move(sys.stderr):
             self._shown = text
             # Cut, because a line that wraps cannot be taken back.
             sys.stderr.write(f"\r\x1b[K{f'penstock: {text}'[: shutil.get_terminal_size().columns - 1]}")
