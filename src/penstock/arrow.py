@@ -9,12 +9,15 @@ with one more thread fetching ahead.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from penstock.columns import arrow_schema, checked_columns
+from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan
 from penstock.options import SourceOptions, parse_options
 from penstock.plan import plan_batch
@@ -22,30 +25,29 @@ from penstock.ranges import OffsetRange
 from penstock.task import read_range
 from penstock.typed_source import typed_source
 
+Value: TypeAlias = str | int | bool | Sequence[str] | Mapping[str, Any]
+"""What an option may be given as: options of Spark are texts, and Python has other ways to write a list."""
+
 
 def read_batches(
-    options: Mapping[str, str | int | bool] | None = None,
+    options: Mapping[str, Value] | None = None,
     *,
     columns: Sequence[str] | None = None,
-    **more: str | int | bool,
+    **more: Value,
 ) -> pa.RecordBatchReader:
     """Read Kafka as Arrow record batches, partition after partition.
 
     The reader knows its schema, iterates over batches as they arrive, and `read_all()` makes one table of them.
 
     `options` and `more` are those of the Spark source (docs/options.md): names with a dot go into the mapping, the
-    others may be keywords. `columns` names what to build, in that order; fewer columns are read faster. Without it:
-    key, value, topic, partition, offset, timestamp, timestampType, and headers if `includeHeaders` is true. With
-    `valueFormat` or `keyFormat` columns are typed (docs/formats.md).
+    others may be keywords; topics may be a list, and what is JSON there a dict. `columns` names what to build, in that
+    order; fewer columns are read faster. Without it: key, value, topic, partition, offset, timestamp, timestampType,
+    and headers if `includeHeaders` is true. With `valueFormat` or `keyFormat` columns are typed (docs/formats.md).
 
     What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
     reader is advanced. Drop it to stop early.
     """
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in {**(options or {}), **more}.items()
-    }
-    parsed = parse_options(given)
+    parsed = parse_options({name: _text(name, value) for name, value in {**(options or {}), **more}.items()})
     if parsed.formats.typed:
         plan = typed_source(parsed).picked(columns, has_watermarks=True)
         ranges = plan_batch(parsed, whole_partitions=plan.may_end)
@@ -53,6 +55,22 @@ def read_batches(
     include_watermarks = parsed.event_time is not None and parsed.event_time.include_columns
     wanted = checked_columns(columns, parsed.include_headers, include_watermarks)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), _read(plan_batch(parsed), wanted, parsed))
+
+
+def _text(name: str, value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case Mapping():
+            return json.dumps(dict(value))
+        case list() | tuple() if all(isinstance(part, str) for part in value):
+            return ",".join(value)
+        case None | list() | tuple() | set():
+            kind = "None: leave it out" if value is None else f"a {type(value).__name__} of other things"
+            raise OptionError(
+                name, None, f"must be text, a number, true or false, a list of texts or a dict, not {kind}"
+            )
+    return str(value)
 
 
 def _read(

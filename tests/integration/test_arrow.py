@@ -37,10 +37,20 @@ def test_options_may_be_keywords_with_values_of_their_own_type(kafka, words):
     assert sum(batch.num_rows for batch in batches) == 100
 
 
+def test_lists_and_dicts_are_taken_as_python_has_them(kafka, words):
+    offsets = {words: {"0": 40, "1": 45}}
+    table = penstock.read_batches(kafka.client_options(), subscribe=[words], startingOffsets=offsets).read_all()
+    assert table.num_rows == 15
+    assigned = penstock.read_batches(kafka.client_options(), assign={words: [1]}).read_all()
+    assert set(assigned.column("partition").to_pylist()) == {1}
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"startingOffset": "earliest"}, "startingOffsets"),
+        ({"minPartitions": None}, "option minPartitions: must be text, .*, not None: leave it out"),
+        ({"startingOffsets": [1, 2]}, "not a list of other things"),
         ({"columns": ["vallue"]}, "Did you mean value?"),
         ({"columns": ["everything"]}, "The columns are key, value"),
         ({"columns": []}, "at least one column"),

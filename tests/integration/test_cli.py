@@ -277,6 +277,6 @@ def test_F4_follow_reads_no_partition_behind_its_end_and_stops_at_the_last_one(k
 def test_read_explains_a_format_that_lacks_its_schema(penstock, prices):
     code, _, err = penstock("read", prices, "--format", "avro")
     assert code == 2
-    assert "schemaRegistry.url" in err
+    assert "Set --schema, or --registry" in err
     code, out, _ = penstock("read", prices, "--format", "json", "--limit", "1")
     assert json.loads(out)["value"] == {"item": "tea", "price": 2.5}, "json needs none to be shown"

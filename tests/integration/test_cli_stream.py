@@ -144,7 +144,8 @@ def test_I4_a_signal_lets_it_write_and_commit_what_it_has(environment, words, pr
 def test_on_a_terminal_a_line_moves(environment, words, tmp_path):
     ours, theirs = pty.openpty()
     order = command(words, "--to", "parquet:data", "--flush-interval", "0.5")
-    with subprocess.Popen(order, stdout=theirs, stderr=subprocess.PIPE, env=environment, cwd=tmp_path) as process:
+    able = environment | {"TERM": "xterm"}
+    with subprocess.Popen(order, stdout=theirs, stderr=subprocess.PIPE, env=able, cwd=tmp_path) as process:
         os.close(theirs)
         seen = b""
         deadline = time.monotonic() + 120

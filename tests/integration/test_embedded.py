@@ -196,11 +196,14 @@ class TestLife:
         assert time.monotonic() - began < 120, "not when its time to start is over"
 
     def test_a_taken_port_is_an_error_when_it_was_asked_for(self) -> None:
+        taken_port = free_ports(1)[0]
         with (
-            socket.create_server(("127.0.0.1", free_ports(1)[0])) as taken,
-            pytest.raises(EmbeddedBrokerError, match="Address already in use"),
+            socket.create_server(("127.0.0.1", taken_port)),
+            pytest.raises(EmbeddedBrokerError, match="Address already in use") as caught,
         ):
-            EmbeddedKafka(port=taken.getsockname()[1]).start()
+            EmbeddedKafka(port=taken_port).start()
+        assert str(caught.value).startswith(f"port {taken_port} is taken by another program")
+        assert len(str(caught.value).splitlines()) == 1
 
     def test_a_port_lost_to_somebody_else_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from penstock.embedded import cluster
@@ -237,12 +240,19 @@ class TestTopicsAndSettings:
 
     def test_broker_settings_pass_through(self) -> None:
         with EmbeddedKafka(settings={"num.partitions": 7, "auto.create.topics.enable": True}) as kafka:
+            assert "log.retention.ms = -1\n" in kafka.logs(1), "retention would take the old timestamps of tests"
             write(kafka, "made-by-asking", [b"x"])
             consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
             try:
                 assert consumer.partitions_for_topic("made-by-asking") == set(range(7))
             finally:
                 consumer.close()
+
+    def test_a_topic_that_cannot_be_made_is_told_of_in_the_brokers_words(self, kafka: EmbeddedKafka) -> None:
+        with pytest.raises(BrokerError) as caught:
+            kafka.create_topic("a/b")
+        assert "Topic name is invalid: 'a/b' contains" in str(caught.value)
+        assert "CreateTopicsRequest" not in str(caught.value)
 
     @pytest.mark.parametrize(
         ("wrong", "name"),

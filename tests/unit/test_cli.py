@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import json
 import logging
+import os
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
 from penstock import cli
-from penstock.cli import table
+from penstock.cli import steps, table
 from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import Look, moment, shown
 from penstock.cli.typed_records import typed_look
+from penstock.embedded import progress
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.options import FormatOptions
 from penstock.formats.plan import TypedSource
@@ -89,6 +96,12 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
         (["read", "t", "-b", "h:1", "--until", "group"], "where to begin"),
         (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "--follow has no end"),
         (["read", "t", "-b", "h:1", "-o", "kafka.security.protocoll=SSL"], "kafka.security.protocol?"),
+        (
+            ["read", "t", "-b", "h:1", "--format", "avro"],
+            "option --format = 'avro': needs a schema. Set --schema, or --registry",
+        ),
+        (["read", "t", "-b", "h:1", "--schema", "a INT"], "has no effect while --format is raw. Set --format"),
+        (["read", "t", "-b", "h:1", "-o", "mode=FAILFAST"], "option --mode: has no effect"),
         (["topics", "-b", "h:1", "--options-file", "/no/such/file"], "cannot be read"),
     ],
 )
@@ -118,6 +131,94 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
     assert "--debug" in said
     with pytest.raises(ZeroDivisionError):
         cli.main(["topics", "-b", "h:1", "--debug"])
+
+
+def test_a_full_disk_is_no_bug(monkeypatch, capsys):
+    def fail(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("penstock.cli.topics.run", fail)
+    monkeypatch.setattr("penstock.cli._forget_output", lambda: None)  # pytest's output has no file
+    assert cli.main(["topics", "-b", "h:1"]) == 1
+    assert capsys.readouterr().err == "penstock topics: the output cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_has_gone_away_is_told_nothing():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    # Short texts stay in Python's buffer until the end, as they do for every user.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write_end, "wb") as out:
+        ran = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", "--help"],
+            stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, env=buffered, check=False,
+        )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_ctrl_c_while_it_is_loaded_is_no_traceback(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "make_parser", interrupted)
+    assert cli.main(["topics"]) == 130
+    assert capsys.readouterr() == ("", "")
+    # What takes its time is loaded there, and not before.
+    loaded = "import sys, penstock.cli; print('pyarrow' in sys.modules, 'kafka' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout == "False False\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_long_wait_shows_a_sign_of_life_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.waiting("starting it"):
+        deadline = time.monotonic() + 60
+        while "penstock: starting it (" not in sys.stderr.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    assert sys.stderr.getvalue().endswith("\r\x1b[K"), "and nothing is left of it"
+
+
+def test_a_moving_line_does_not_wrap_in_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(steps, "TICK", 0.001)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    deadline = time.monotonic() + 60
+    with steps.step("a step whose name alone is wider than that"):
+        while "a step" not in sys.stdout.getvalue():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    *moving, last = sys.stdout.getvalue().split("\r\x1b[K")[1:]
+    assert max(map(table.columns_of, moving)) <= 30
+    assert "wider than that" in last, "what stays is whole"
+
+
+def test_a_dumb_terminal_gets_lines_and_no_escapes(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    with steps.step("a step"):
+        pass
+    assert sys.stdout.getvalue().startswith("✓ a step (")
+    assert not progress.can_move(sys.stdout)
+    monkeypatch.setenv("TERM", "xterm")
+    assert progress.can_move(sys.stdout)
+
+
+def test_where_no_terminal_is_a_long_wait_is_quiet(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0)
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    with progress.waiting("starting it"):
+        time.sleep(0.05)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_secret_given_by_mistake_is_not_shown(capsys):

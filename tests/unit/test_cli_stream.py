@@ -197,6 +197,7 @@ class Terminal(io.StringIO):
 
 
 def test_the_line_moves_on_a_terminal_stays_elsewhere_and_is_silent_on_demand(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     now = [100.0]
     monkeypatch.setattr("penstock.cli.live.time", SimpleNamespace(monotonic=lambda: now[0]))
     terminal, log, silent = Terminal(), io.StringIO(), Terminal()

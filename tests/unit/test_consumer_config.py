@@ -160,7 +160,7 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"value.deserializer": "some.Class"}, "Use key_decoder and value_decoder"),
         ({"group.protocol": "consumer"}, "by the classic protocol"),
         ({"auto.offset.reset": "smalest"}, "must be one of earliest, latest, none"),
-        ({"auto.offset.reset": "by_duration:PT1H"}, "start=AtTimestamp"),
+        ({"auto.offset.reset": "by_duration:PT1H"}, "start=datetime"),
         ({"partition.assignment.strategy": "rnage"}, "Did you mean range?"),
         ({"partition.assignment.strategy": "range,sticky"}, "'sticky' is not an assignor that Penstock has"),
         ({"partition.assignment.strategy": " , "}, "names no assignor"),

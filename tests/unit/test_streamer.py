@@ -38,6 +38,7 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
         ({"config": {"bootstrap.servers": "h:1"}}, "group.id"),
         ({"config": CONFIG | {"grup.id": "g"}}, "group.id?"),
         ({"config": CONFIG | {"enable.auto.commit": "true"}}, "it commits what its sink has taken"),
+        ({"config": CONFIG | {"consumer.timeout.ms": 5000}}, "it waits until it is stopped"),
         ({"extractor": "value"}, "option extractor"),
         ({"extractor": value, "extracts": "record"}, "row, rows, batch"),
         ({"extractor": value, "sink": ParquetSink("x")}, "option schema: is missing"),

@@ -19,6 +19,7 @@ import pytest
 
 from fix_streamer import batch_of
 from penstock import AdbcSink, CallableSink, OptionError, ParquetSink, RowsRefused, SinkError
+from penstock.streamer.adbc import open_connection
 
 ROWS = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
@@ -416,6 +417,13 @@ def test_after_an_error_that_may_pass_a_new_connection_is_made(tmp_path):
 def test_what_makes_no_adbc_sink(arguments, said):
     with pytest.raises(OptionError, match=said):
         AdbcSink(**arguments)
+
+
+@pytest.mark.parametrize(("driver", "extra"), [("sqlite", "sqlite"), ("postgresql", "postgresql"), ("duckdb", "adbc")])
+def test_without_adbc_the_extra_with_the_driver_is_named(driver, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, "adbc_driver_manager.dbapi", None)
+    with pytest.raises(SinkError, match=rf"pip install 'penstock\[{extra}\]'$"):
+        open_connection(driver, "x")
 
 
 def test_a_driver_that_is_not_installed_is_named():

@@ -7,15 +7,16 @@ code. What goes wrong is told here, once for all of them: one or a few lines on 
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
 from collections.abc import Sequence
 
-from penstock.cli import broker, demo, groups, read, stream, topics
 from penstock.errors import OptionError, PenstockError
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 EXIT_CODES = """\
 exit codes:
@@ -38,23 +39,37 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `penstock read ... | head`: the reader has seen enough.
+        _forget_output()
+        return OK
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
-    arguments = parser.parse_args(argv)
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit:  # the help was shown, or usage
+        _flush()
+        raise
     if not hasattr(arguments, "run"):
         parser.print_help()
+        _flush()
         return OK
     debug = getattr(arguments, "debug", False)
     # In one line each, as the errors are; `log.warning` is how the engine tells what it works around.
     logging.basicConfig(format="penstock: %(message)s", level=logging.DEBUG if debug else logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.WARNING if debug else logging.CRITICAL)
     try:
-        return int(arguments.run(arguments))
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        code = int(arguments.run(arguments))
+        _flush()
+        return code
     except BrokenPipeError:
-        # `penstock read ... | head`: the reader has seen enough. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        raise
     except PenstockError as error:
         if debug:
             raise
@@ -64,14 +79,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         name = type(error).__name__
-        print(
-            f"penstock {arguments.command}: unexpected {name}: {error}. This is a bug; --debug shows where",
-            file=sys.stderr,
-        )
+        what = f"unexpected {name}: {error}. This is a bug; --debug shows where"
+        if isinstance(error, OSError) and error.errno in FULL:
+            _forget_output()
+            what = f"the output cannot be written: {error.strerror}"
+        print(f"penstock {arguments.command}: {what}", file=sys.stderr)
         return FAILED
 
 
+def _flush() -> None:
+    """Now, while somebody can tell of what does not get through: when Python exits, it is a traceback of sorts."""
+    print(end="", flush=True)
+
+
+def _forget_output() -> None:
+    """What is left would be written when Python exits, and fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def make_parser() -> argparse.ArgumentParser:
+    # Here, and not above: whoever presses Ctrl-C while this is loaded shall see no traceback.
+    from penstock.cli import broker, demo, groups, read, stream, topics
+
     parser = argparse.ArgumentParser(
         prog="penstock",
         description="Kafka for PySpark, without a JAR. This is its command line: look into topics, start a broker.",

@@ -8,8 +8,9 @@ import sys
 import textwrap
 from typing import Any
 
-from penstock.embedded import KAFKA_VERSION, EmbeddedKafka
+from penstock.embedded import KAFKA_VERSION, EmbeddedKafka, get_distribution
 from penstock.embedded.listeners import PROTOCOLS
+from penstock.embedded.progress import waiting
 
 _DESCRIPTION = f"""\
 Start a real Apache Kafka {KAFKA_VERSION} on this machine and keep it running until Ctrl-C.
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    with EmbeddedKafka(
+    cluster = EmbeddedKafka(
         arguments.nodes,
         listener=arguments.listener,
         racks=arguments.rack,
@@ -72,7 +73,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         data_dir=arguments.data_dir,
         heap_mb=arguments.heap_mb,
-    ) as kafka:
+    )
+    get_distribution()  # tells of itself if it has to be fetched
+    with waiting(f"starting Apache Kafka {KAFKA_VERSION}"):
+        cluster.start()
+    with cluster as kafka:
         existing = kafka.topics() if arguments.data_dir else ()
         for name, partitions in arguments.topic:
             if name not in existing:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
 from penstock.cli import table
+from penstock.embedded.progress import can_move
 
 if TYPE_CHECKING:
     from penstock.streamer.counters import StreamerMetrics
@@ -21,7 +22,7 @@ class LiveLine:
     def __init__(self, out: IO[str], *, quiet: bool = False) -> None:
         self._out = out
         self._quiet = quiet
-        self._moves = out.isatty()
+        self._moves = can_move(out)
         self._pause = MOVING_SECONDS if self._moves else PLAIN_SECONDS
         self._at = time.monotonic()
         self._records = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 import shutil
 import sys
 import time
@@ -116,14 +118,17 @@ def run(arguments: argparse.Namespace) -> int:
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to begin, not where to stop")
-    options = parse_options(_formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic})
+    given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
+    with _in_words_of_the_command():
+        options = parse_options(given)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
         raise OptionError("--from", "group", "needs the group's name", "Add -o kafka.group.id=NAME")
     look: Look | TypedLook
     if options.formats.typed:
-        source = typed_source(options)
+        with _in_words_of_the_command():
+            source = typed_source(options)
         look = typed_look(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
     else:
         look = Look(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
@@ -151,6 +156,22 @@ def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str
         del found["valueFormat"]
         arguments.value_format = "json"
     return found
+
+
+_NAMES = {option: f"--{name}" for name, option in FORMAT_ARGUMENTS.items()}
+_WORDS = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _NAMES))})(?![\w-])")
+
+
+@contextlib.contextmanager
+def _in_words_of_the_command() -> Iterator[None]:
+    """Errors about options speak of the arguments that stand for them here."""
+    try:
+        yield
+    except OptionError as error:
+        name, reason, way_out = (
+            _WORDS.sub(lambda found: _NAMES[found[0]], text) for text in (error.name, error.reason, error.way_out)
+        )
+        raise OptionError(name, error.value, reason, way_out) from error
 
 
 class Reading:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterator
+
+from penstock.cli import table
+from penstock.embedded.progress import can_move
 
 WHEEL = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 24
@@ -45,14 +49,18 @@ class Step:
 def step(text: str, unit: str = "") -> Iterator[Step]:
     """Show a step while the block runs, and how long it took."""
     current = Step(text, unit)
-    moving = sys.stdout.isatty()
+    moving = can_move(sys.stdout)
     ended = threading.Event()
 
     def draw() -> None:
         turn = 0
         while not ended.wait(TICK if moving else PLAIN_TICK):
             if moving:
-                print(f"\r\x1b[K{WHEEL[turn % len(WHEEL)]} {current.status()}", end="", flush=True)
+                # A line that wraps cannot be taken back, and would scroll the window at every turn.
+                [line] = table.lines(
+                    [f"{WHEEL[turn % len(WHEEL)]} {current.status()}"], [], width=shutil.get_terminal_size().columns
+                )
+                print(f"\r\x1b[K{line}", end="", flush=True)
             else:
                 print(f"  ... {current.status()}", flush=True)
             turn += 1

@@ -161,7 +161,8 @@ def _watch(streamer: Streamer, target: Target, terminated: list[int]) -> int:
     code = 0
     streamer.start()
     try:
-        with LiveLine(out, quiet=quiet) as line:
+        # Where the records themselves go to the terminal, the line would stand in their midst.
+        with LiveLine(out, quiet=quiet or (target.is_stdout and sys.stdout.isatty())) as line:
             while not streamer.wait(TICK):
                 line.show(streamer.metrics())
                 if terminated:

@@ -92,7 +92,8 @@ def reset_rule(name: str, value: str) -> str:
     """`auto.offset.reset`, with the names it had in the old consumer."""
     word = value.strip().lower()
     if word.startswith("by_duration"):
-        raise OptionError(name, value, "is not supported", "Give Connector(start=AtTimestamp(...)), or earliest")
+        way_out = "Give Connector(config, start=datetime.now(UTC) - timedelta(hours=1)), or earliest"
+        raise OptionError(name, value, "is not supported", way_out)
     return one_of("earliest", "latest", "none")(name, {"smallest": "earliest", "largest": "latest"}.get(word, value))
 
 

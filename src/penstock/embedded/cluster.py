@@ -339,6 +339,11 @@ class EmbeddedKafka:
                 if not node.running:
                     if node.port_was_taken() and may_retry:
                         return False
+                    if self._port is not None and node.port_was_taken(node.ports.client):
+                        raise EmbeddedBrokerError(
+                            f"port {node.ports.client} is taken by another program (Address already in use). "
+                            "Choose another one; without one, a free port is found"
+                        )
                     raise EmbeddedBrokerError(
                         f"node {node.id} ended while starting. The end of its log:\n{node.last_words()}"
                     )
@@ -420,6 +425,9 @@ def _defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "4",
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
+        # Retention goes by timestamps, and whoever tries something out, or tests it, writes old ones: with Kafka's
+        # seven days they would be gone within minutes.
+        "log.retention.ms": "-1",
         # A killed node is out after 3 s, not 9: tests of a lost leader need not wait longer.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",

@@ -194,8 +194,9 @@ class Node:
         tail = [*self.console().splitlines()[-lines:], *log[-lines:]]
         return "\n".join(f"  | {line}" for line in tail) or "  | (no log)"
 
-    def port_was_taken(self) -> bool:
-        return "Address already in use" in self.log() + self.console()
+    def port_was_taken(self, port: int | None = None) -> bool:
+        """Whether it ended because somebody else had its port: this one, or any of them."""
+        return f"{'' if port is None else f':{port}: '}Address already in use" in self.log() + self.console()
 
 
 def wait_until(end: float, pause: float) -> bool:

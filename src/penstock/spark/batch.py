@@ -16,6 +16,7 @@ from penstock.options import SourceOptions
 from penstock.ranges import EVERYTHING, OffsetRange
 from penstock.reports import ReportAddress
 from penstock.spark.filters import narrowing_of
+from penstock.spark.tracebacks import without_traceback
 
 
 class RangePartition(InputPartition):
@@ -38,6 +39,7 @@ class BatchReader(DataSourceReader):
         self._scope = f"batch-{uuid.uuid4().hex}"
         """Of dead letters: the attempts at a task share it, and another read of the same records writes its own."""
 
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """Called once, on the driver."""
         from penstock.plan import plan_batch

@@ -15,6 +15,7 @@ from penstock.formats.plan import TypedSource
 from penstock.options import check_batch, parse_options
 from penstock.spark.batch import BatchReader, FilteringBatchReader
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
+from penstock.spark.tracebacks import without_traceback
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The worker in which Spark makes a reader when filter pushdown is on: its presence is how `auto` knows."""
@@ -29,6 +30,7 @@ class PenstockDataSource(DataSource):
     def name(cls) -> str:
         return "penstock"
 
+    @without_traceback
     def schema(self) -> StructType:
         """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
         With a user's schema Spark asks nothing before the first action. Whether a batch or a stream will follow is
@@ -44,6 +46,7 @@ class PenstockDataSource(DataSource):
         event_time_field(options, self._source)  # it may name none of these columns
         return typed_schema(self._source)
 
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         check_batch(options)
@@ -53,6 +56,7 @@ class PenstockDataSource(DataSource):
         columns = wanted_columns(options, schema, self._source)
         return (FilteringBatchReader if push else BatchReader)(options, columns)
 
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from penstock.spark.stream import StreamReader
 

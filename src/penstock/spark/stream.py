@@ -34,6 +34,7 @@ from penstock.plan import with_retries
 from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
 from penstock.reports import ReportAddress
 from penstock.spark.batch import RangePartition, read_partition
+from penstock.spark.tracebacks import without_traceback
 from penstock.stream import StreamPlanner
 from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
@@ -68,6 +69,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- called on the driver, one call at a time -------------------------------------------------------------------
 
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:
         return to_json(with_retries(self._options, self._driver.planner.initial))
 
@@ -76,9 +78,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limited = limits.max_offsets or limits.max_bytes or limits.min_offsets or planner.event_time is not None
         return OPTIONS_DECIDE if planner.pins_start or limited else ReadAllAvailable()
 
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:
         self._driver.planner.prepare_for_available_now()
 
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Called on every poll, also of an idle query; `start` is the end of the last finished batch."""
         driver = self._driver
@@ -104,6 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             {REPORT_KEY: driver.report()} if driver.reports else {}
         )
 
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = with_retries(self._options, lambda: self._driver.planner.ranges(from_json(start), from_json(end)))
         reports = self._driver.report_address() if ranges else None

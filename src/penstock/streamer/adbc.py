@@ -226,7 +226,8 @@ def open_connection(driver: str, uri: str) -> Any:
     try:
         manager = importlib.import_module("adbc_driver_manager.dbapi")
     except ImportError as error:
-        raise SinkError("ADBC is not installed. Get it: pip install 'penstock[adbc]'") from error
+        package = _package_of(driver, "'penstock[adbc]'")
+        raise SinkError(f"ADBC is not installed. Get it: pip install {package}") from error
     try:
         module = importlib.import_module(f"adbc_driver_{driver}.dbapi") if driver.isidentifier() else None
     except ImportError:
@@ -239,9 +240,14 @@ def open_connection(driver: str, uri: str) -> Any:
     except Exception as error:
         if status_of(error) in ("INTERNAL", "NOT_FOUND", "INVALID_ARGUMENT"):
             raise SinkError(
-                f"no ADBC driver {driver!r}. Get it: pip install adbc-driver-{driver}. ({in_one_line(error)})"
+                f"no ADBC driver {driver!r}. Get it: pip install {_package_of(driver)}. ({in_one_line(error)})"
             ) from error
         raise
+
+
+def _package_of(driver: str, otherwise: str | None = None) -> str:
+    """What to install for a driver, as a shell takes it."""
+    return f"'penstock[{driver}]'" if driver in ("postgresql", "sqlite") else otherwise or f"adbc-driver-{driver}"
 
 
 def _check_version(driver: str) -> None:

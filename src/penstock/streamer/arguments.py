@@ -17,7 +17,12 @@ from penstock.streamer.extraction import AsTheyAre, BatchWise, Extraction, OneBy
 from penstock.streamer.sink import CallableSink, Limits, Sink, check_limits
 
 EXTRACTS = ("row", "rows", "batch")
-OURS = ("enable.auto.commit", "auto.commit.enable", "consumer.timeout.ms")
+_COMMITS = "it commits what its sink has taken"
+OURS = {
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.enable": _COMMITS,
+    "consumer.timeout.ms": "it waits until it is stopped, or with until_end for what is there",
+}
 
 
 def checked_topic(topic: object) -> str:
@@ -54,7 +59,7 @@ def checked_config(config: Mapping[str, object] | None) -> dict[str, object]:
         )
     for name, value in config.items():
         if name in OURS:
-            raise OptionError(name, value, "is the Streamer's own: it commits what its sink has taken", "Leave it out")
+            raise OptionError(name, value, f"is the Streamer's own: {OURS[name]}", "Leave it out")
     given = dict(config)
     parse_config(given)
     return given

@@ -84,7 +84,11 @@ class Admin:
             "configs": dict(configs or {}),
         }
         with self._client(f"creating topic {name!r}") as client:
-            client.create_topics({name: topic}, timeout_ms=int(self._seconds * 1000))
+            # kafka-python's own error shows request and answer whole. The broker's words are enough.
+            answer = client.create_topics({name: topic}, timeout_ms=int(self._seconds * 1000), raise_errors=False)
+            for made in answer["topics"]:
+                if made["error_code"]:
+                    raise kafka_errors.for_code(made["error_code"])(made["error_message"])
             client.wait_for_topics([name], timeout_ms=int(self._seconds * 1000))
 
     def topics(self) -> list[str]:
