@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from penstock.discovery import Discovery
 from penstock.ending import StreamEnd
 from penstock.errors import BrokerError, DataLoss, UnknownTopic
-from penstock.eventtime.alignment import Alignment, Peek, Read
+from penstock.eventtime.alignment import Alignment, Read
+from penstock.eventtime.lookup import Peek
 from penstock.limits import TriggerBudget
 from penstock.offsets.state import split_restored
 from penstock.options import SourceOptions

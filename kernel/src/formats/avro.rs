@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Decoded, Fault, Format, Row};
+use bad::Kind;
 use cursor::Cursor;
 use fill::{Column, Fill};
 use resolve::Resolver;
@@ -85,23 +86,24 @@ impl Avro {
             rows.iter().map(|row| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 }).sum();
         let spare = most.checked_sub(bytes).ok_or(ArrowError::OffsetOverflowError(bytes))?;
         if !self.checks_texts {
-            let faults = self.fill(rows, spare)?;
+            let (faults, _) = self.fill(rows, spare)?;
             // An error is a text that is none, in a record without another fault: looked for below.
             if let Ok(array) = self.column.finish() {
                 return Ok(Decoded { array, faults });
             }
         }
         self.checks_texts = true;
-        let faults = self.fill(rows, spare)?;
-        self.checks_texts = faults.iter().any(|fault| fault.reason.contains(bad::NOT_TEXT));
+        let (faults, not_text) = self.fill(rows, spare)?;
+        self.checks_texts = not_text;
         Ok(Decoded { array: self.column.finish()?, faults })
     }
 
-    /// Each row into the column; what comes back are those that were not to be read.
-    fn fill(&mut self, rows: &[Row<'_>], mut spare: usize) -> Result<Vec<Fault>, ArrowError> {
+    /// Each row into the column; what comes back are those that were not to be read, and whether one of them is so for a
+    /// text that is none.
+    fn fill(&mut self, rows: &[Row<'_>], mut spare: usize) -> Result<(Vec<Fault>, bool), ArrowError> {
         // An error or a panic of the last call may have left rows behind.
         self.column.truncate(0);
-        let mut faults = Vec::new();
+        let (mut faults, mut not_text) = (Vec::new(), false);
         let (mut id, mut writer) = (None, &self.writers[0]);
         for (row, value) in rows.iter().enumerate() {
             let (schema, bytes) = match value {
@@ -140,11 +142,12 @@ impl Avro {
                 Err(bad) => {
                     self.column.truncate(row);
                     self.column.append_bad();
+                    not_text |= bad.kind == Kind::NotText;
                     faults.push(Fault { row, reason: bad.to_string() });
                 }
             }
         }
-        Ok(faults)
+        Ok((faults, not_text))
     }
 }
 

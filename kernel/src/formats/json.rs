@@ -20,6 +20,7 @@ mod text;
 mod times;
 mod types;
 mod values;
+mod words;
 
 use std::borrow::Cow;
 

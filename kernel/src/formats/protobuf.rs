@@ -46,7 +46,7 @@ use self::bad::{BATCH, Bad, Budget};
 pub use self::descriptors::Proto;
 use self::descriptors::guarded;
 use self::record::Record;
-use self::wire::{Broken, Cursor, MAX_DEPTH};
+use self::wire::{Cursor, MAX_DEPTH};
 use self::writer::Writer;
 use super::{Decoded, Fault, Format, Row};
 
@@ -110,9 +110,10 @@ impl Protobuf {
         self.record.close()
     }
 
-    /// Each row into the columns; what comes back are those that were not to be read.
-    fn fill(&mut self, rows: &[Row<'_>]) -> Vec<Fault> {
-        let mut faults = Vec::new();
+    /// Each row into the columns; what comes back are those that were not to be read, and whether one of them is so for a
+    /// text that is none.
+    fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
+        let (mut faults, mut not_text) = (Vec::new(), false);
         let mut budget = Budget::new();
         self.record.truncate(0);
         self.record.reserve(rows.len());
@@ -144,11 +145,12 @@ impl Protobuf {
                 Err(bad) => {
                     self.record.truncate(row);
                     self.record.push_empty();
+                    not_text |= bad.is_not_text();
                     faults.push(Fault { row, reason: bad.reason() });
                 }
             }
         }
-        faults
+        (faults, not_text)
     }
 }
 
@@ -167,15 +169,15 @@ impl Format for Protobuf {
             ));
         }
         if !self.checks_texts {
-            let faults = self.fill(rows);
+            let (faults, _) = self.fill(rows);
             // An error is a text that is none, in a record without another fault: looked for below.
             if let Ok(array) = self.record.finish() {
                 return Ok(Decoded { array: Arc::new(array), faults });
             }
         }
         self.checks_texts = true;
-        let faults = self.fill(rows);
-        self.checks_texts = faults.iter().any(|fault| fault.reason.contains(Broken::NotUtf8.reason()));
+        let (faults, not_text) = self.fill(rows);
+        self.checks_texts = not_text;
         Ok(Decoded { array: Arc::new(self.record.finish()?), faults })
     }
 

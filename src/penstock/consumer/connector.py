@@ -18,7 +18,6 @@ from __future__ import annotations
 import atexit
 import logging
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -40,6 +39,7 @@ from penstock.consumer.event_time import EventTime, checked_strategy
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.membership import Assignment, Membership
 from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
+from penstock.consumer.shutdown import Shutdown
 from penstock.consumer.start import Start, check_topics, mine_of, start_mode
 from penstock.consumer.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
@@ -103,11 +103,7 @@ class Connector:
         self._rebalancing = threading.RLock()
         self._committing = threading.Lock()
         self._stopped = threading.Event()
-        self._once = threading.Lock()
-        """Held from the first shutdown on."""
-        self._closing = threading.Thread(target=self._close, name="penstock-shutdown")
-        self._ended = threading.Event()
-        self._shutdown_timeout = SHUTDOWN_SECONDS
+        self._shutdown = Shutdown(self._close)
         self._listener: RebalanceListener | None = None
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
@@ -220,7 +216,7 @@ class Connector:
         stream_of: Callable[[str, int], Stream],
     ) -> None:
         with self._lock:
-            if self._once.locked():
+            if self._shutdown.begun:
                 raise RuntimeError("this connector is shut down")
             if self._membership is not None:
                 raise RuntimeError("a connector makes its streams once: make another connector for other streams")
@@ -508,43 +504,31 @@ class Connector:
         From any thread, more than once, and from a signal's handler: one that interrupts a call of this connector
         returns at once, and the rest happens when that call has returned.
         """
-        if self._once.acquire(blocking=False):
-            self._shutdown_timeout = timeout
-            try:
-                self._closing.start()
-            except RuntimeError:  # the interpreter ends, and starts no threads any more
-                self._close()
-        if _is_interrupting() or threading.current_thread() is self._closing:
-            return
-        if self._ended.wait(timeout) and self._closing.ident is not None:
-            self._closing.join(timeout)
+        self._shutdown.end(timeout)
 
-    def _close(self) -> None:
+    def _close(self, timeout: float) -> None:
         """First what nobody may wait for, then the last commit, then the threads, each with a share of the time."""
-        deadline = time.monotonic() + self._shutdown_timeout
+        deadline = time.monotonic() + timeout
 
         def share(part: float) -> float:
             return max(0.1, (deadline - time.monotonic()) * part)
 
-        try:
-            with self._lock:  # not in the middle of `_begin`
-                self._stopped.set()
-            for stream in self._streams:
-                stream.close()
-            self._cluster.abort()
-            self._finder.end()
-            self._let_go_of_all(share)
-            if self._membership is not None:
-                self._membership.close(share(0.5))
-            self._auto_commit.close(share(0.5))
-            if self._watermark_clock is not None:
-                self._watermark_clock.close(share(0.5))
-            self._finder.close(share(1.0))
-            while self._unregister:
-                self._unregister.pop()()
-            atexit.unregister(self.shutdown)
-        finally:
-            self._ended.set()
+        with self._lock:  # not in the middle of `_begin`
+            self._stopped.set()
+        for stream in self._streams:
+            stream.close()
+        self._cluster.abort()
+        self._finder.end()
+        self._let_go_of_all(share)
+        if self._membership is not None:
+            self._membership.close(share(0.5))
+        self._auto_commit.close(share(0.5))
+        if self._watermark_clock is not None:
+            self._watermark_clock.close(share(0.5))
+        self._finder.close(share(1.0))
+        while self._unregister:
+            self._unregister.pop()()
+        atexit.unregister(self.shutdown)
 
     def _let_go_of_all(self, share: Callable[[float], float]) -> None:
         if not self._rebalancing.acquire(timeout=share(0.3)):
@@ -573,17 +557,3 @@ def _checked_offset(tp: TopicPartition, offset: object) -> int:
     if not isinstance(offset, SupportsIndex) or not 0 <= index(offset) <= LAST_OFFSET:
         raise ValueError(f"{offset!r} is no offset of {tp[0]}-{tp[1]}: an offset is a whole number from 0 on")
     return index(offset)
-
-
-def _is_interrupting() -> bool:
-    """Whether this call came in the middle of another one into this package: from a signal's handler, or a listener.
-
-    Such a call may hold locks that ending needs, and cannot go on before we return.
-    """
-    frame = sys._getframe(1).f_back  # whoever called `shutdown`; nobody at the interpreter's end
-    package = __name__.rpartition(".")[0]
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(package) and frame.f_code.co_name != "__exit__":
-            return True
-        frame = frame.f_back
-    return False

@@ -14,10 +14,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from penstock.errors import PenstockError
 from penstock.eventtime.drift import EVERYTHING, NOTHING, Limits, limits_of
+from penstock.eventtime.lookup import Newest, Peek, TimeLookup
 from penstock.eventtime.options import EventTimeOptions
 from penstock.eventtime.pace import Ahead, Paces
 from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime, WatermarkTracker
@@ -31,32 +31,6 @@ SAID_SECONDS = 60.0
 
 LATEST_TIMESTAMP = 2**63 - 1
 """That a record can have, and that a broker can be asked for."""
-
-
-class TimeLookup(Protocol):
-    """What brokers know of record timestamps (milliseconds)."""
-
-    def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The highest timestamp of the records before an offset; None if there are none."""
-
-    def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Offset and timestamp of the first record, marker or aborted record that is not older than a time; None if all
-        are older."""
-
-    def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The timestamps of single records; None where a reader gets none."""
-
-
-class Peek(Protocol):
-    """A look at few records, for event times in the payload."""
-
-    def before(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The highest event time of the last records before an offset; None if there is none."""
-
-    def after(
-        self, offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-    ) -> Mapping[TopicPartition, Ahead | None]:
-        """The records from an offset on; None if they have no event time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +63,7 @@ class Alignment:
         self._tracker = WatermarkTracker(options.strategy.idleness, options.strategy.max_drift)
         self._known: Offsets = {}
         """Up to where the event-time watermark of a partition counts."""
-        self._newest: dict[TopicPartition, tuple[int, int | None]] = {}
-        """The end of a log when it was last looked at, and the highest timestamp before it."""
+        self._newest = Newest(lookup)
         self._floors: dict[TopicPartition, tuple[int, int]] = {}
         """A partition's position, and the event-time watermark that it will have with the next record at least. NOTHING
         is: the index cannot tell."""
@@ -135,7 +108,7 @@ class Alignment:
             event_time, before = found.get(tp), self._tracker.watermark(tp)
             at = self._known.get(tp, offset)
             if offset < at:
-                self._newest.pop(tp, None)  # its log was cut, and may have the same end again with other records
+                self._newest.forget(tp)  # its log was cut, and may have the same end again with other records
             if event_time is not None and (before is None or self._mark(event_time) > before):
                 self._tracker.observe(tp, self._mark(event_time), now)
                 self._timeless.discard(tp)
@@ -160,8 +133,9 @@ class Alignment:
         self._tracker.set_partitions(self._tracker.status(now).partitions.keys() - set(partitions), now)
 
     def _forget(self, tp: TopicPartition) -> None:
-        for memory in (self._known, self._newest, self._floors):
-            memory.pop(tp, None)
+        self._known.pop(tp, None)
+        self._floors.pop(tp, None)
+        self._newest.forget(tp)
         self._paces.forget(tp)
         self._seen.discard(tp)
         self._timeless.discard(tp)
@@ -265,21 +239,15 @@ class Alignment:
         fresh = {tp: ends[tp] for tp in without if tp in ends and tp not in self._seen}
         stale: set[TopicPartition] = set()
         if fresh and idleness is not None:
-            self._look_at_newest(fresh)
+            self._newest.look(fresh)
             latest = (self._wall_clock() - idleness) * 1000
-            stale = {tp for tp in fresh if (newest := self._newest[tp][1]) is None or newest < latest}
+            stale = {tp for tp in fresh if (newest := self._newest.of(tp)) is None or newest < latest}
         self._seen.update(ends)
         for tp in without:
             if tp in finished or tp in stale:
                 self._tracker.finish(tp)
             elif tp in ends:
                 self._tracker.has_none(tp, now)
-
-    def _look_at_newest(self, ends: Offsets) -> None:
-        """Ask for the newest records of logs that have grown since."""
-        grown = {tp: end for tp, end in ends.items() if self._newest.get(tp, (-1, None))[0] != end}
-        if grown:
-            self._newest |= {tp: (grown[tp], found) for tp, found in self._lookup.max_timestamps(grown).items()}
 
     # --- by the record's own timestamp --------------------------------------------------------------------------------
 
@@ -289,7 +257,7 @@ class Alignment:
         stops = self._within_limit(position, ends, now)
         if stops == ends:
             return stops
-        self._look_at_newest(ends)
+        self._newest.look(ends)
         stands = {tp: self._highest(tp) if tp in ends else mark for tp, mark in self._active(now).items()}
         # A log whose records have no timestamps has no event time that could be late.
         limits = self._limits({tp: mark for tp, mark in stands.items() if mark is not None or tp not in ends})
@@ -342,7 +310,7 @@ class Alignment:
 
     def _ends_within(self, tp: TopicPartition, end: int, limit: int) -> bool:
         """Whether a log is known to hold nothing past a limit."""
-        if self._newest.get(tp, (-1, None))[0] != end:
+        if not self._newest.knows(tp, end):
             return False
         highest = self._highest(tp)
         return highest is None or highest <= limit
@@ -350,7 +318,7 @@ class Alignment:
     def _beyond(self, tp: TopicPartition, end: int) -> int:
         """Where a log goes past a limit of which the index shows nothing: at its end. If it is known to go past it
         before, compaction hides where."""
-        return -1 if self._newest.get(tp, (-1, None))[0] == end else end
+        return -1 if self._newest.knows(tp, end) else end
 
     def _note_first_records(self, position: Offsets) -> None:
         """Partitions of which nothing was read stand before the first record of their log."""
@@ -373,7 +341,7 @@ class Alignment:
 
     def _highest(self, tp: TopicPartition) -> int | None:
         """The event-time watermark that a partition has when its log is read to the end."""
-        newest, known = self._newest[tp][1], self._tracker.watermark(tp)
+        newest, known = self._newest.of(tp), self._tracker.watermark(tp)
         if newest is None:
             return known
         return self._mark(newest) if known is None else max(self._mark(newest), known)

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.eventtime.alignment import Peek
+from penstock.eventtime.lookup import Peek
 from penstock.formats.plan import TypedPlan
 from penstock.metrics import REPORT_KEY, event_time_figures
 from penstock.offsets.committer import Committer

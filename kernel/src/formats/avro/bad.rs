@@ -3,8 +3,16 @@
 /// The path is from the inside out.
 #[derive(Debug)]
 pub struct Bad {
+    pub kind: Kind,
     path: Vec<String>,
     reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A text that is none.
+    NotText,
+    Other,
 }
 
 impl std::fmt::Display for Bad {
@@ -17,15 +25,17 @@ impl std::fmt::Display for Bad {
     }
 }
 
-/// In the reason of every text that is none.
-pub const NOT_TEXT: &str = "is not UTF-8";
-
 /// Boxed: a result must stay small, and this is rare.
 pub type Read<T> = Result<T, Box<Bad>>;
 
 #[cold]
 pub fn bad<T>(reason: impl Into<String>) -> Read<T> {
-    Err(Box::new(Bad { path: Vec::new(), reason: reason.into() }))
+    Err(Box::new(Bad { kind: Kind::Other, path: Vec::new(), reason: reason.into() }))
+}
+
+#[cold]
+pub fn not_text<T>(reason: impl Into<String>) -> Read<T> {
+    Err(Box::new(Bad { kind: Kind::NotText, path: Vec::new(), reason: reason.into() }))
 }
 
 #[cold]

@@ -3,7 +3,7 @@
 //!
 //! A record that turns out bad in the middle has left its first fields in their columns: whoever calls cuts them back.
 
-use super::bad::{Bad, Read, bad, inside};
+use super::bad::{Bad, Read, bad, inside, not_text};
 use super::cursor::Cursor;
 use super::schema::Unit;
 use super::skip::Skip;
@@ -234,7 +234,7 @@ impl Cursor<'_> {
             for _ in 0..count {
                 let key = self.bytes()?;
                 if self.checks_texts && std::str::from_utf8(key).is_err() {
-                    return bad("a key is not UTF-8");
+                    return not_text("a key is not UTF-8");
                 }
                 maps.keys.append(key);
                 if let Err(bad) = self.fill(value, &mut maps.values) {
@@ -271,7 +271,7 @@ fn at_key(bad: Box<Bad>, key: &[u8]) -> Box<Bad> {
 fn check(text: &[u8]) -> Read<()> {
     match std::str::from_utf8(text) {
         Ok(_) => Ok(()),
-        Err(error) => bad(format!("is not UTF-8 from byte {} on", error.valid_up_to())),
+        Err(error) => not_text(format!("is not UTF-8 from byte {} on", error.valid_up_to())),
     }
 }
 

@@ -101,6 +101,18 @@ fn a_text_that_is_none_is_found_among_others() {
     }
 }
 
+/// What a reason says is for people: here it holds a key of the record.
+#[test]
+fn a_key_that_reads_like_a_fault_is_none() {
+    let mut format = avro(r#"{"type":"map","values":"int"}"#);
+    let mut record = vec![2, 24];
+    record.extend_from_slice(b"is not UTF-8");
+    format.checks_texts = true;
+    let decoded = format.decode(&[bytes(&record)]).expect("a column");
+    assert_eq!(decoded.faults[0].reason, "field is not UTF-8: the record ends inside a number");
+    assert!(!format.checks_texts);
+}
+
 #[test]
 fn the_first_thing_that_is_wrong_is_told() {
     let record =

@@ -3,18 +3,19 @@
 //! Numbers, UTF-8, and strings that are long or have escapes are sonic-rs's work, with SIMD. Its own ways to walk a document
 //! are not used: they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
 
-use sonic_number::ParserNumber;
+mod numbers;
+mod skip;
+
 use sonic_rs::Read;
 use sonic_rs::parser::{Parser, Reference};
 use sonic_rs::reader::Reader;
 
+pub use self::numbers::Number;
 use super::escapes;
+use super::words::special_bytes;
 
 /// As Jackson, and so Spark, have it: objects and arrays within each other, the outermost counted.
 pub const MAX_DEPTH: usize = 1000;
-
-/// As Jackson, and so Spark, have it: digits of one number, not counting a zero before the point.
-const MAX_DIGITS: usize = 1000;
 
 /// Strings of up to so many bytes are looked at eight bytes at a time.
 const SHORT_STRING: usize = 32;
@@ -25,14 +26,6 @@ const SHOWN: usize = 40;
 /// The document is not JSON; the cursor knows why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
-
-pub enum Number {
-    Unsigned(u64),
-    Negative(i64),
-    Float(f64),
-    /// An integer beyond 64 bits, or a number beyond what a double holds: only its text says which.
-    Other,
-}
 
 /// Memory that outlives a cursor, so that none is allocated per document.
 #[derive(Default)]
@@ -98,12 +91,23 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub fn token(&mut self) -> u8 {
         loop {
-            let byte = self.text.get(self.at).copied().unwrap_or(0);
-            self.at += 1;
+            let byte = self.next();
             if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                 return byte;
             }
         }
+    }
+
+    #[inline(always)]
+    fn peek(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> u8 {
+        let byte = self.peek();
+        self.at += 1;
+        byte
     }
 
     /// The bytes from `from` on, if that many are left in the text (of any document).
@@ -254,172 +258,6 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The number that begins with `first`, which is behind us.
-    #[inline(always)]
-    pub fn number(&mut self, first: u8) -> Result<Number, Malformed> {
-        let start = self.at - 1;
-        self.parser.read.set_index(self.at);
-        let number = self.parser.parse_number(first);
-        let Ok(number) = number else {
-            self.number_text(first)?;
-            return Ok(Number::Other);
-        };
-        self.at = self.parser.read.index();
-        if self.at - start > MAX_DIGITS && is_too_long(self.raw(start, self.at)) {
-            return Err(self.malformed("a number is too long"));
-        }
-        Ok(match number {
-            ParserNumber::Unsigned(number) => Number::Unsigned(number),
-            ParserNumber::Signed(number) => Number::Negative(number),
-            ParserNumber::Float(number) => Number::Float(number),
-        })
-    }
-
-    /// The same, as it is written.
-    #[inline(always)]
-    pub fn number_text(&mut self, first: u8) -> Result<&'a str, Malformed> {
-        let start = self.at - 1;
-        self.skip_number(first)?;
-        Ok(std::str::from_utf8(self.raw(start, self.at)).unwrap_or_default())
-    }
-
-    #[inline(always)]
-    fn skip_number(&mut self, first: u8) -> Result<(), Malformed> {
-        let start = self.at - 1;
-        let leading = if first == b'-' { self.next() } else { first };
-        let mut well = leading.is_ascii_digit();
-        if leading != b'0' {
-            self.digits();
-        }
-        if self.peek() == b'.' {
-            self.at += 1;
-            well &= self.digits() > 0;
-        }
-        if matches!(self.peek(), b'e' | b'E') {
-            self.at += 1;
-            if matches!(self.peek(), b'+' | b'-') {
-                self.at += 1;
-            }
-            well &= self.digits() > 0;
-        }
-        if !well {
-            return Err(self.malformed("no number"));
-        }
-        if self.at - start > MAX_DIGITS && is_too_long(self.raw(start, self.at)) {
-            return Err(self.malformed("a number is too long"));
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn peek(&self) -> u8 {
-        self.text.get(self.at).copied().unwrap_or(0)
-    }
-
-    #[inline(always)]
-    fn next(&mut self) -> u8 {
-        let byte = self.peek();
-        self.at += 1;
-        byte
-    }
-
-    /// Go past digits, and say how many.
-    #[inline(always)]
-    fn digits(&mut self) -> usize {
-        let start = self.at;
-        // Eight at a time: how many digits there are is never the same, and a wrong guess costs more than all of this.
-        while let Some(bytes) = self.bytes::<8>(self.at) {
-            let others = non_digits(u64::from_le_bytes(*bytes));
-            if others != 0 {
-                self.at += others.trailing_zeros() as usize / 8;
-                return self.at - start;
-            }
-            self.at += 8;
-        }
-        while self.peek().is_ascii_digit() {
-            self.at += 1;
-        }
-        self.at - start
-    }
-
-    /// Go past the value that begins with `first`, which is behind us; it must be well-formed all the same.
-    #[inline(always)]
-    pub fn skip(&mut self, first: u8) -> Result<(), Malformed> {
-        match first {
-            b'"' => self.string().map(|_| ()),
-            b'-' | b'0'..=b'9' => self.skip_number(first),
-            b't' => self.literal("rue"),
-            b'f' => self.literal("alse"),
-            b'n' => self.literal("ull"),
-            b'{' | b'[' => self.skip_nested(first),
-            0 => Err(self.malformed("the end came too soon")),
-            _ => Err(self.malformed("no JSON value")),
-        }
-    }
-
-    /// Go past the value of a name whose colon is behind us, and say whether another name follows, as `next_name` does.
-    #[inline(always)]
-    pub fn skip_to_name(&mut self) -> Result<bool, Malformed> {
-        if let Some((at, more)) = plain_value(self.text, self.at) {
-            self.at = at;
-            return Ok(more);
-        }
-        let first = self.token();
-        self.skip(first)?;
-        self.next_name()
-    }
-
-    /// Without recursion: a million brackets must not exhaust the stack.
-    fn skip_nested(&mut self, first: u8) -> Result<(), Malformed> {
-        let floor = self.scratch.nesting.len();
-        let done = self.skip_from(first, floor);
-        self.scratch.nesting.truncate(floor);
-        done
-    }
-
-    fn skip_from(&mut self, mut open: u8, floor: usize) -> Result<(), Malformed> {
-        loop {
-            // `open` has just begun an object or array.
-            self.scratch.nesting.push(open);
-            if self.depth + self.scratch.nesting.len() - floor > MAX_DEPTH {
-                return Err(self.malformed("is nested too deep"));
-            }
-            let mut more = if open == b'{' {
-                self.first_name()?
-            } else {
-                match self.token() {
-                    b']' => false,
-                    _ => {
-                        self.at -= 1;
-                        true
-                    }
-                }
-            };
-            open = loop {
-                if more {
-                    if self.scratch.nesting.last() == Some(&b'{') {
-                        self.string()?;
-                        self.colon()?;
-                    }
-                    match self.token() {
-                        first @ (b'{' | b'[') => break first,
-                        first => self.skip(first)?,
-                    }
-                } else {
-                    self.scratch.nesting.pop();
-                    if self.scratch.nesting.len() == floor {
-                        return Ok(());
-                    }
-                }
-                more = if self.scratch.nesting.last() == Some(&b'{') {
-                    self.next_name()?
-                } else {
-                    self.next_element()?
-                };
-            };
-        }
-    }
-
     /// A value that is no `wanted`: it is skipped and noted.
     #[cold]
     pub fn mismatch(&mut self, first: u8, wanted: &str) -> Result<bool, Malformed> {
@@ -471,78 +309,6 @@ impl<'a> Cursor<'a> {
             }
         })
     }
-}
-
-/// Where a short string or number at `at` ends together with what follows it, a comma and a quote (then another name comes)
-/// or a brace, without any spaces. None: look again, with patience. It works on a copy of the cursor's place: as long as
-/// that is in a register and not in memory, twice as many values are skipped in the same time.
-#[inline(always)]
-fn plain_value(text: &[u8], mut at: usize) -> Option<(usize, bool)> {
-    let word = |at: usize| text.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    match *text.get(at)? {
-        b'"' => {
-            at += 1;
-            let mut words = 1;
-            let mut special = special_bytes(word(at)?);
-            while special == 0 {
-                if words == SHORT_STRING / 8 {
-                    return None;
-                }
-                words += 1;
-                at += 8;
-                special = special_bytes(word(at)?);
-            }
-            at += special.trailing_zeros() as usize / 8;
-            if text[at] != b'"' {
-                return None;
-            }
-            at += 1;
-        }
-        b'1'..=b'9' => {
-            // Up to seven digits, and up to seven behind the point.
-            at += non_digits(word(at)?).trailing_zeros() as usize / 8;
-            if *text.get(at)? == b'.' {
-                let digits = non_digits(word(at + 1)?).trailing_zeros() as usize / 8;
-                if digits == 0 {
-                    return None;
-                }
-                at += 1 + digits;
-            }
-        }
-        _ => return None,
-    }
-    match text.get(at..)? {
-        [b',', b'"', ..] => Some((at + 2, true)),
-        [b'}', ..] => Some((at + 1, false)),
-        _ => None,
-    }
-}
-
-/// One in each byte of a word.
-const ONES: u64 = u64::MAX / 255;
-
-/// The high bit of each byte in `word` that is no digit.
-#[inline(always)]
-fn non_digits(word: u64) -> u64 {
-    let value = word ^ (ONES * b'0' as u64);
-    (((value & (ONES * 0x7f)) + ONES * (0x80 - 10)) | value) & (ONES * 0x80)
-}
-
-/// The high bit of the first byte in `word` that may not just stand in a string, a quote, a backslash or a control
-/// character, and perhaps of some behind it.
-#[inline(always)]
-fn special_bytes(word: u64) -> u64 {
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let quote = below(word ^ (ONES * b'"' as u64), 1);
-    let backslash = below(word ^ (ONES * b'\\' as u64), 1);
-    (quote | backslash | below(word, 0x20)) & (ONES * 0x80)
-}
-
-#[cold]
-fn is_too_long(number: &[u8]) -> bool {
-    let number = number.strip_prefix(b"-").unwrap_or(number);
-    let number = number.strip_prefix(b"0").unwrap_or(number);
-    number.iter().filter(|byte| byte.is_ascii_digit()).count() > MAX_DIGITS
 }
 
 pub fn shorten(text: &[u8]) -> String {

@@ -11,13 +11,19 @@ pub struct Bad(Box<Wrong>);
 struct Wrong {
     /// From the innermost field outwards.
     path: Vec<String>,
-    reason: String,
+    reason: Reason,
+}
+
+#[derive(Debug)]
+enum Reason {
+    Broken(Broken),
+    Other(String),
 }
 
 impl Bad {
     #[cold]
     pub fn new(reason: String) -> Self {
-        Bad(Box::new(Wrong { path: Vec::new(), reason }))
+        Bad(Box::new(Wrong { path: Vec::new(), reason: Reason::Other(reason) }))
     }
 
     #[cold]
@@ -26,19 +32,28 @@ impl Bad {
         self
     }
 
+    /// Whether it is a text that is none.
+    pub fn is_not_text(&self) -> bool {
+        matches!(self.0.reason, Reason::Broken(Broken::NotUtf8))
+    }
+
     pub fn reason(mut self) -> String {
+        let reason = match self.0.reason {
+            Reason::Broken(broken) => broken.reason().to_owned(),
+            Reason::Other(reason) => reason,
+        };
         if self.0.path.is_empty() {
-            return self.0.reason;
+            return reason;
         }
         self.0.path.reverse();
-        format!("field {}: {}", self.0.path.join("."), self.0.reason)
+        format!("field {}: {reason}", self.0.path.join("."))
     }
 }
 
 impl From<Broken> for Bad {
     #[cold]
     fn from(broken: Broken) -> Self {
-        Bad::new(broken.reason().to_owned())
+        Bad(Box::new(Wrong { path: Vec::new(), reason: Reason::Broken(broken) }))
     }
 }
 
