@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod avro;
+mod budget;
 mod columns;
 pub mod framing;
 pub mod json;

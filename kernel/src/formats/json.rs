@@ -30,6 +30,7 @@ use self::cursor::{Cursor, Malformed, Scratch};
 use self::names::Names;
 use self::times::Zone;
 use self::values::Reader;
+use super::budget::Budget;
 use super::{Decoded, Fault, Format, Row, columns};
 
 type Column = columns::Column<Names>;
@@ -117,10 +118,12 @@ impl Json {
             };
             cursor.open(begin, end);
             let outcome = root(&reader, &mut self.column, &mut cursor);
-            if outcome == Ok(true) && !cursor.is_wrong() {
-                continue;
-            }
-            if outcome != Ok(true) {
+            if outcome == Ok(true) {
+                cursor.close();
+                if !cursor.is_wrong() {
+                    continue;
+                }
+            } else {
                 self.column.truncate(row);
                 self.column.append_bad();
             }
@@ -162,6 +165,7 @@ impl Format for Json {
             // The last call panicked, against all expectation.
             self.column = column(&self.data_type).map_err(ArrowError::SchemaError)?;
         }
+        self.scratch.budget = Budget::default();
         let mut faults = Vec::new();
         let mut done = 0;
         while done < rows.len() {

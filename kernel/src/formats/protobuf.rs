@@ -42,12 +42,13 @@ use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType};
 
-use self::bad::{BATCH, Bad, Budget};
+use self::bad::Bad;
 pub use self::descriptors::Proto;
 use self::descriptors::guarded;
 use self::record::Record;
 use self::wire::{Cursor, MAX_DEPTH};
 use self::writer::Writer;
+use super::budget::{BATCH, Budget};
 use super::{Decoded, Fault, Format, Row};
 
 /// Compiles `.proto` texts, and files that are compiled already, by the names they import each other by, into a descriptor
@@ -114,7 +115,7 @@ impl Protobuf {
     /// text that is none.
     fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
         let (mut faults, mut not_text) = (Vec::new(), false);
-        let mut budget = Budget::new();
+        let mut budget = Budget::default();
         self.record.truncate(0);
         self.record.reserve(rows.len());
         self.record.check_texts(self.checks_texts);
@@ -130,13 +131,13 @@ impl Protobuf {
                 }
                 Row::Bytes { schema, bytes } => (*schema, *bytes),
             };
-            budget.begin_record();
+            budget.begin_record(0);
             let mut read = self.row(schema, bytes, &mut budget);
             if read.is_err() && !self.checks_texts {
                 // Perhaps for a text before that place.
                 self.record.truncate(row);
                 self.record.check_texts(true);
-                budget.begin_record();
+                budget.begin_record(0);
                 read = self.row(schema, bytes, &mut budget);
                 self.record.check_texts(false);
             }

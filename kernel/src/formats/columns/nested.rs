@@ -19,6 +19,8 @@ pub struct Structs<N> {
 
 pub struct Lists<N> {
     pub element: Column<N>,
+    /// Bytes that an element takes if nothing is said of it but that it is there.
+    pub weight: usize,
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
     field: FieldRef,
@@ -27,6 +29,8 @@ pub struct Lists<N> {
 pub struct Maps<N> {
     pub keys: Bytes,
     pub values: Column<N>,
+    /// The same of a value.
+    pub weight: usize,
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
     entries: FieldRef,
@@ -78,7 +82,13 @@ impl<N> Structs<N> {
 impl<N> Lists<N> {
     pub fn new(field: &FieldRef, names: &impl Fn(&Fields) -> N) -> Result<Self, String> {
         let element = Column::new(field.data_type(), names)?;
-        Ok(Lists { element, ends: Vec::new(), nulls: nulls(), field: Arc::clone(field) })
+        Ok(Lists {
+            element,
+            weight: weight(field.data_type()),
+            ends: Vec::new(),
+            nulls: nulls(),
+            field: Arc::clone(field),
+        })
     }
 
     /// The elements since the last row are the next row.
@@ -135,7 +145,7 @@ impl<N> Maps<N> {
         }
         let (keys, values) = (Bytes::new(), Column::new(value.data_type(), names)?);
         let (ends, nulls, entries) = (Vec::new(), nulls(), Arc::clone(entries));
-        Ok(Maps { keys, values, ends, nulls, entries, sorted })
+        Ok(Maps { keys, values, weight: weight(value.data_type()), ends, nulls, entries, sorted })
     }
 
     #[inline(always)]
@@ -184,4 +194,15 @@ impl<N> Maps<N> {
         let entries_field = Arc::clone(&self.entries);
         Ok(Arc::new(MapArray::try_new(entries_field, offsets?, entries, nulls, self.sorted)?))
     }
+}
+
+/// What an empty struct takes. Nothing else takes far more than it was written with.
+fn weight(data_type: &DataType) -> usize {
+    let DataType::Struct(fields) = data_type else { return 0 };
+    let cell = |data_type: &DataType| match data_type {
+        DataType::Null => 0,
+        DataType::Struct(_) => weight(data_type),
+        other => 1 + other.primitive_width().unwrap_or(size_of::<i32>()),
+    };
+    1 + fields.iter().map(|field| cell(field.data_type())).sum::<usize>()
 }

@@ -177,6 +177,34 @@ fn nesting_is_limited_and_never_recursed_into() {
 }
 
 #[test]
+fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
+    let wide = of((0..200).map(|number| field(&format!("f{number}"), DataType::Int64)).collect());
+    let entries = of(vec![Field::new("key", DataType::Utf8, false), field("value", wide.clone())]);
+    let map = DataType::Map(Field::new("entries", entries, false).into(), false);
+    let wanted = of(vec![field("list", list(wide)), field("map", map)]);
+    let lists = |count: usize| format!("{{\"list\":[{}{{}}]}}", "{},".repeat(count - 1));
+    let maps = |count: usize| format!("{{\"map\":{{{}\"b\":null}}}}", "\"a\":null,".repeat(count - 1));
+    // A struct of them is 1,801 bytes: 18,000 are 32 MB, and what the document's own bytes pay for.
+    let (fits, many) = (lists(18_000), lists(40_000));
+    let (fits_too, entries) = (maps(18_000), maps(40_000));
+    let documents: Vec<&[u8]> = [&fits, &many, &entries, &fits_too].map(|text| text.as_bytes()).to_vec();
+    let (array, faults) = decode(&wanted, &documents);
+    assert_eq!(array.len(), 4);
+    assert_eq!(column(array.as_struct(), "list").as_list::<i32>().value_length(0), 18_000);
+    assert_eq!(column(array.as_struct(), "map").as_map().value_length(3), 18_000);
+    assert_eq!(faults.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2]);
+    assert!(
+        faults.iter().all(|(_, reason)| reason.contains("more columns' cells than the record has bytes"))
+    );
+
+    // A batch has an end, too, and the next one begins anew.
+    let documents = vec![fits.as_bytes(); 20];
+    assert_eq!(decode(&wanted, &documents).1.len(), 4);
+    let many_plain = format!("{{\"list\":[{}{{}}]}}", "{\"f1\":1,\"f2\":2},".repeat(10_000));
+    assert_eq!(decode(&wanted, &[many_plain.as_bytes()]).1, []);
+}
+
+#[test]
 fn tombstones_and_blanks_are_null_and_no_fault() {
     let wanted = of(vec![field("a", DataType::Int64)]);
     let bytes = |bytes| Row::Bytes { schema: None, bytes };

@@ -250,6 +250,7 @@ impl Reader<'_> {
         if first != b']' {
             loop {
                 if kept {
+                    cursor.spend(lists.weight)?;
                     let was_wrong = cursor.is_wrong();
                     kept = self.read(&mut lists.element, first, cursor)?;
                     if cursor.is_wrong() && !was_wrong {
@@ -289,6 +290,7 @@ impl Reader<'_> {
         let mut more = cursor.first_name()?;
         while more {
             if kept {
+                cursor.spend(maps.weight)?;
                 maps.keys.append(cursor.string()?);
                 cursor.colon()?;
                 let first = cursor.token();

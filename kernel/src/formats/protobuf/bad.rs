@@ -1,7 +1,8 @@
-//! Why a record is bad, and how much memory it may ask for.
+//! Why a record is bad.
 #![forbid(unsafe_code)]
 
 use super::wire::Broken;
+use crate::formats::budget::TooWide;
 
 /// What is wrong, and in which field. Boxed: a read's result must stay small, and this is rare.
 #[derive(Debug)]
@@ -57,34 +58,9 @@ impl From<Broken> for Bad {
     }
 }
 
-/// Bytes of columns that one record may make beyond its own: an empty message in a list takes two bytes, and each of its
-/// thousand columns makes a cell of it.
-const RECORD: usize = 32 << 20;
-/// The same for all records of a batch together.
-pub const BATCH: usize = 512 << 20;
-
-pub struct Budget {
-    batch: usize,
-    record: usize,
-}
-
-impl Budget {
-    pub fn new() -> Self {
-        Budget { batch: BATCH, record: 0 }
-    }
-
-    pub fn begin_record(&mut self) {
-        self.record = RECORD.min(self.batch);
-    }
-
-    /// A bad record leaves nothing behind, and so costs nothing.
-    pub fn end_record(&mut self) {
-        self.batch -= RECORD.min(self.batch) - self.record;
-    }
-
-    #[inline(always)]
-    pub fn spend(&mut self, bytes: usize) -> Result<(), Broken> {
-        self.record = self.record.checked_sub(bytes).ok_or(Broken::TooWide)?;
-        Ok(())
+impl From<TooWide> for Bad {
+    #[cold]
+    fn from(_: TooWide) -> Self {
+        Bad::new(TooWide::REASON.to_owned())
     }
 }

@@ -7,7 +7,7 @@ use arrow_array::ArrayRef;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_schema::ArrowError;
 
-use super::bad::{Bad, Budget};
+use super::bad::Bad;
 use super::list::List;
 use super::map::Map;
 use super::moment::Moment;
@@ -15,6 +15,7 @@ use super::names::Names;
 use super::record::Record;
 use super::values::{Texts, Values};
 use super::wire::{Broken, Cursor};
+use crate::formats::budget::Budget;
 use crate::formats::varint::unzigzag;
 
 pub enum Column {

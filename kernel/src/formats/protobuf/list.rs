@@ -7,10 +7,11 @@ use arrow_array::ListArray;
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, FieldRef};
 
-use super::bad::{Bad, Budget};
+use super::bad::Bad;
 use super::column::Column;
 use super::values::{ROWS, offsets};
 use super::wire::{Cursor, LENGTH};
+use crate::formats::budget::Budget;
 
 pub struct List {
     element: FieldRef,

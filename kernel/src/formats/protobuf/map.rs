@@ -10,11 +10,12 @@ use arrow_buffer::{BooleanBuffer, NullBufferBuilder};
 use arrow_schema::{ArrowError, FieldRef};
 use arrow_select::filter::filter;
 
-use super::bad::{Bad, Budget};
+use super::bad::Bad;
 use super::column::Column;
 use super::record::Record;
 use super::values::{ROWS, offsets};
 use super::wire::{Broken, Cursor};
+use crate::formats::budget::Budget;
 
 /// Maps up to this size are searched for doubles key by key: quicker than hashing.
 const FEW: usize = 8;

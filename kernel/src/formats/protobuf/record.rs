@@ -6,10 +6,11 @@ use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, Fields};
 use prost_reflect::MessageDescriptor;
 
-use super::bad::{Bad, Budget};
+use super::bad::Bad;
 use super::column::Column;
 use super::values::ROWS;
 use super::wire::{Broken, Cursor, END_GROUP, START_GROUP};
+use crate::formats::budget::Budget;
 
 /// No member of a oneof.
 const NONE: u32 = u32::MAX;

@@ -24,7 +24,6 @@ pub enum Broken {
     Group,
     Deep,
     NotUtf8,
-    TooWide,
 }
 
 impl Broken {
@@ -38,9 +37,6 @@ impl Broken {
             Broken::Group => "a group ends that did not begin, or does not end",
             Broken::Deep => "messages lie in each other more than 100 levels deep",
             Broken::NotUtf8 => "is not UTF-8",
-            Broken::TooWide => {
-                "repeated messages would make far more columns' cells than the record has bytes"
-            }
         }
     }
 }
