@@ -27,7 +27,7 @@ WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak format bench fuzz wheel docs clean
+.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak format bench fuzz wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -36,8 +36,11 @@ help: ## this list
 
 # --- setting up -------------------------------------------------------------------------------------------------------
 
-setup: $(VENV)/.kernel ## make .venv, build the kernel, fetch the embedded Kafka
-	@$(BIN)/python tools/fetch_broker.py
+setup: $(VENV)/.kernel broker ## make .venv, build the kernel, fetch the embedded Kafka
+
+# Without the kernel, so that it need not wait for it.
+broker: $(VENV)/.packages
+	@PYTHONPATH=src $(BIN)/python tools/fetch_broker.py
 
 # PySpark comes as source: 450 MB that pip would squeeze into a wheel, take out again, and compile, used or not. Half of
 # the time that takes is saved.
@@ -114,11 +117,11 @@ test-kernel:
 	@$(CARGO) test $(MANIFEST) --locked
 
 # Spark's and Kafka's classes, ready to be used by the many Java machines that the tests start.
-$(VENV)/spark.jsa: $(VENV)/.packages | $(VENV)/.kernel
+$(VENV)/spark.jsa: $(VENV)/.packages
 	@$(BIN)/python tests/spark_jvm.py
 
-$(VENV)/kafka.jsa: $(VENV)/.packages | setup
-	@$(BIN)/python tests/kafka_jvm.py
+$(VENV)/kafka.jsa: $(VENV)/.packages | broker
+	@PYTHONPATH=src $(BIN)/python tests/kafka_jvm.py
 
 # Tests that need PostgreSQL fail without it, and say how to get it. Others do not.
 test-python: setup $(VENV)/spark.jsa $(VENV)/kafka.jsa
