@@ -79,10 +79,11 @@ def asked(monkeypatch):
     honest = Connection.send
 
     def send(self, request, timeout):
-        if isinstance(request, FetchRequest):
-            partitions = sum(len(topic.partitions) for topic in request.topics)
-            forgotten = sum(len(topic.partitions) for topic in request.forgotten_topics_data or ())
-            requests.append(Asked(request.session_id, request.session_epoch, partitions, forgotten))
+        if request.name == FetchRequest.name:
+            said = FetchRequest.decode(request.body, version=request.version)
+            partitions = sum(len(topic.partitions) for topic in said.topics)
+            forgotten = sum(len(topic.partitions) for topic in said.forgotten_topics_data or ())
+            requests.append(Asked(said.session_id, said.session_epoch, partitions, forgotten))
         return honest(self, request, timeout)
 
     monkeypatch.setattr(Connection, "send", send)

@@ -37,8 +37,8 @@ def fetches(monkeypatch):
     honest = Connection.send
 
     def send_and_note(self, request, timeout):
-        if isinstance(request, FetchRequest):
-            sent.append(request)
+        if request.name == FetchRequest.name:
+            sent.append(FetchRequest.decode(request.body, version=request.version))
         return honest(self, request, timeout)
 
     monkeypatch.setattr(Connection, "send", send_and_note)
