@@ -15,6 +15,12 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from chaos.load import Load
 from chaos.members import Group
 from fix_consumer import QUICK, eventually
+from fix_leaks import LEAKS
+
+pytestmark = [
+    pytest.mark.usefixtures("kafka_python_leaks"),
+    pytest.mark.filterwarnings(f"ignore:{LEAKS}:ResourceWarning"),
+]
 
 PARTITIONS = 6
 OF_KAFKA_PYTHON = {

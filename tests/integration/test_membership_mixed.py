@@ -15,6 +15,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from fix_leaks import LEAKS
 from fix_members import DEADLINE, Made, partitions, wait_for
 from penstock.consumer.subscription import NamedTopics
 from penstock.embedded.distribution import get_distribution
@@ -25,6 +26,10 @@ KAFKA_PYTHON = {
     "roundrobin": RoundRobinPartitionAssignor,
     "cooperative-sticky": CooperativeStickyAssignor,
 }
+pytestmark = [
+    pytest.mark.usefixtures("kafka_python_leaks"),
+    pytest.mark.filterwarnings(f"ignore:{LEAKS}:ResourceWarning"),
+]
 
 
 class Polled:
