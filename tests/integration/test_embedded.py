@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from fix_leaks import LEAKS
 from penstock.embedded import EmbeddedKafka, get_distribution
 from penstock.embedded.distribution import Distribution, damage, pinned
 from penstock.embedded.node import _escape, free_ports
@@ -28,18 +27,13 @@ from penstock.wire.security import Security, parse_jaas
 
 # kafka-python does not close a socket whose connection was refused or whose TLS handshake failed, and here that
 # is what tests do to it.
-LEAKS = "unclosed <s"
-pytestmark = [pytest.mark.broker, pytest.mark.filterwarnings(f"ignore:{LEAKS}:ResourceWarning")]
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.usefixtures("kafka_python_leaks"),
+    pytest.mark.filterwarnings(f"ignore:{LEAKS}:ResourceWarning"),
+]
 
 SECONDS = 120.0
-
-
-@pytest.fixture(autouse=True)
-def no_leaks_for_the_next_module() -> Iterator[None]:
-    yield
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", LEAKS, ResourceWarning)
-        gc.collect()
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
