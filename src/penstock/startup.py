@@ -9,12 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.topics import Offsets, TopicPartition
 
 log = logging.getLogger(__name__)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds_at(moment: datetime) -> int:
+    """The first millisecond since 1970 that is not before a moment, as a start at that time means it. In whole numbers:
+    `timestamp()` is a float, and off by a part of one."""
+    return -((EPOCH - moment) // timedelta(milliseconds=1))
+
 
 EARLIEST = -2
 LATEST = -1

@@ -70,17 +70,23 @@ def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
     assert "0.3 s (session.timeout.ms): gone" in str(news)
 
 
-@pytest.mark.parametrize("seconds", [0.0, DEADLINE])
-def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
-    one = Heart(config(), lambda member, news: None)
-    asked, woken = threading.Event(), threading.Event()
+def hold_back(one, monkeypatch, news):
+    """From now on the coordinator's answer is `news`: events of a question, and to let it answer."""
+    asked, answers = threading.Event(), threading.Event()
 
     def ask(attempts, question):
         asked.set()
-        assert woken.wait(DEADLINE)
-        raise Interrupted
+        assert answers.wait(DEADLINE)
+        raise news
 
     monkeypatch.setattr(one._coordinator, "ask", ask)
+    return asked, answers
+
+
+@pytest.mark.parametrize("seconds", [0.0, DEADLINE])
+def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
+    one = Heart(config(), lambda member, news: None)
+    asked, woken = hold_back(one, monkeypatch, Interrupted())
     monkeypatch.setattr(one._coordinator, "abort", woken.set)
     one.beat_for(MEMBER)
     assert asked.wait(DEADLINE)
@@ -126,14 +132,7 @@ def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
 def test_H5_what_a_beat_brings_back_to_a_heart_at_rest_is_not_told(heart, monkeypatch, news):
     """It speaks of a generation that has been left behind: the member that joins anew is not lost by it."""
     one, told, _ = heart([None], **{"heartbeat.interval.ms": 100_000, "session.timeout.ms": 300_000})
-    asked, answers = threading.Event(), threading.Event()
-
-    def ask(attempts, question):
-        asked.set()
-        assert answers.wait(DEADLINE)
-        raise news
-
-    monkeypatch.setattr(one._coordinator, "ask", ask)
+    asked, answers = hold_back(one, monkeypatch, news)
     one.beat_now()
     assert asked.wait(DEADLINE)
     one.rest()

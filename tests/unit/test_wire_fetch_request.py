@@ -10,7 +10,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from penstock.wire.config import ClientConfig
-from penstock.wire.fetch import LOWEST, NAMES_ONLY, FetchPosition, fetch_request
+from penstock.wire.fetch import HIGHEST, LOWEST, NAMES_ONLY, FetchPosition, fetch_request
 
 CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
 IDS = {"words": uuid.UUID(int=7), "größer": uuid.UUID(int=2**127 + 5)}
@@ -19,7 +19,7 @@ POSITIONS = [
     FetchPosition("größer", 300, 2**40, IDS["größer"]),
     FetchPosition("words", 11, 2**63 - 1, IDS["words"], 2**31 - 1),
 ]
-VERSIONS = range(LOWEST, FetchRequest.max_version + 1)
+VERSIONS = range(LOWEST, HIGHEST + 1)
 
 
 def theirs(version, positions, forgotten, config, session, rack, max_wait):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from penstock.errors import OptionError
-from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest, milliseconds_at
 
 MILLISECOND_DIGITS = 13
 """A plain number with so many digits is a time in ms (any since 2001): no partition has a trillion records."""
@@ -60,8 +60,7 @@ def parse_position(argument: str, text: str) -> Position:
         ) from None
     if moment.tzinfo is None:
         moment = moment.astimezone()  # a time without a zone is that of the clock on the wall
-    # Whole numbers, and up: a float is off by a part of a millisecond, and what lies before the time is not meant.
-    milliseconds = -((datetime(1970, 1, 1, tzinfo=UTC) - moment) // timedelta(milliseconds=1))
+    milliseconds = milliseconds_at(moment)
     if milliseconds < 0:
         raise OptionError(argument, text, "lies before 1970")
     return AtTimestamp(milliseconds, argument)

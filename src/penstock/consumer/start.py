@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TypeAlias
 
 from penstock.consumer.chunk import LAST_OFFSET
 from penstock.errors import OptionError
-from penstock.startup import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
+from penstock.startup import (
+    AtOffsets,
+    AtTimestamp,
+    Earliest,
+    GroupOffsets,
+    Latest,
+    PerPartition,
+    StartMode,
+    milliseconds_at,
+)
 from penstock.topics import TopicPartition
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
 
 _WORDS: dict[str, StartMode] = {"earliest": Earliest(), "latest": Latest(), "group": GroupOffsets()}
 _EXAMPLE = 'Give "group", "earliest", "latest", a datetime with a time zone, or {TopicPartition("words", 0): 42}'
@@ -30,17 +36,12 @@ def start_mode(start: Start | None) -> StartMode:
         case str() if start in _WORDS:
             return _WORDS[start]
         case datetime() if start.tzinfo is not None:
-            return AtTimestamp(milliseconds_at(start), option="start")
+            # Not below 0, where Kafka's numbers mean something else.
+            return AtTimestamp(max(0, milliseconds_at(start)), option="start")
         case Mapping() if start and all(_is_position(tp, at) for tp, at in start.items()):
             offsets = {TopicPartition(*tp): at for tp, at in start.items()}
             return AtOffsets(PerPartition(partitions=offsets), option="start")
     raise OptionError("start", start, "is no place to start from", _EXAMPLE)
-
-
-def milliseconds_at(moment: datetime) -> int:
-    """The first millisecond since 1970 that is not before a moment. Not by its timestamp(), a float that is off by a
-    part of one; and not below 0, where Kafka's numbers mean something else."""
-    return max(0, -((EPOCH - moment) // MILLISECOND))
 
 
 def check_topics(mode: StartMode, are_read: Callable[[str], bool]) -> None:

@@ -31,6 +31,9 @@ NO_SESSION = (0, -1)
 LOWEST = 4
 """The first version that carries magic 2 batches and aborted transactions."""
 
+HIGHEST = 18
+"""The last one that is written and read here, whatever kafka-python and the broker would speak."""
+
 # What a request has from which version on. From 15 on a replica says who it is in a tagged field, and others nothing.
 _HAS_LOG_START, _HAS_SESSIONS, _HAS_EPOCHS, _HAS_RACKS, _REPLICA_TAGGED = 5, 7, 9, 11, 15
 _NO_REPLICA = struct.pack(">i", -1)
@@ -41,7 +44,7 @@ _POSITION_4 = struct.Struct(">iqi")
 _POSITION_5 = struct.Struct(">iqqi")
 _POSITION_9 = struct.Struct(">iiqqi")
 _POSITION = struct.Struct(">iiqiqib")
-NO_TAGS = b"\0"
+_NO_TAGS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class PartitionFetch:
 
     def __init__(self, connection: Connection, topic_id: uuid.UUID | None) -> None:
         self.connection = connection
-        self._version = connection.version(FetchRequest, at_most=None if topic_id else NAMES_ONLY)
+        self._version = connection.version(FetchRequest, at_most=HIGHEST if topic_id else NAMES_ONLY)
         if self._version < LOWEST:
             raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
         self._asked: int | None = None
@@ -140,35 +143,38 @@ def fetch_request(
     parts.append(_LIMITS.pack(int(max_wait * 1000), config.fetch_min_bytes, max_bytes, isolation))
     if version >= _HAS_SESSIONS:
         parts.append(_SESSION.pack(*session))
-    by_topic: dict[str | uuid.UUID | None, list[bytes]] = defaultdict(list)
+    by_topic: dict[str | uuid.UUID, list[bytes]] = defaultdict(list)
     for position in positions:
         by_topic[_topic(version, position)].append(_encode_position(version, position, partition_max_bytes))
     _encode_topics(version, by_topic, parts)
     if version >= _HAS_SESSIONS:
-        gone: dict[str | uuid.UUID | None, list[bytes]] = defaultdict(list)
+        gone: dict[str | uuid.UUID, list[bytes]] = defaultdict(list)
         for position in forgotten:
             gone[_topic(version, position)].append(_NUMBER.pack(position.partition))
         _encode_topics(version, gone, parts)
     if version >= _HAS_RACKS:
         parts.append(encode_text(rack, flexible))
     if flexible:
-        parts.append(NO_TAGS)
+        parts.append(_NO_TAGS)
     return EncodedRequest(FetchRequest.name, FetchRequest.API_KEY, version, flexible, b"".join(parts))
 
 
-def _topic(version: int, position: FetchPosition) -> str | uuid.UUID | None:
-    return position.topic_id if version > NAMES_ONLY else position.topic
+def _topic(version: int, position: FetchPosition) -> str | uuid.UUID:
+    if version <= NAMES_ONLY:
+        return position.topic
+    assert position.topic_id is not None, "the version was chosen by that"
+    return position.topic_id
 
 
-def _encode_topics(version: int, by_topic: Mapping[str | uuid.UUID | None, list[bytes]], parts: list[bytes]) -> None:
+def _encode_topics(version: int, by_topic: Mapping[str | uuid.UUID, list[bytes]], parts: list[bytes]) -> None:
     flexible = version >= FLEXIBLE
     parts.append(encode_count(len(by_topic), flexible))
     for topic, partitions in by_topic.items():
-        parts.append(topic.bytes if isinstance(topic, uuid.UUID) else encode_text(topic or "", flexible))
+        parts.append(topic.bytes if isinstance(topic, uuid.UUID) else encode_text(topic, flexible))
         parts.append(encode_count(len(partitions), flexible))
         parts += partitions
         if flexible:
-            parts.append(NO_TAGS)
+            parts.append(_NO_TAGS)
 
 
 def _encode_position(version: int, position: FetchPosition, max_bytes: int) -> bytes:

@@ -14,7 +14,15 @@ from kafka.protocol.consumer import FetchRequest
 from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.codes import SESSION_ENDED, check
 from penstock.wire.connection import Connection, ConnectionLost
-from penstock.wire.fetch import LOWEST, NAMES_ONLY, FetchPosition, FetchResponse, fetch_request, read_fetch_response
+from penstock.wire.fetch import (
+    HIGHEST,
+    LOWEST,
+    NAMES_ONLY,
+    FetchPosition,
+    FetchResponse,
+    fetch_request,
+    read_fetch_response,
+)
 
 Key: TypeAlias = tuple[object, int]
 """Topic, as an answer names it (by id, or by name where a broker is old), and partition."""
@@ -30,7 +38,7 @@ class FetchSession:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._by_id = connection.version(FetchRequest)
+        self._by_id = connection.version(FetchRequest, at_most=HIGHEST)
         self._by_name = connection.version(FetchRequest, at_most=NAMES_ONLY)
         if self._by_name < LOWEST:
             raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")

@@ -15,7 +15,7 @@ from kafka.protocol.consumer import FetchRequest
 from penstock.errors import ProtocolError
 from penstock.topics import TopicPartition
 from penstock.wire.connection import FRAME_LIMIT, Connection, Pending
-from penstock.wire.fetch import NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
+from penstock.wire.fetch import HIGHEST, NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
 from penstock.wire.metadata import Metadata
 
 RESPONSE_BYTES = 4 << 20
@@ -75,7 +75,7 @@ def ask_sizes(
     wanted = [_position(tp, offset, metadata) for tp, offset in positions.items()]
     random.shuffle(wanted)
     named = any(position.topic_id is None for position in wanted)
-    version = connection.version(FetchRequest, at_most=NAMES_ONLY if named else None)
+    version = connection.version(FetchRequest, at_most=NAMES_ONLY if named else HIGHEST)
     names = {position.topic_id if version > NAMES_ONLY else position.topic: position.topic for position in wanted}
     asked = _send(connection, version, wanted, sample)
 

@@ -15,7 +15,7 @@ from penstock.errors import CorruptBatch, ProtocolError
 from penstock.topics import TopicPartition
 from penstock.wire.codes import OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.connection import Connection, Pending
-from penstock.wire.fetch import NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
+from penstock.wire.fetch import HIGHEST, NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
 from penstock.wire.metadata import Metadata
 
 WINDOW_BYTES = 16 << 10
@@ -41,7 +41,7 @@ def ask_windows(
     """Ask a leader; None where the window has no record with a timestamp, or lies outside the log."""
     positions = {tp: _position(tp, window.at, metadata) for tp, window in windows.items()}
     named = any(position.topic_id is None for position in positions.values())
-    version = connection.version(FetchRequest, at_most=NAMES_ONLY if named else None)
+    version = connection.version(FetchRequest, at_most=NAMES_ONLY if named else HIGHEST)
     names = {p.topic_id if version > NAMES_ONLY else p.topic: p.topic for p in positions.values()}
 
     def send(partitions: list[TopicPartition], size: int) -> int:
