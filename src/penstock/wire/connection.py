@@ -297,9 +297,10 @@ class Connection:
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def _authenticate(self, deadline: float) -> None:
-        # Loaded only by who logs in: the mechanisms come with kafka-python's whole network layer.
-        from kafka.net.sasl import get_sasl_mechanism
+        # Loaded only by who logs in.
         from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+        from penstock.wire.scram import ScramError
 
         settings = self.config.security.sasl_settings()
         name = settings["sasl_mechanism"]
@@ -311,7 +312,7 @@ class Connection:
                 f"{self.config.option('sasl.mechanism')}"
             )
         try:
-            mechanism = get_sasl_mechanism(name)(host=self.host, **settings)
+            mechanism = _mechanism(name, self.host, settings)
             while not mechanism.is_done():
                 request = SaslAuthenticateRequest(
                     auth_bytes=mechanism.auth_bytes(), version=self.version(SaslAuthenticateRequest)
@@ -326,6 +327,8 @@ class Connection:
             authenticated = mechanism.is_authenticated()
         except BrokerError:
             raise
+        except ScramError as error:
+            raise AuthenticationFailed(f"{self.address}: SASL {name}: {error}") from None
         except Exception as error:  # a mechanism may need a package, and fails in many ways on a strange answer
             raise AuthenticationFailed(
                 f"{self.address}: SASL {name} failed: {type(error).__name__}: {error}"
@@ -336,3 +339,14 @@ class Connection:
         if lifetime > 0:
             # The broker cuts a session at its end (KIP-368): leave it a little before and log in anew.
             self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
+
+
+def _mechanism(name: str, host: str, settings: dict[str, Any]) -> Any:
+    """One login by a SASL mechanism: ours for SCRAM, else kafka-python's."""
+    from penstock.wire import scram
+
+    if name in scram.HASHES:
+        return scram.ScramLogin(settings["sasl_plain_username"], settings["sasl_plain_password"], name)
+    from kafka.net.sasl import get_sasl_mechanism  # comes with kafka-python's whole network layer
+
+    return get_sasl_mechanism(name)(host=host, **settings)
