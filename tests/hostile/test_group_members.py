@@ -86,6 +86,9 @@ class Odd:
         assert not self._thread.is_alive()
 
 
+BOMB = b'{"consumer":"' + b"c" * 15_000_000 + b'","threads":1,"fresh":true,"streams":{}}'
+
+
 def to_everybody(data):
     return lambda members: dict.fromkeys(members, data)
 
@@ -141,6 +144,8 @@ def test_a_leaders_note_that_is_none_leaves_us_to_ourselves(kafka, topic, group,
         encode_subscription(Subscription(())),
         encode_subscription(Subscription(("no such topic", "", "x" * 1000))),
         encode_subscription(Subscription(("no-such-topic",), b"\x00\x00\x00\x01" + MAGIC + b"\x00")),
+        # 15 kB that were 15 MB for every partition of the topic: such a member ended its leader's process.
+        encode_subscription(Subscription(("no-such-topic",), b"\x00\x00\x00\x01" + MAGIC + zlib.compress(BOMB))),
     ],
 )
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])

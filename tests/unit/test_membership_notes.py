@@ -14,9 +14,17 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from penstock.consumer.assignors import Thread
-from penstock.consumer.membership_notes import LARGEST_NOTE, MAGIC, LeaderNote, MemberNote, leader_notes
-from penstock.consumer.membership_plan import ROOM_FOR_NOTES, plan, read_members
+from penstock.consumer.assignors import MOST_STREAMS, Thread
+from penstock.consumer.membership_notes import (
+    ALL_NOTES,
+    LARGEST_NOTE,
+    LONGEST_ID,
+    MAGIC,
+    LeaderNote,
+    MemberNote,
+    leader_notes,
+)
+from penstock.consumer.membership_plan import LARGEST_SUBSCRIPTION, ROOM_FOR_NOTES, plan, read_members
 from penstock.topics import TopicPartition
 from penstock.wire.membership import (
     JoinedMember,
@@ -29,6 +37,9 @@ from penstock.wire.membership import (
 
 names = st.text(min_size=1, max_size=8)
 partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+
+
+PLAIN_NOTE = {"consumer": "c", "threads": 1, "fresh": True, "streams": {}}
 
 
 def packed(note) -> bytes:
@@ -159,6 +170,8 @@ HOSTILE = [
     packed({"consumer": 3, "threads": 1, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 0, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 10**9, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": MOST_STREAMS + 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c" * (LONGEST_ID + 1), "threads": 1, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": {"t": None}, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": {}, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 1, "fresh": True, "streams": {"t": 3}}),
@@ -167,6 +180,7 @@ HOSTILE = [
     MAGIC + zlib.compress(b"[" * 100_000),
     MAGIC + zlib.compress(b'"' + b" " * (LARGEST_NOTE + 1) + b'"'),
     MAGIC + zlib.compress(b"{}")[:-2],
+    MAGIC + zlib.compress(b"[" + b"[]," * (LARGEST_NOTE // 3) + b"[]]"),
 ]
 
 
@@ -203,6 +217,70 @@ def test_notes_that_would_not_fit_tell_members_of_their_own_partitions_alone():
             assert note.fresh
             assert note.streams == {tp: t.stream for tp, t in threads.items() if t.member_id == member_id}
             assert len(note.others) == others
+
+
+def test_an_id_that_is_too_long_for_a_note_is_known_by_its_end():
+    note = MemberNote("group" * LONGEST_ID + "-unique", {"t": 1})
+    told = MemberNote.decode(note.encode(1), ("t",))
+    assert told.consumer_id.endswith("group-unique")
+    assert len(told.consumer_id) == LONGEST_ID
+
+
+def test_a_note_that_would_be_too_long_to_be_read_tells_of_own_partitions_alone():
+    """Thread names compress well: a note may have room in the coordinator's record and not where it is read."""
+    count = LARGEST_NOTE // LONGEST_ID
+    threads = {TopicPartition("t", p): Thread(f"m{p % 2}", 0) for p in range(2 * count)}
+    notes = leader_notes(threads, dict.fromkeys(("m0", "m1"), "c" * LONGEST_ID), frozenset({"m0"}), True, 1 << 40)
+    note = LeaderNote.decode(notes["m0"])
+    assert len(note.streams) == count
+    assert not note.others
+
+
+# --- bombs: few bytes of a member that cost its leader much -----------------------------------------------------------
+
+
+def test_as_leader_a_consumer_id_of_megabytes_is_not_repeated_for_every_partition():
+    bomb = joined("m1", Subscription(("t",), b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | {"consumer": "c" * 15_000_000})))
+    assert len(bomb.subscription) < 20_000
+    group = read_members([bomb, penstock("m2", {"t": 1})])
+    assert {member.consumer_id for member in group.members} == {"m1", "consumer-m2"}
+    assert sum(map(len, plan("range", group, {"t": 200}).values())) < 10_000
+
+
+def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read():
+    """Each is just short enough; all of them would take minutes."""
+    padding = {"padding": "x" * (LARGEST_NOTE - 200)}
+    data = b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | padding)
+    bombs = [joined(f"x{i}", Subscription(("t",), data)) for i in range(ALL_NOTES // LARGEST_NOTE + 5)]
+    group = read_members([*bombs, penstock("m2", {"t": 2})])
+    assert "m2" in group.penstocks
+    assert len(group.penstocks) <= ALL_NOTES // LARGEST_NOTE + 2
+    assert len(group.members) == len(bombs) + 1
+
+
+def test_as_leader_a_subscription_of_megabytes_gets_nothing(caplog):
+    claims = tuple(TopicPartition("t", number) for number in range(LARGEST_SUBSCRIPTION // 4))
+    group = read_members([joined("x", Subscription(("t",), b"", claims)), penstock("m2", {"t": 1})])
+    assert [(member.member_id, member.owned, dict(member.threads)) for member in group.members] == [
+        ("x", (), {}),
+        ("m2", (), {"t": 1}),
+    ]
+    assert "x" in caplog.text
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
+def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypatch):
+    made = []
+
+    def counted(*fields):
+        made.append(fields)
+        return Thread(*fields)
+
+    monkeypatch.setattr("penstock.consumer.assignors.Thread", counted)
+    members = [penstock(f"m{i}", {"t": MOST_STREAMS}) for i in range(20)] + [penstock("m", {"u": 1})]
+    assignments = plan(assignor, read_members(members), {"t": 10, "u": 10})
+    assert sum(len(decode_assignment(each)[0]) for each in assignments.values()) == 20
+    assert len(made) <= 20
 
 
 # --- the leader's part ------------------------------------------------------------------------------------------------

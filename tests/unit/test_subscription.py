@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.consumer.assignors import MOST_STREAMS
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics
 from penstock.errors import OptionError
 
@@ -41,8 +42,8 @@ def test_H2_named_topics_are_subscribed_to_whether_they_exist_or_not():
     assert named.names == ("orders", "later")
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, None])
-def test_H2_a_stream_count_below_one_is_refused(count):
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, None, MOST_STREAMS + 1])
+def test_H2_a_stream_count_below_one_or_beyond_the_limit_is_refused(count):
     with pytest.raises(OptionError, match="streams of 'orders'"):
         NamedTopics({"orders": count})
     with pytest.raises(OptionError, match="1 or more"):

@@ -13,10 +13,12 @@ both ways end in the same place.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from heapq import heapify, heapreplace
+from itertools import accumulate, groupby, islice
 from typing import NamedTuple
 
 from penstock.ranges import reader_index
@@ -28,6 +30,9 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 FIXED = "penstock-fixed"
 
 TOPICS_COMPARED = 64
+
+MOST_STREAMS = 1000
+"""Per topic and member. Members say themselves how many they have, and the leader's work grows with it."""
 
 
 class Thread(NamedTuple):
@@ -119,8 +124,24 @@ def divide(
 # --- range and F13 ----------------------------------------------------------------------------------------------------
 
 
-def _threads_of(topic: str, members: Iterable[Member]) -> list[Thread]:
-    return [Thread(member.member_id, i) for member in members for i in range(member.threads.get(topic, 0))]
+class _Line:
+    """Threads in a line: those of the first member, then those of the next. Not a list, because members say themselves
+    how many they have: a few that claim thousands for every topic must not keep the group waiting."""
+
+    def __init__(self, members: Iterable[Member], count: Callable[[Member], int]) -> None:
+        self.members = [member for member in members if count(member) > 0]
+        self.ends = list(accumulate(count(member) for member in self.members))
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def __getitem__(self, place: int) -> Thread:
+        at = bisect_right(self.ends, place)
+        return Thread(self.members[at].member_id, place - (self.ends[at - 1] if at else 0))
+
+
+def _threads_of(topic: str, members: Iterable[Member]) -> _Line:
+    return _Line(members, lambda member: member.threads.get(topic, 0))
 
 
 def _range(members: Sequence[Member], partitions: Mapping[str, int]) -> Threads:
@@ -141,17 +162,18 @@ def _fixed(members: Sequence[Member], partitions: Mapping[str, int]) -> Threads:
     return found
 
 
-def _in_ranges(_: str, numbers: Sequence[int], threads: Sequence[Thread]) -> Iterable[tuple[int, Thread]]:
+def _in_ranges(_: str, numbers: Sequence[int], threads: _Line) -> Iterable[tuple[int, Thread]]:
     """Neighbours stay together, and the first threads take one more each until the remainder is gone."""
     at = 0
-    for i, thread in enumerate(threads):
+    for i in range(min(len(numbers), len(threads))):
         size = len(numbers) // len(threads) + (i < len(numbers) % len(threads))
+        thread = threads[i]
         for number in numbers[at : at + size]:
             yield number, thread
         at += size
 
 
-def _in_turn(topic: str, numbers: Sequence[int], threads: Sequence[Thread]) -> Iterable[tuple[int, Thread]]:
+def _in_turn(topic: str, numbers: Sequence[int], threads: _Line) -> Iterable[tuple[int, Thread]]:
     """F13 over what one member has of a topic: by its place there, because the numbers have gaps."""
     for place, number in enumerate(numbers):
         yield number, threads[reader_index(topic, place, len(threads))]
@@ -165,14 +187,25 @@ def _round_robin(members: Sequence[Member], partitions: Mapping[str, int]) -> Th
 
 
 def _deal(partitions: Iterable[TopicPartition], members: Sequence[Member]) -> Threads:
-    """To each thread in turn, past those that have nothing to do with a partition's topic."""
-    threads = [(member, Thread(member.member_id, i)) for member in members for i in range(member.weight)]
-    topics = {topic for member in members for topic, count in member.threads.items() if count > 0}
-    turn = cycle(threads)
+    """To each thread in turn, past those that do not subscribe to a partition's topic."""
+    line = _Line(members, lambda member: member.weight)
+    begins = [0, *line.ends]
+    takers: dict[str, list[int]] = {}
     found: Threads = {}
+    place = 0
     for tp in partitions:
-        if tp.topic in topics:
-            found[tp] = next(t for member, t in turn if t.stream < member.threads.get(tp.topic, 0))
+        if tp.topic not in takers:
+            takers[tp.topic] = [i for i, member in enumerate(line.members) if member.threads.get(tp.topic, 0) > 0]
+        able = takers[tp.topic]
+        if not able:
+            continue
+        at = bisect_right(line.ends, place)
+        if at == len(line.ends) or place - begins[at] >= line.members[at].threads.get(tp.topic, 0):
+            # This thread has nothing to do with the topic: the next member's first one that has.
+            following = bisect_right(able, at)
+            place = begins[able[following % len(able)]]
+        found[tp] = line[place]
+        place += 1
     return found
 
 
@@ -201,7 +234,8 @@ def _cooperative_sticky(members: Sequence[Member], partitions: Mapping[str, int]
         # A partition moves in two steps: its owner must let go of it before anybody else gets it. Whoever lost
         # something joins again by itself, and that is the second step.
         now = [tp for tp in final.held(member) if _may_have(member, claims.get(tp, []))]
-        before = {tp: stream for tp, stream in member.streams.items() if tp in member.owned}
+        owned = frozenset(member.owned)
+        before = {tp: stream for tp, stream in member.streams.items() if tp in owned}
         for tp, stream in _divide_sticky(member.threads, now, before).items():
             found[tp] = Thread(member.member_id, stream)
     return found
@@ -311,14 +345,20 @@ def _divide_sticky(
 ) -> dict[TopicPartition, int]:
     """What was on a stream stays there; the others go where least of their topic is, and least of everything."""
     found = {tp: before[tp] for tp in mine if 0 <= before.get(tp, -1) < threads[tp.topic]}
-    of_topic: dict[tuple[str, int], int] = defaultdict(int)
-    in_all: dict[int, int] = defaultdict(int)
+    of_topic: dict[str, Counter[int]] = defaultdict(Counter)
+    in_all = [0] * max(threads.values(), default=0)
     for tp, stream in found.items():
-        of_topic[tp.topic, stream] += 1
+        of_topic[tp.topic][stream] += 1
         in_all[stream] += 1
-    for tp in sorted(mine):
-        if tp not in found:
-            found[tp] = min(range(threads[tp.topic]), key=lambda i: (of_topic[tp.topic, i], in_all[i], i))
-            of_topic[tp.topic, found[tp]] += 1
-            in_all[found[tp]] += 1
+    for topic, each in groupby((tp for tp in sorted(mine) if tp not in found), key=lambda tp: tp.topic):
+        # Among so many streams one has nothing at all, so those behind need not be looked at.
+        streams = min(threads[topic], len(mine))
+        of_this = of_topic[topic]
+        least = [(of_this.get(stream, 0), count, stream) for stream, count in enumerate(in_all[:streams])]
+        heapify(least)
+        for tp in each:
+            here, everywhere, stream = least[0]
+            heapreplace(least, (here + 1, everywhere + 1, stream))
+            found[tp] = stream
+            in_all[stream] += 1
     return found

@@ -13,6 +13,7 @@ it from the subscription alone. What we get is read as if by chance: whatever is
 from __future__ import annotations
 
 import json
+import logging
 import struct
 import zlib
 from collections import defaultdict
@@ -20,17 +21,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.consumer.assignors import Threads, thread_id
+from penstock.consumer.assignors import MOST_STREAMS, Threads, thread_id
 from penstock.topics import TopicPartition
+
+log = logging.getLogger(__name__)
 
 MAGIC = b"penstock\x01"
 _GENERATION = struct.Struct(">i")
 
-LARGEST_NOTE = 16 << 20
-"""Decompressed. No note of ours comes near; a few bytes can claim to be gigabytes."""
+LARGEST_NOTE = 1 << 20
+"""Decompressed: a hundred thousand partitions of one member. A few bytes can claim to be gigabytes, and as Python
+objects JSON takes up to twenty times its length."""
 
-MOST_STREAMS = 10_000
-"""Per topic. Members are dealt partitions thread by thread, so a number that lies costs the leader time."""
+ALL_NOTES = 16 * LARGEST_NOTE
+"""Of all members together, as far as a leader reads them: the smallest first."""
+
+LONGEST_ID = 512
+"""Of a consumer, in characters. The leader repeats it for each of the consumer's partitions, to each member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +53,25 @@ class MemberNote:
 
     def encode(self, generation: int) -> bytes:
         counts = set(self.threads.values())
-        return _GENERATION.pack(generation) + _pack(
-            {
-                "consumer": self.consumer_id,
-                "threads": counts.pop() if len(counts) == 1 else self.threads,
-                "fresh": self.fresh,
-                "streams": _nested(self.streams),
-            }
+        return _GENERATION.pack(generation) + _compressed(
+            _json(
+                {
+                    "consumer": self.consumer_id[-LONGEST_ID:],  # the end is what makes it unique
+                    "threads": counts.pop() if len(counts) == 1 else self.threads,
+                    "fresh": self.fresh,
+                    "streams": _nested(self.streams),
+                }
+            )
         )
 
     @staticmethod
     def decode(user_data: bytes, topics: tuple[str, ...]) -> MemberNote | None:
         """None for what is not a note of Penstock. `topics`: what that member subscribes to."""
-        read = _unpack(user_data[_GENERATION.size :])
+        return MemberNote._parse(_text(user_data[_GENERATION.size :]), topics)
+
+    @staticmethod
+    def _parse(text: bytes | None, topics: tuple[str, ...]) -> MemberNote | None:
+        read = _parsed(text)
         try:
             threads = read["threads"]
             if isinstance(threads, int):
@@ -70,7 +83,8 @@ class MemberNote:
                 for number, stream in numbers.items()
             }
             told = {topic: int(threads[topic]) for topic in topics}
-            if isinstance(consumer_id, str) and all(0 < count <= MOST_STREAMS for count in told.values()):
+            known = isinstance(consumer_id, str) and len(consumer_id) <= LONGEST_ID
+            if known and all(0 < count <= MOST_STREAMS for count in told.values()):
                 return MemberNote(consumer_id, told, read["fresh"] is True, streams)
         except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
             pass
@@ -100,7 +114,10 @@ class LeaderNote:
         return dict(found)
 
     def encode(self) -> bytes:
-        return _pack(
+        return _compressed(self._text())
+
+    def _text(self) -> bytes:
+        return _json(
             {
                 "member": self.member_id,
                 "fresh": self.fresh,
@@ -112,7 +129,7 @@ class LeaderNote:
     @staticmethod
     def decode(user_data: bytes) -> LeaderNote | None:
         """None for what is not a note of Penstock."""
-        read = _unpack(user_data)
+        read = _parsed(_text(user_data))
         try:
             streams = {
                 TopicPartition(topic, int(number)): int(stream)
@@ -129,13 +146,32 @@ class LeaderNote:
             return None
 
 
+def member_notes(said: Mapping[str, tuple[bytes, tuple[str, ...]]]) -> dict[str, MemberNote]:
+    """By member id the notes that members sent, out of user data and subscribed topics."""
+    found: dict[str, MemberNote] = {}
+    room = ALL_NOTES
+    for member_id, (user_data, topics) in sorted(said.items(), key=lambda item: (len(item[1][0]), item[0])):
+        data = user_data[_GENERATION.size :]
+        if not data.startswith(MAGIC):
+            continue
+        if room <= 0:
+            log.warning("the notes of the group's members are too long: %s and others count as one stream", member_id)
+            break
+        text = _text(data)
+        room -= LARGEST_NOTE if text is None else len(text)
+        if (note := MemberNote._parse(text, topics)) is not None:
+            found[member_id] = note
+    return found
+
+
 def leader_notes(
     threads: Threads, consumers: Mapping[str, str], readers: frozenset[str], fresh: bool, room: int
 ) -> dict[str, bytes]:
     """By member id, the notes for those who can read them. `consumers`: consumer ids by member id.
 
     All of them together are to fit into `room` bytes: each holds the whole group's threads, and the coordinator keeps
-    all of it in one record. Where they do not fit, members are told of their own partitions alone.
+    all of it in one record. Where they do not fit, or one is longer than members read, members are told of their own
+    partitions alone.
     """
     own: dict[str, dict[TopicPartition, int]] = {member_id: {} for member_id in readers}
     names = {tp: thread_id(consumers[thread.member_id], thread.stream) for tp, thread in threads.items()}
@@ -145,9 +181,10 @@ def leader_notes(
     notes: dict[str, bytes] = {}
     for member_id, streams in own.items():
         others = {tp: name for tp, name in names.items() if tp not in streams}
-        notes[member_id] = LeaderNote(member_id, fresh, streams, others).encode()
+        text = LeaderNote(member_id, fresh, streams, others)._text()
+        notes[member_id] = _compressed(text)
         room -= len(notes[member_id])
-        if room < 0:
+        if room < 0 or len(text) > LARGEST_NOTE:
             return {m: LeaderNote(m, fresh, each).encode() for m, each in own.items()}
     return notes
 
@@ -159,17 +196,29 @@ def _nested(values: Mapping[TopicPartition, Any]) -> dict[str, dict[int, Any]]:
     return found
 
 
-def _pack(note: Mapping[str, Any]) -> bytes:
+def _json(note: Mapping[str, Any]) -> bytes:
+    return json.dumps(note, separators=(",", ":")).encode()
+
+
+def _compressed(text: bytes) -> bytes:
     # Threads' names come again and again: compressed, a partition takes a byte or two.
-    return MAGIC + zlib.compress(json.dumps(note, separators=(",", ":")).encode())
+    return MAGIC + zlib.compress(text)
 
 
-def _unpack(data: bytes) -> Any:
+def _text(data: bytes) -> bytes | None:
+    """A note's text; None for what is not a note, or is too long."""
     if not data.startswith(MAGIC):
         return None
     stream = zlib.decompressobj()
     try:
         text = stream.decompress(data[len(MAGIC) :], LARGEST_NOTE)
-        return json.loads(text) if stream.eof else None
-    except (zlib.error, ValueError, RecursionError):
+        return text if stream.eof else None
+    except zlib.error:
+        return None
+
+
+def _parsed(text: bytes | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.consumer.assignors import Member, assign_threads, divide, thread_id
-from penstock.consumer.membership_notes import LeaderNote, MemberNote, leader_notes
+from penstock.consumer.membership_notes import LeaderNote, MemberNote, leader_notes, member_notes
 from penstock.consumer.membership_ownership import Assignment
 from penstock.topics import TopicPartition
 from penstock.wire.groups import GroupMember
@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 ROOM_FOR_NOTES = 256 << 10
 """The coordinator keeps a generation, with all that was said in it, as one record of at most `message.max.bytes`: 1 MB
 unless it was changed. A quarter of that is enough for some hundred thousand (partition, member) pairs."""
+
+LARGEST_SUBSCRIPTION = 4 << 20
+"""Of one member, in bytes; four of them name a partition that it holds, which takes a hundred once it is read. A broker
+hands over 100 MB of it, though it could not keep them."""
 
 
 # --- a member's offer -------------------------------------------------------------------------------------------------
@@ -65,20 +69,21 @@ class GroupView:
 
 
 def read_members(joined: Sequence[JoinedMember]) -> GroupView:
-    members: list[Member] = []
-    notes: dict[str, MemberNote] = {}
-    for each in joined:
-        try:
-            said = decode_subscription(each.subscription)
-        except ValueError as error:
-            log.warning("member %s sent %s: it gets no partitions", each.member_id, error)
-            said = Subscription(())
-        note = MemberNote.decode(said.user_data, said.topics)
-        if note is not None:
-            notes[each.member_id] = note
-        members.append(_member(each, said, note))
+    said = {each.member_id: _subscription(each) for each in joined}
+    notes = member_notes({member_id: (each.user_data, each.topics) for member_id, each in said.items()})
+    members = tuple(_member(each, said[each.member_id], notes.get(each.member_id)) for each in joined)
     fresh = len(notes) == len(joined) and all(note.fresh for note in notes.values())
-    return GroupView(tuple(members), frozenset(notes), fresh)
+    return GroupView(members, frozenset(notes), fresh)
+
+
+def _subscription(joined: JoinedMember) -> Subscription:
+    try:
+        if len(joined.subscription) > LARGEST_SUBSCRIPTION:
+            raise ValueError(f"a subscription of {len(joined.subscription)} bytes")
+        return decode_subscription(joined.subscription)
+    except ValueError as error:
+        log.warning("member %s sent %s: it gets no partitions", joined.member_id, error)
+        return Subscription(())
 
 
 def _member(joined: JoinedMember, said: Subscription, note: MemberNote | None) -> Member:
@@ -103,7 +108,8 @@ def _generation(said: Subscription) -> int:
 
 def plan(assignor: str, group: GroupView, partitions: Mapping[str, int]) -> dict[str, bytes]:
     """By member id, what a SyncGroup hands to each. `partitions`: how many each topic has."""
-    threads = assign_threads(assignor, group.members, {t: n for t, n in partitions.items() if t in group.topics})
+    topics = group.topics
+    threads = assign_threads(assignor, group.members, {t: n for t, n in partitions.items() if t in topics})
     given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in group.members}
     for tp, thread in threads.items():
         given[thread.member_id].append(tp)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from penstock.consumer.assignors import MOST_STREAMS
 from penstock.errors import OptionError
 
 
@@ -99,8 +100,9 @@ class FilteredTopics:
 
 
 def _check_count(what: str, count: object) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise OptionError(f"streams of {what!r}", count, "is no number of streams", "It must be 1 or more")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_STREAMS:
+        hint = f"It must be 1 or more, and at most {MOST_STREAMS}"
+        raise OptionError(f"streams of {what!r}", count, "is not a number of streams", hint)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
