@@ -86,7 +86,8 @@ OPTIONS: dict[str, Option] = {
             "subscribePattern",
             topic_pattern,
             None,
-            "A regular expression that is found in the topic names; `^...$` for whole names.",
+            "A regular expression that is found in the topic names; `^...$` for whole names. Look-around (other than "
+            "`^(?!...)`) and back-references can take exponential time on names that others choose.",
         ),
         Option("assign", assigned_partitions, None, f"Single partitions as JSON: `{ASSIGN_EXAMPLE}`."),
         Option(

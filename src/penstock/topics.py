@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from penstock.topic_pattern import matching
 
 
 class TopicPartition(NamedTuple):
@@ -32,8 +33,8 @@ class TopicPattern:
 
     pattern: str
 
-    def matches(self, topic: str) -> bool:
-        return re.search(self.pattern, topic) is not None
+    def matching(self, topics: Iterable[str]) -> set[str]:
+        return matching(self.pattern, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def reads(subscription: Subscription, topic: str) -> bool:
         case AssignedPartitions(partitions):
             return any(tp.topic == topic for tp in partitions)
         case TopicPattern() as pattern:
-            return pattern.matches(topic)
+            return topic in pattern.matching([topic])
 
 
 def wanted_topics(subscription: Subscription) -> tuple[str, ...] | None:
@@ -76,12 +77,8 @@ def select_partitions(
         case TopicNames(names):
             chosen = [TopicPartition(name, p) for name in names for p in listing[name]]
         case TopicPattern() as pattern:
-            chosen = [
-                TopicPartition(name, p)
-                for name, partitions in listing.items()
-                if name not in internal and pattern.matches(name)
-                for p in partitions
-            ]
+            found = pattern.matching(name for name in listing if name not in internal)
+            chosen = [TopicPartition(name, p) for name in found for p in listing[name]]
         case AssignedPartitions(partitions):
             chosen = list(partitions)
     return sorted(chosen)

@@ -172,7 +172,7 @@ class Connector:
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError("filter", filter, "is no filter", 'Give AllowTopics("shop-.*"), DenyTopics or a pattern')
         subscription = FilteredTopics(chosen, n)
-        check_topics(self._start, chosen.allows)
+        check_topics(self._start, lambda topic: topic in chosen.allowed([topic]))
         typed = self._typed_source(TopicPattern(chosen.expression))
         streams = [self._stream(number, key_decoder, value_decoder, typed) for number in range(n)]
         self._begin(subscription, [("", stream) for stream in streams], lambda topic, at: streams[at])

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from penstock.consumer.assignors import MOST_STREAMS
 from penstock.errors import OptionError
+from penstock.topic_pattern import matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +19,16 @@ class AllowTopics:
     pattern: str
 
     def __post_init__(self) -> None:
-        _compiled(self.pattern)
+        _check(self.pattern)
 
-    def allows(self, topic: str) -> bool:
-        return _compiled(self.pattern).fullmatch(topic) is not None
+    def allowed(self, topics: Collection[str]) -> set[str]:
+        return matching(self.expression, topics)
 
     @property
     def expression(self) -> str:
         """The same as a regular expression to be found in names."""
-        return f"^(?:{_compiled(self.pattern).pattern})$"
+        flags, pattern = _parts(self.pattern)
+        return f"{flags}^(?:{pattern})$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +38,15 @@ class DenyTopics:
     pattern: str
 
     def __post_init__(self) -> None:
-        _compiled(self.pattern)
+        _check(self.pattern)
 
-    def allows(self, topic: str) -> bool:
-        return _compiled(self.pattern).fullmatch(topic) is None
+    def allowed(self, topics: Collection[str]) -> set[str]:
+        return matching(self.expression, topics)
 
     @property
     def expression(self) -> str:
-        return f"^(?!(?:{_compiled(self.pattern).pattern})$)"
+        flags, pattern = _parts(self.pattern)
+        return f"{flags}^(?!(?:{pattern})$)"
 
 
 TopicFilter: TypeAlias = AllowTopics | DenyTopics
@@ -96,7 +99,8 @@ class FilteredTopics:
         return None
 
     def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
-        return {topic: self.count for topic in sorted(listing) if topic not in internal and self.filter.allows(topic)}
+        allowed = self.filter.allowed([topic for topic in listing if topic not in internal])
+        return dict.fromkeys(sorted(allowed), self.count)
 
 
 def _check_count(what: str, count: object) -> None:
@@ -105,10 +109,20 @@ def _check_count(what: str, count: object) -> None:
         raise OptionError(f"streams of {what!r}", count, "is not a number of streams", hint)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """As in Kafka's own filters a comma means "or": no topic has one in its name. Not inside of {1,3}, though."""
-    # re keeps what it has compiled, so this costs a look-up.
+def _check(pattern: str) -> None:
     try:
-        return re.compile(re.sub(r"\s*,\s*(?!\d*\})", "|", pattern.strip()))
+        re.compile("".join(_parts(pattern)))
     except (re.error, AttributeError) as error:
-        raise OptionError("filter", pattern, f"is no regular expression: {error}") from error
+        raise OptionError("filter", pattern, f"is not a regular expression: {error}") from error
+
+
+def _parts(pattern: str) -> tuple[str, str]:
+    """Flags for the whole of it, such as (?i), which must come first in an expression, and the rest of a pattern.
+
+    As in Kafka's own filters a comma means "or": no topic has one in its name. Not inside of {1,3}, though.
+    """
+    text = re.sub(r"\s*,\s*(?!\d*\})", "|", pattern.strip())
+    flags = re.match(r"(?:\(\?[aimsx]+\))?", text)
+    end = 0 if flags is None else flags.end()
+    comment_ends = "\n" if "x" in text[:end] else ""
+    return text[:end], text[end:] + comment_ends

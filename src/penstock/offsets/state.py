@@ -53,7 +53,7 @@ def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets,
         case TopicNames(names):
             meant = {tp: offset for tp, offset in state.items() if tp.topic in names}
         case TopicPattern() as pattern:
-            matching = {topic for topic in topics if pattern.matches(topic)}
+            matching = pattern.matching(topics)
             meant = {tp: offset for tp, offset in state.items() if tp.topic in matching}
         case AssignedPartitions(partitions):
             meant = {tp: offset for tp, offset in state.items() if tp in partitions}
