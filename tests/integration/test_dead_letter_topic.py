@@ -26,7 +26,7 @@ from confluent_kafka.admin import ResourceType as Resource
 from penstock.columns import TYPES
 from penstock.dead_letters import RangeLetters, check_topic
 from penstock.embedded import EmbeddedKafka
-from penstock.errors import AuthorizationFailed, UnknownTopic
+from penstock.errors import AuthorizationFailed, BrokerError, UnknownTopic
 from penstock.options import parse_options
 from penstock.ranges import OffsetRange
 from penstock.topics import TopicPartition
@@ -408,6 +408,21 @@ def test_a_topic_that_is_not_there_is_named_when_the_plan_is_made(client, topic,
 
 
 # --- what a cluster may refuse ----------------------------------------------------------------------------------------
+
+
+def test_a_clock_a_day_behind_writes_letters_and_one_a_day_ahead_is_named(kafka, topic, client, scope, monkeypatch):
+    """Kafka refuses timestamps of more than an hour to come. A retry under the right clock writes each letter once."""
+    source, dead = topic(), topic()
+    day = 24 * 3600 * 10**9
+    now = time.time_ns
+    monkeypatch.setattr("penstock.letters.time.time_ns", lambda: now() - day)
+    assert attempt(client, dead, OffsetRange(source, 0, 0, 2), scope) == 2
+    monkeypatch.setattr("penstock.letters.time.time_ns", lambda: now() + day)
+    with pytest.raises(BrokerError, match="Set the clock right"):
+        attempt(client, dead, OffsetRange(source, 0, 2, 5), scope)
+    monkeypatch.undo()
+    assert attempt(client, dead, OffsetRange(source, 0, 2, 5), scope) == 3
+    assert len(read(kafka, dead)) == 5
 
 
 def allow(kafka, *allowed):

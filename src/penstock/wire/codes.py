@@ -32,6 +32,12 @@ NOT_ALLOWED = (
 )
 
 
+HINTS = {
+    kafka_errors.InvalidTimestampError.errno: "the clocks of this machine and of the broker differ by more than the "
+    "topic's message.timestamp.after.max.ms or message.timestamp.before.max.ms allows. Set the clock right"
+}
+
+
 class NotYet(Exception):
     """An answer that is worth asking for again. `error_code` is the broker's, where it gave one."""
 
@@ -51,4 +57,5 @@ def check(error_code: int, what: str) -> None:
         raise NotYet(text, error_code)
     if issubclass(error, NOT_ALLOWED):
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
-    raise BrokerError(text)
+    hint = HINTS.get(error_code)
+    raise BrokerError(f"{text}: {hint}" if hint else text)

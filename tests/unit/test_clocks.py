@@ -1,0 +1,41 @@
+"""The wall clock jumps: set by hand, by NTP, by a suspended machine. Deadlines, time-outs and intervals go by
+time.monotonic, which does not."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import penstock
+
+SOURCE = Path(penstock.__file__).parent
+
+WALL = {"time", "time_ns", "now", "utcnow", "today"}
+
+ALLOWED = {
+    "cli/event_time.py": "how old an event-time watermark is, as shown",
+    "consumer/connector.py": "part of a consumer id (H1), which is unique without it",
+    "consumer/metrics.py": "how old an event-time watermark is, as shown",
+    "demo.py": "timestamps of made-up records",
+    "eventtime/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
+    "letters.py": "timestamps of dead letters",
+    "stream.py": "whether endingTimestamp is over",
+    "streamer/parquet.py": "how old an unfinished file is: if a live one is removed, its write is repeated",
+    "wire/security.py": "when an unsecured token was issued",
+}
+
+
+def wall_clocks(path: Path) -> bool:
+    """Whether a module takes the time of day, or hands on the function that does."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr in WALL and isinstance(node.value, ast.Name):
+            if node.value.id in ("time", "datetime", "date", "dt"):
+                return True
+        elif isinstance(node, ast.ImportFrom) and node.module == "time" and any(a.name in WALL for a in node.names):
+            return True
+    return False
+
+
+def test_only_what_means_the_time_of_day_asks_for_it():
+    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if wall_clocks(path)}
+    assert found <= ALLOWED.keys()
