@@ -14,6 +14,7 @@ from kafka import TopicPartition as PythonPartition
 
 from chaos.load import Load
 from chaos.members import ends
+from fix_cluster import elect_preferred
 from fix_consumer import MORTAL, Consumers, eventually
 from fix_produce import Rec
 from penstock import OffsetOutOfRange
@@ -188,6 +189,41 @@ def test_H10_a_replica_of_ones_own_rack_is_read_and_its_leader_when_that_is_gone
         goes_on(reading)
         exactly_once(kafka_cluster, cluster_consumers, topic, writing, 2)
     assert reading.connector.metrics().out_of_range_resets == 0
+
+
+@pytest.mark.parametrize("coordinates", [False, True], ids=["leader", "coordinator"])
+def test_H13_partitions_of_a_leader_that_hangs_are_read_from_the_next_one(
+    kafka_cluster, cluster_consumers, coordinates
+):
+    """Its answer does not come for as long as a request may take, which is longer than this test."""
+    topic = make(kafka_cluster)
+    elect_preferred(kafka_cluster, topic)
+    leaders = Leaders(kafka_cluster, topic)
+    with load(kafka_cluster, topic) as writing:
+        reading = cluster_consumers.reading(
+            topic, 2, request_timeout_ms=600_000, **(LASTING if not coordinates else {})
+        )
+        goes_on(reading)
+        coordinator = leaders.coordinator(cluster_consumers.group)
+        victim = coordinator if coordinates else next(node for node in leaders().values() if node != coordinator)
+        held = [partition for partition, leader in leaders().items() if leader == victim]
+        assert held
+        eventually(lambda: len(reading.connector.position()) == PARTITIONS, "a position in each")
+        kafka_cluster.pause_node(victim)
+        try:
+            eventually(lambda: victim not in leaders().values(), "other leaders")
+            reached = reading.connector.position()
+            eventually(
+                lambda: all(reading.connector.position()[topic, p] > reached[topic, p] + 20 for p in held),
+                "records of the partitions that it led",
+            )
+            reading.connector.commit_offsets()
+        finally:
+            kafka_cluster.resume_node(victim)
+        goes_on(reading)
+        exactly_once(kafka_cluster, cluster_consumers, topic, writing)
+    assert reading.connector.metrics().out_of_range_resets == 0
+    assert reading.connector.metrics().rebalances == 1, "its membership has outlived that"
 
 
 @pytest.fixture(scope="module")

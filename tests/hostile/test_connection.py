@@ -112,7 +112,7 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
     connection = Connection.__new__(Connection)
     connection.host, connection.port = "127.0.0.1", port
     connection.config = config(port)
-    connection._unanswered = 1
+    connection._unanswered, connection.doubt = 1, None
     connection._by_kernel, connection._flags = False, 0
     connection._socket = socket.create_connection(("127.0.0.1", port), SECONDS)
     connection._socket.sendall(b"anything")

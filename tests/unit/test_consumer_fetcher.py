@@ -25,7 +25,11 @@ class Fetching:
 
     def __init__(self) -> None:
         self.given_back = 0
-        self._fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
+        self.fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
+
+    def held(self, cursor: Cursor) -> Held:
+        self.fetcher.add([(cursor, -1)])
+        return next(held for held in self.fetcher.held() if held.cursor is cursor)
 
     def receive(self, *parts: tuple[Cursor, Forged], left_out: tuple[Cursor, ...] = (), throttle: float = 0.0) -> None:
         """One response with these batches, in a buffer that is to be given back; others were asked for, too."""
@@ -34,14 +38,14 @@ class Fetching:
         wanted, partitions, at = Wanted(), [], 0
         for (cursor, _), data in zip(parts, encoded, strict=True):
             position = FetchPosition(cursor.tp.topic, cursor.tp.partition, cursor.fetched, None, -1)
-            wanted.add(position, Held(cursor, -1), cursor.version)
+            wanted.add(position, self.held(cursor), cursor.version)
             view = memoryview(buffer)[at : at + len(data)]
             partitions.append(FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, view))
             at += len(data)
         for cursor in left_out:
-            wanted.add(FetchPosition(*cursor.tp, cursor.fetched, None, -1), Held(cursor, -1), cursor.version)
+            wanted.add(FetchPosition(*cursor.tp, cursor.fetched, None, -1), self.held(cursor), cursor.version)
         lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
-        self._fetcher._take(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
+        self.fetcher._take(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
 
 
 def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
@@ -70,9 +74,9 @@ def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_thro
     assert some.answered == unchanged.answered is not None
     wanted = Wanted()
     for cursor in (some, unchanged, moved):
-        wanted.add(FetchPosition(*cursor.tp, 0, None, -1), Held(cursor, -1), cursor.version)
+        wanted.add(FetchPosition(*cursor.tp, 0, None, -1), fetching.held(cursor), cursor.version)
     stream.move(moved, 5)
-    wanted.note_answer(7.0, {some})
+    wanted.note_answer(7.0, {some}, {held.cursor: held for held in fetching.fetcher.held()})
     assert unchanged.answered == 7.0
     assert some.answered != 7.0, "the broker has refused it"
     assert moved.answered is None, "the answer is for where it was"

@@ -90,6 +90,9 @@ class Leader:
     def abort(self):
         pass
 
+    def doubt(self):
+        return None
+
 
 @pytest.fixture
 def scripted(monkeypatch):

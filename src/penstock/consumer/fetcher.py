@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class Owner(Protocol):
 
     def leaderless(self, cursors: Collection[Cursor], reason: str, *, hopeless: bool = False) -> None:
         """These have no fetcher any more. Hopeless: asking again at once would end the same way."""
+
+    def overdue(self, fetcher: Fetcher) -> None:
+        """Its broker lets it wait. Called again and again for as long as it does."""
 
     def out_of_range(self, cursor: Cursor, offset: int) -> None: ...
     def preferred(self, cursor: Cursor, node_id: int) -> None: ...
@@ -102,6 +105,18 @@ class Fetcher:
         if empty:
             self._wake.set()
 
+    def held(self) -> list[Held]:
+        with self._lock:
+            return list(self._held.values())
+
+    def let_go(self, held: Held) -> bool:
+        """Fetch this no more, if it is still ours as it was. What is on its way for it counts no more."""
+        with self._lock:
+            ours = self._held.get(held.cursor) is held
+            if ours:
+                del self._held[held.cursor]
+            return ours
+
     def wake(self) -> None:
         """Something may have changed: a stream has room, a partition was resumed."""
         self._wake.set()
@@ -155,7 +170,9 @@ class Fetcher:
             self._owner.leaderless(orphans, reason, hopeless=hopeless)
 
     def _fetch(self) -> None:
-        connection = POOL.acquire(self._config, self.broker.host, self.broker.port, self._config.connect_timeout)
+        connection = POOL.acquire(
+            self._config, self.broker.host, self.broker.port, self._config.connect_timeout, self._doubt
+        )
         try:
             session = FetchSession(connection)
             while (wanted := self._wanted()) is not None:
@@ -181,6 +198,14 @@ class Fetcher:
                 self._asking, self._connection = False, None
             POOL.release(connection)
 
+    def _doubt(self) -> str | None:
+        """The broker lets us wait. The owner finds out who leads now, and takes away from us what others lead: if that
+        is everything, we are ended."""
+        if self._closed:
+            return "it is waited for no longer"
+        self._owner.overdue(self)
+        return None
+
     def _begins_to_ask(self, connection: Connection) -> bool:
         """From now on `end` wakes us by an abort. False if it has come already."""
         with self._lock:
@@ -192,9 +217,7 @@ class Fetcher:
         while not self._closed:
             self._wake.clear()
             wanted = Wanted()
-            with self._lock:
-                held_now = list(self._held.values())
-            for held in held_now:
+            for held in self.held():
                 cursor = held.cursor
                 if not cursor.wants_more:
                     continue
@@ -232,6 +255,9 @@ class Fetcher:
             if asked is None:
                 raise ProtocolError(f"{session.connection.address} answered for a partition that was not asked for")
             position, held, version = asked
+            if self._held.get(held.cursor) is not held:
+                fetched.records.release()  # a late answer: another broker's counts by now
+                continue
             if fetched.error_code:
                 fetched.records.release()
                 refused.add(held.cursor)
@@ -260,7 +286,7 @@ class Fetcher:
                 fetched.records.release()
         lease.release()
         if not response.throttle:  # else it answers for none of them
-            wanted.note_answer(time.monotonic(), refused)
+            wanted.note_answer(time.monotonic(), refused, self._held)
         return came
 
     def _refused(self, held: Held, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:
@@ -312,11 +338,11 @@ class Wanted:
         self.positions.append(position)
         self._asked.append((position, held, version))
 
-    def note_answer(self, now: float, refused: Collection[Cursor]) -> None:
-        """For all others: a session's answer leaves out those of which there is nothing new."""
+    def note_answer(self, now: float, refused: Collection[Cursor], ours: Mapping[Cursor, Held]) -> None:
+        """For all others that are still ours: a session's answer leaves out those of which there is nothing new."""
         for _, held, version in self._asked:
             cursor = held.cursor
-            if cursor.version == version and cursor not in refused:
+            if cursor.version == version and cursor not in refused and ours.get(cursor) is held:
                 cursor.answered = now
 
     def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, Held, int]]:

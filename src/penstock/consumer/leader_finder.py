@@ -22,7 +22,7 @@ from penstock.ranges import reader_index
 from penstock.wire.cluster import Cluster
 from penstock.wire.config import ClientConfig
 from penstock.wire.deadline import Interrupted
-from penstock.wire.metadata import Broker, Metadata
+from penstock.wire.metadata import Broker, Leader, Metadata
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +83,8 @@ class LeaderFinder:
         takes the cluster's grace."""
         self._fetchers: dict[tuple[str, int, int], Fetcher] = {}
         self._ending: list[Fetcher] = []
+        self._overdue: set[Fetcher] = set()
+        """Fetchers whose brokers let them wait."""
         asking = replace(config, api_timeout=min(config.api_timeout, PASS_SECONDS))
         self._cluster = Cluster(asking, self._stopped.wait)
         self._thread = threading.Thread(target=self._run, name=f"penstock-leaders-{rule.group}", daemon=True)
@@ -151,6 +153,11 @@ class LeaderFinder:
                 self._followers.pop(cursor, None)
                 self._wait_for(cursor, Waiting(reason, not_before))
 
+    def overdue(self, fetcher: Fetcher) -> None:
+        with self._changed:
+            self._overdue.add(fetcher)
+            self._changed.notify_all()
+
     def out_of_range(self, cursor: Cursor, offset: int) -> None:
         with self._changed:
             if cursor not in self._followers:  # a follower may lag: only its leader's word counts
@@ -168,6 +175,7 @@ class LeaderFinder:
     def _run(self) -> None:
         try:
             while (due := self._due()) is not None:
+                self._doubt_silent()
                 for some in self._apart(due):
                     self._try_to_find(some)
         except Interrupted:
@@ -177,7 +185,7 @@ class LeaderFinder:
             self.broken(error)
 
     def _due(self) -> dict[Cursor, Waiting] | None:
-        """Cursors whose turn it is; waits for some. None when closed."""
+        """Cursors whose turn it is; waits for some, or for a broker to be doubted. None when closed."""
         with self._changed:
             while not self._stopped.is_set():
                 now = time.monotonic()
@@ -187,11 +195,32 @@ class LeaderFinder:
                         fetcher.remove([cursor])
                     self._waiting[cursor] = Waiting("a follower was read long enough")
                 due = {cursor: waiting for cursor, waiting in self._waiting.items() if waiting.not_before <= now}
-                if due:
+                if due or self._overdue:
                     return due
                 times = [waiting.not_before for waiting in self._waiting.values()] + list(self._followers.values())
                 self._changed.wait(min(times) - now if times else None)
             return None
+
+    def _doubt_silent(self) -> None:
+        """Take from fetchers whose brokers are silent what others lead by now. The rest goes on waiting: it has no
+        other leader, and the answer may come."""
+        with self._changed:
+            overdue, self._overdue = self._overdue, set()
+        for fetcher in overdue:
+            held = {each.cursor.tp: each for each in fetcher.held()}
+            with self._changed:
+                read_from = {
+                    tp: None if each.cursor in self._followers else Leader(fetcher.broker, each.epoch)
+                    for tp, each in held.items()
+                }
+            departed = self._cluster.departed(fetcher.broker, read_from) if held else {}
+            with self._changed:
+                for tp, reason in departed.items():
+                    if fetcher.let_go(held[tp]):
+                        log.info("%s: its broker does not answer, and %s", tp, reason)
+                        self._followers.pop(held[tp].cursor, None)
+                        self._wait_for(held[tp].cursor, Waiting(reason))
+                self._end_idle()
 
     def _apart(self, due: dict[Cursor, Waiting]) -> list[dict[Cursor, Waiting]]:
         """Those of topics that the cluster has, and then those of others."""

@@ -11,7 +11,6 @@ from penstock.wire.brokers import HEALING, Brokers
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
 from penstock.wire.deadline import Attempts
-from penstock.wire.groups import find_coordinator
 from penstock.wire.metadata import Broker, ask_metadata
 
 Answer = TypeVar("Answer")
@@ -56,11 +55,9 @@ class Coordinator:
     def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
         """One try. What may heal (`HEALING`) is raised too; the next try then looks the coordinator up again."""
         if self._where is None:
-            with self._brokers.any(attempts) as connection:
-                timeout = attempts.remaining(self._config.request_timeout)
-                self._where = find_coordinator(connection, self._group, timeout)
+            self._where = self._brokers.find_coordinator(attempts, self._group)
         try:
-            with self._brokers.one(self._where.host, self._where.port, attempts) as connection:
+            with self._brokers.coordinator(self._where, attempts, self._group) as connection:
                 return ask(connection)
         except HEALING:
             self._where = None
@@ -75,9 +72,9 @@ class Coordinator:
         started = time.monotonic()
         while True:
             try:
-                with self._brokers.any(attempts) as connection:
-                    timeout = attempts.remaining(self._config.request_timeout)
-                    metadata, _ = ask_metadata(connection, topics, timeout)
+                metadata, _ = self._brokers.ask_any(
+                    attempts, lambda connection, timeout: ask_metadata(connection, topics, timeout)
+                )
                 self._brokers.learn(metadata.brokers.values())
                 partitions = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
                 gone = [name for name, count in expected.items() if partitions.get(name, 0) < count]

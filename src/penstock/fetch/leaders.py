@@ -54,6 +54,14 @@ class PartitionLeader:
             self._leader = self._look_up()
         return self._leader.broker
 
+    def doubt(self) -> str | None:
+        """Why not to wait any longer for the broker that was handed out last, if another one knows a reason."""
+        broker = self._leader.broker if self._follower is None and self._leader is not None else self._follower
+        if broker is None:
+            return None
+        tp = self._range.topic_partition
+        return self.cluster.departed(broker, {tp: None if self.on_follower else self._leader}).get(tp)
+
     def _look_up(self) -> Leader:
         wanted = self._range
         metadata = self.cluster.metadata((wanted.topic,))

@@ -27,7 +27,7 @@ from penstock.fetch.tail import TAILS, Tail
 from penstock.ranges import OffsetRange
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
 from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection, ConnectionLost
+from penstock.wire.connection import BrokerSilent, Connection, ConnectionLost
 from penstock.wire.deadline import Attempts, Interrupted
 from penstock.wire.fetch import FetchedPartition, FetchPosition, PartitionFetch
 from penstock.wire.pool import POOL
@@ -106,7 +106,8 @@ class RangeReader:
                     if self._stopped.is_set():
                         return
                     log.info("%s at offset %d: %s", self.range.topic_partition, self.position, error)
-                    if self._untried and isinstance(error, ConnectionLost) and not self._attempts.expired():
+                    broke = isinstance(error, ConnectionLost) and not isinstance(error, BrokerSilent)
+                    if self._untried and broke and not self._attempts.expired():
                         continue  # it broke since the last task, which says nothing of the broker now
                     self._attempts.failed(str(error), error)
                     self._leader.forget()
@@ -178,7 +179,9 @@ class RangeReader:
             self._truncated(cut)
         self._aligned = False  # an error may have stopped us in the middle of a batch
         before = time.monotonic()
-        self._connection = POOL.acquire(self._config, broker.host, broker.port, self._attempts.remaining())
+        self._connection = POOL.acquire(
+            self._config, broker.host, broker.port, self._attempts.remaining(), self._leader.doubt
+        )
         self._untried = self._connection.last_used < before
         try:
             fetch = PartitionFetch(self._connection, self.range.topic_id)

@@ -1,4 +1,4 @@
-"""The brokers of one cluster: a connection to any of them, to one, or a question to several at once.
+"""The brokers of one cluster: a question to any of them, to all but one, to several at once; a connection to one.
 
 Asking again and again until a deadline is here too: what may heal (a lost connection, an answer that says "not yet")
 is tried again, everything else is raised.
@@ -10,15 +10,18 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TypeVar
 
-from penstock.errors import ProtocolError
+from penstock.errors import PenstockError, ProtocolError
 from penstock.wire.codes import NotYet
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, ConnectionLost, Pending
 from penstock.wire.deadline import Attempts, Interrupted
+from penstock.wire.groups import GROUP, find_coordinator
 from penstock.wire.metadata import Broker
+from penstock.wire.patience import OVERDUE_SECONDS, Doubt
 from penstock.wire.pool import POOL
 
 log = logging.getLogger(__name__)
@@ -33,6 +36,9 @@ once; only a machine that is gone, or a network that swallows packets, takes thi
 
 AVOIDED_SECONDS = 10.0
 """How long a broker that let us wait is asked last for metadata, and not at all for what can be done without."""
+
+DOUBT_SECONDS = 2 * OVERDUE_SECONDS
+"""For asking others about a broker that lets us wait. One of them may hang, too."""
 
 
 class Brokers:
@@ -56,11 +62,11 @@ class Brokers:
 
     # --- until a deadline -----------------------------------------------------------------------------------------
 
-    def attempts(self, what: str) -> Attempts:
+    def attempts(self, what: str, timeout: float | None = None) -> Attempts:
         option = self.config.option
         return Attempts(
             what,
-            self.config.api_timeout,
+            self.config.api_timeout if timeout is None else timeout,
             backoff=self.config.retry_backoff,
             backoff_max=self.config.retry_backoff_max,
             way_out=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
@@ -81,27 +87,70 @@ class Brokers:
 
     # --- whom to ask ----------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def any(self, attempts: Attempts) -> Iterator[Connection]:
-        """A connection to some broker: the known ones in random order, then the bootstrap list."""
-        known = list(self._known)
-        random.shuffle(known)
-        if self._avoided:
-            known.sort(key=self._avoids)
-        addresses = [*known, *self.config.bootstrap]
-        for host, port in addresses[:-1]:
-            with suppress(ConnectionLost, ProtocolError):
-                connection = self._acquire(host, port, attempts.remaining())
-                break
-        else:
-            connection = self._acquire(*addresses[-1], attempts.remaining())
-        with self._released(connection):
-            yield connection
+    def ask_any(self, attempts: Attempts, ask: Callable[[Connection, float], Answer]) -> Answer:
+        """Ask what every broker can answer: one after the other, until one does.
+
+        The known ones come in random order, then the bootstrap list. One that hangs must not keep us from the others,
+        and all of them may be slow: each may be silent for as long as all this has taken so far, so that the answer is
+        late by a factor of two at most.
+        """
+        addresses = self._addresses()
+        for host, port in addresses:
+            timeout = attempts.remaining(self.config.request_timeout)
+            doubt = _impatience(attempts.elapsed) if len(addresses) > 1 else None
+            try:
+                with self._noticed(host, port), self._released(self._acquire(host, port, timeout, doubt)) as connection:
+                    return ask(connection, attempts.remaining(self.config.request_timeout))
+            except (ConnectionLost, ProtocolError):
+                if (host, port) == addresses[-1]:
+                    raise
+        raise AssertionError("there is no broker to ask")
+
+    def ask_others(self, than: tuple[str, int], what: str, ask: Callable[[Connection, float], Answer]) -> Answer | None:
+        """Ask about a broker that lets us wait, in little time: None if no other one says anything."""
+        self._avoided[than] = time.monotonic() + AVOIDED_SECONDS
+        attempts = self.attempts(what, DOUBT_SECONDS)
+        for host, port in self._addresses():
+            if (host, port) == than or attempts.expired():
+                continue
+            timeout = attempts.remaining(OVERDUE_SECONDS)
+            try:
+                with self._noticed(host, port), self._released(self._acquire(host, port, timeout)) as connection:
+                    return ask(connection, timeout)
+            except NotYet as error:
+                log.debug("%s: %s", what, error)
+                return None
+            except PenstockError as error:
+                log.debug("%s: %s", what, error)
+        return None
+
+    def find_coordinator(self, attempts: Attempts, name: str, kind: int = GROUP) -> Broker:
+        """Who coordinates a group, or a transactional id."""
+        return self.ask_any(attempts, lambda connection, timeout: find_coordinator(connection, name, timeout, kind))
 
     @contextmanager
-    def one(self, host: str, port: int, attempts: Attempts) -> Iterator[Connection]:
-        with self._released(self._acquire(host, port, attempts.remaining())) as connection:
+    def coordinator(self, broker: Broker, attempts: Attempts, name: str, kind: int = GROUP) -> Iterator[Connection]:
+        """A connection to a coordinator: lost when its answer is overdue and another one has taken its place."""
+
+        def doubt() -> str | None:
+            now = self.ask_others(
+                broker.address,
+                f"asking others than {broker.host}:{broker.port} who coordinates {name!r} now",
+                lambda connection, timeout: find_coordinator(connection, name, timeout, kind),
+            )
+            return None if now is None or now.address == broker.address else f"{now.host}:{now.port} coordinates now"
+
+        with self._released(self._acquire(broker.host, broker.port, attempts.remaining(), doubt)) as connection:
             yield connection
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """All brokers, those that let us wait a moment ago last."""
+        known = list(self._known)
+        random.shuffle(known)
+        addresses = list(dict.fromkeys([*known, *self.config.bootstrap]))
+        if self._avoided:
+            addresses.sort(key=self._avoids)
+        return addresses
 
     def ask_each(
         self,
@@ -110,11 +159,13 @@ class Brokers:
         attempts: Attempts,
         impatient: Collection[Broker] = (),
         patience: float | None = None,
+        doubt: Callable[[Broker, Question], str | None] | None = None,
     ) -> Iterator[Answer]:
         """Ask several brokers at once: every question is sent before the first answer is read.
 
         One that fails is noted as a failed try and has no answer here. Those in `impatient` get little time, and none
-        if they let us wait a moment ago; or all of them this much `patience`.
+        if they let us wait a moment ago; or all of them this much `patience`. `doubt` is asked about a broker whose
+        answer is overdue.
         """
         little = IMPATIENT_SECONDS if patience is None else patience
         with ExitStack() as stack:
@@ -126,7 +177,9 @@ class Brokers:
                     continue
                 try:
                     limit = attempts.remaining(little if hurried else float("inf"))
-                    connection = stack.enter_context(self._released(self._acquire(broker.host, broker.port, limit)))
+                    doubted = None if doubt is None else partial(doubt, broker, question)
+                    acquired = self._acquire(broker.host, broker.port, limit, doubted)
+                    connection = stack.enter_context(self._released(acquired))
                     pending.append((connection, ask(connection, question), hurried))
                 except HEALING as error:
                     attempts.failed(str(error), error)
@@ -140,12 +193,12 @@ class Brokers:
                 else:
                     yield answered
 
-    def _acquire(self, host: str, port: int, timeout: float) -> Connection:
+    def _acquire(self, host: str, port: int, timeout: float, doubt: Doubt | None = None) -> Connection:
         # To sleep for no time is not free: on a busy machine it hands the core to somebody else (0.3 ms).
         if self._wait is not time.sleep and self._wait(0):
             raise Interrupted
         with self._noticed(host, port):
-            return POOL.acquire(self.config, host, port, timeout)
+            return POOL.acquire(self.config, host, port, timeout, doubt)
 
     @contextmanager
     def _released(self, connection: Connection) -> Iterator[Connection]:
@@ -177,3 +230,9 @@ class Brokers:
             del self._avoided[address]
             return False
         return until is not None
+
+
+def _impatience(seconds: float) -> Doubt:
+    """Leaves a broker that others can stand in for when it has been waited for so long."""
+    until = time.monotonic() + seconds
+    return lambda: "others can answer, too" if time.monotonic() >= until else None

@@ -19,9 +19,9 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
-from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed, find_coordinator
+from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets, ask_times
-from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, nearest
+from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
 from penstock.wire.sample import ask_sizes
 from penstock.wire.timestamps import find_maxima
 from penstock.wire.window import Window, ask_windows
@@ -98,10 +98,28 @@ class Cluster:
         return metadata, unknown
 
     def _ask_metadata(self, topics: Sequence[str] | None, attempts: Attempts) -> tuple[Metadata, list[str]]:
-        with self._brokers.any(attempts) as connection:
-            metadata, unknown = ask_metadata(connection, topics, attempts.remaining(self.config.request_timeout))
+        metadata, unknown = self._brokers.ask_any(
+            attempts, lambda connection, timeout: ask_metadata(connection, topics, timeout)
+        )
         self._brokers.learn(metadata.brokers.values())
         return metadata, unknown
+
+    def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
+        """For which partitions it is of no use to wait for this broker any longer, and why: asks another one, once.
+
+        For who waits for an answer that is overdue. `read_from` as in penstock.wire.metadata.departed.
+        """
+        topics = sorted({tp.topic for tp in read_from})
+        answer = self._brokers.ask_others(
+            broker.address,
+            f"asking others than {broker.host}:{broker.port} who leads its partitions now",
+            lambda connection, timeout: ask_metadata(connection, topics, timeout),
+        )
+        if answer is None:
+            return {}
+        metadata, _ = answer
+        self._brokers.learn(metadata.brokers.values())
+        return departed(broker, read_from, metadata)
 
     def _is_over(self, started: float) -> bool:
         """Whether a topic that has been unknown since then is taken to be missing."""
@@ -260,8 +278,11 @@ class Cluster:
             ) -> PendingAnswers[Answer]:
                 return ask(connection, tps, metadata)
 
+            def doubt(broker: Broker, tps: list[TopicPartition], metadata: Metadata = metadata) -> str | None:
+                return next(iter(self.departed(broker, {tp: metadata.leader(tp) for tp in tps}).values()), None)
+
             impatient = () if wait_for is None else _unwaited(questions, wait_for)
-            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient, patience):
+            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient, patience, doubt):
                 found |= answered
                 for problem in refused.values():
                     attempts.failed(str(problem), problem)
@@ -376,12 +397,10 @@ class Cluster:
         def tried() -> Answer:
             coordinator = self._coordinators.get((kind, name))
             if coordinator is None:
-                with self._brokers.any(attempts) as connection:
-                    timeout = attempts.remaining(self.config.request_timeout)
-                    coordinator = find_coordinator(connection, name, timeout, kind)
+                coordinator = self._brokers.find_coordinator(attempts, name, kind)
                 self._coordinators[kind, name] = coordinator
             try:
-                with self._brokers.one(coordinator.host, coordinator.port, attempts) as connection:
+                with self._brokers.coordinator(coordinator, attempts, name, kind) as connection:
                     return ask(connection)
             except HEALING:
                 del self._coordinators[kind, name]

@@ -25,6 +25,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
 from penstock.wire.codes import UNSUPPORTED_VERSION
 from penstock.wire.config import ClientConfig
+from penstock.wire.patience import Doubt, Patience, Silence
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,17 @@ class ConnectionLost(BrokerError):
     """The connection broke or timed out. Always worth a retry on a new one."""
 
 
+class BrokerSilent(ConnectionLost):
+    """The broker let us wait: until the time was over, or until another one had taken its place."""
+
+
 class Connection:
-    def __init__(self, host: str, port: int, config: ClientConfig, timeout: float) -> None:
+    def __init__(self, host: str, port: int, config: ClientConfig, timeout: float, doubt: Doubt | None = None) -> None:
         self.host = host
         self.port = port
         self.config = config
+        self.doubt = doubt
+        """Asked while an answer is overdue; set by the current user, see penstock.wire.patience."""
         self._correlation = itertools.count(1)
         self._unanswered = 0
         self._versions: dict[int, tuple[int, int]] = {}
@@ -63,7 +70,8 @@ class Connection:
         deadline = time.monotonic() + min(timeout, config.connect_timeout)
         self._socket = self._connect(deadline)
         self._by_kernel = not config.security.uses_tls
-        self._limit = 0.0
+        self._limits: dict[int, float] = {}
+        """By socket option: the time-out that the kernel was given last."""
         self._flags = socket.MSG_WAITALL if self._by_kernel else 0
         if self._by_kernel:
             self._socket.settimeout(None)
@@ -93,9 +101,12 @@ class Connection:
         if self._unanswered or self._socket.fileno() < 0 or self.session_over:
             return False
         # Bytes (or an end) that nobody asked for: the broker has closed the connection meanwhile.
+        return not self._has_input()
+
+    def _has_input(self) -> bool:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        return not poll.poll(0)
+        return bool(poll.poll(0))
 
     def version(self, request_class: Any, at_most: int | None = None) -> int:
         """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
@@ -148,31 +159,40 @@ class Connection:
         """Send a request without waiting; returns its correlation id."""
         if timeout <= 0:
             self.close()
-            raise ConnectionLost(f"{self.address}: timed out")
+            raise BrokerSilent(f"{self.address}: timed out")
         correlation_id = next(self._correlation) & 0x7FFFFFFF
         request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
         frame = request.encode(framed=True, header=True)
         self._unanswered += 1  # before: a signal may end the call once the bytes are out
+        patience = Patience(time.monotonic() + timeout, self.doubt)
+        rest = memoryview(frame)
         try:
-            self._within(timeout)
-            self._socket.sendall(frame)
+            while rest:
+                self._within(patience.left(), socket.SO_SNDTIMEO)
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except (BlockingIOError, TimeoutError):
+                    continue
+                patience.moved()
         except OSError as error:
             self.close()
-            problem = "timed out" if isinstance(error, BlockingIOError) else error
-            raise ConnectionLost(f"{self.address}: sending failed: {problem}") from error
+            raise self._lost("sending failed", error) from error
         self.last_used = time.monotonic()
         return correlation_id
 
-    def receive_into(self, buffer: bytearray, timeout: float) -> memoryview:
-        """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view."""
-        deadline = time.monotonic() + timeout
+    def receive_into(self, buffer: bytearray, timeout: float, allowed: float = 0.0) -> memoryview:
+        """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view.
+
+        `allowed`: seconds for which the request lets the broker hold its answer back; only then it is overdue.
+        """
+        patience = Patience(time.monotonic() + timeout, None if self.doubt is None else self._doubted, allowed)
         # The length and what has come with it in one call: a small answer, as most are, needs no second one. Only what
         # is ours: with another answer on its way nothing is read ahead.
         ahead = READ_AHEAD if self._unanswered == 1 else LENGTH
         if len(buffer) < LENGTH:
             buffer.extend(bytes(LENGTH - len(buffer)))
         with memoryview(buffer) as view:
-            received = self._fill(view[:ahead], deadline, LENGTH)
+            received = self._fill(view[:ahead], patience, LENGTH)
         whole = LENGTH + struct.unpack_from(">i", buffer)[0]
         if not LENGTH + 4 <= whole <= FRAME_LIMIT or received > whole:
             self.close()
@@ -186,28 +206,26 @@ class Connection:
                 # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
                 buffer.extend(bytes(min(whole - len(buffer), GROWTH)))
             with memoryview(buffer) as view:
-                received += self._fill(view[received : min(whole, len(buffer))], deadline)
+                received += self._fill(view[received : min(whole, len(buffer))], patience)
         self._unanswered -= 1
         self.last_used = time.monotonic()
         return memoryview(buffer)[LENGTH:whole]
 
-    def _fill(self, view: memoryview, deadline: float, least: int | None = None) -> int:
+    def _fill(self, view: memoryview, patience: Patience, least: int | None = None) -> int:
         """Fill the view from the socket: the whole of it, or with at least so many bytes. Returns how many came."""
         done, wanted = 0, len(view) if least is None else least
         flags = self._flags if least is None else 0
         try:
             while done < wanted:
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    raise TimeoutError("timed out")
-                self._within(remaining)
+                self._within(patience.left(), socket.SO_RCVTIMEO)
                 try:
                     count = self._socket.recv_into(view[done:], 0, flags)
-                except BlockingIOError:  # the kernel's word for a time-out
+                except (BlockingIOError, TimeoutError):  # the kernel's word for a time-out, and Python's
                     continue
                 if count == 0:
                     raise ConnectionResetError("closed by the broker")
                 done += count
+                patience.moved()
         except OSError as error:
             self.close()
             if isinstance(error, ssl.SSLError) and not self._versions and not isinstance(error, ssl.SSLEOFError):
@@ -216,11 +234,20 @@ class Connection:
                     f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
                     f"{self.config.option('ssl.keystore.location')}"
                 ) from error
-            raise ConnectionLost(f"{self.address}: reading failed: {error}") from error
+            raise self._lost("reading failed", error) from error
         return done
 
-    def _within(self, seconds: float) -> None:
-        """Give the next calls of the socket so long.
+    def _lost(self, what: str, error: Exception) -> ConnectionLost:
+        kind = BrokerSilent if isinstance(error, Silence) else ConnectionLost
+        return kind(f"{self.address}: {what}: {error}")
+
+    def _doubted(self) -> str | None:
+        """Why not to wait any longer for an answer, unless it has come while that was found out."""
+        reason = None if self.doubt is None else self.doubt()
+        return None if reason is None or self._has_input() else reason
+
+    def _within(self, seconds: float, option: int) -> None:
+        """Give the next calls of the socket so long; `option` is the kernel's for sending or for receiving.
 
         By the kernel's own time-out where there is no TLS, and not by Python's: that one makes three system calls of
         one, and lets go of the GIL in each. Beside a thread that is busy in Python each may cost the 5 ms that
@@ -228,11 +255,10 @@ class Connection:
         """
         if not self._by_kernel:
             self._socket.settimeout(seconds)
-        elif not 0.9 * seconds <= self._limit <= 1.1 * seconds:
+        elif not 0.9 * seconds <= self._limits.get(option, 0.0) <= 1.1 * seconds:
             limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000) or 1)
-            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
-            self._limit = seconds
+            self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
+            self._limits[option] = seconds
 
     # --- life -----------------------------------------------------------------------------------------------------
 
@@ -245,10 +271,11 @@ class Connection:
         self._socket.close()
 
     def _connect(self, deadline: float) -> socket.socket:
+        patience = Patience(deadline, self.doubt)
         try:
-            plain = socket.create_connection((self.host, self.port), max(0.001, deadline - time.monotonic()))
+            plain = self._dial(patience)
         except (OSError, ValueError) as error:  # ValueError: an advertised name that cannot be a host name
-            raise ConnectionLost(f"{self.address}: connecting failed: {error}") from error
+            raise self._lost("connecting failed", error) from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.config.receive_buffer > 0:
@@ -256,8 +283,7 @@ class Connection:
         if not self.config.security.uses_tls:
             return plain
         try:
-            plain.settimeout(max(0.001, deadline - time.monotonic()))
-            return self.config.security.tls_context().wrap_socket(plain, server_hostname=self.host)
+            return self._encrypted(plain, patience)
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
             plain.close()
@@ -274,9 +300,28 @@ class Connection:
             ) from error
         except OSError as error:
             plain.close()
-            raise ConnectionLost(f"{self.address}: the TLS handshake failed: {error}") from error
+            raise self._lost("the TLS handshake failed", error) from error
         except BaseException:
             plain.close()
+            raise
+
+    def _dial(self, patience: Patience) -> socket.socket:
+        while True:
+            seconds = patience.left()
+            with contextlib.suppress(TimeoutError):
+                return socket.create_connection((self.host, self.port), seconds)
+
+    def _encrypted(self, plain: socket.socket, patience: Patience) -> socket.socket:
+        context = self.config.security.tls_context()
+        encrypted = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+        try:
+            while True:
+                encrypted.settimeout(patience.left())
+                with contextlib.suppress(TimeoutError):
+                    encrypted.do_handshake()
+                    return encrypted
+        except BaseException:
+            encrypted.close()
             raise
 
     def _negotiate(self, deadline: float) -> None:

@@ -116,7 +116,8 @@ class PartitionFetch:
         assert self._asked is not None, "answer without ask"
         asked, self._asked = self._asked, None
         config = self.connection.config
-        frame = self.connection.receive_into(buffer, min(timeout, config.request_timeout + config.fetch_max_wait))
+        limit = min(timeout, config.request_timeout + config.fetch_max_wait)
+        frame = self.connection.receive_into(buffer, limit, allowed=config.fetch_max_wait)
         try:
             return read_fetch_response(frame, self._version, asked, self.connection.address)
         except ProtocolError:

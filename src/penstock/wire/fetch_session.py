@@ -90,7 +90,8 @@ class FetchSession:
         """The answer to the last `ask`, its records lying in `buffer`; None if the session is over: ask again."""
         assert self._asked is not None, "answer without ask"
         asked, self._asked = self._asked, None
-        frame = self.connection.receive_into(buffer, self.connection.config.request_timeout + self._max_wait)
+        limit = self.connection.config.request_timeout + self._max_wait
+        frame = self.connection.receive_into(buffer, limit, allowed=self._max_wait)
         try:
             response = read_fetch_response(frame, self._version, asked, self.connection.address)
         except ProtocolError:

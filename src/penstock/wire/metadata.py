@@ -23,6 +23,10 @@ class Broker:
     port: int
     rack: str | None = None
 
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
 
 @dataclass(frozen=True, slots=True)
 class Leader:
@@ -30,6 +34,12 @@ class Leader:
 
     broker: Broker
     epoch: int = -1
+
+    def superseded_by(self, other: Leader) -> bool:
+        """Whether another broker says that this leadership is over. One whose metadata lags does not say that."""
+        if min(self.epoch, other.epoch) >= 0 and self.epoch != other.epoch:
+            return other.epoch > self.epoch
+        return self.broker.address != other.broker.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,23 @@ class Metadata:
 
     def without(self, topics: Sequence[str]) -> Metadata:
         return Metadata(self.brokers, {name: topic for name, topic in self.topics.items() if name not in topics})
+
+
+def departed(
+    broker: Broker, read_from: Mapping[TopicPartition, Leader | None], now: Metadata
+) -> dict[TopicPartition, str]:
+    """The partitions for which there is no use in waiting for this broker any longer, and why.
+
+    `read_from`: what it has led so far; None where it is read as a follower.
+    """
+    if all(broker.address != other.address for other in now.brokers.values()):
+        return dict.fromkeys(read_from, "the cluster does not list this broker any more")
+    found = {}
+    for tp, known in read_from.items():
+        leader = now.leader(tp)
+        if known is not None and leader is not None and known.superseded_by(leader):
+            found[tp] = f"{leader.broker.host}:{leader.broker.port} leads {tp} now"
+    return found
 
 
 def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: float) -> tuple[Metadata, list[str]]:

@@ -15,6 +15,7 @@ from collections import defaultdict
 
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
+from penstock.wire.patience import Doubt
 
 BUFFERS_KEPT = 4
 """Two per running read; a worker runs one task at a time and a plain Python program rarely more than two."""
@@ -35,18 +36,23 @@ class Pool:
         self._buffers: list[bytearray] = []
         self._reaper: threading.Thread | None = None
 
-    def acquire(self, config: ClientConfig, host: str, port: int, timeout: float) -> Connection:
+    def acquire(
+        self, config: ClientConfig, host: str, port: int, timeout: float, doubt: Doubt | None = None
+    ) -> Connection:
+        """A connection, kept or new. Until it is released, `doubt` is asked while the broker lets us wait."""
         with self._lock:
             kept = self._idle[config, host, port]
             while kept:
                 connection = kept.pop()
                 if connection.reusable:
+                    connection.doubt = doubt
                     return connection
                 connection.close()
-        return Connection(host, port, config, timeout)
+        return Connection(host, port, config, timeout, doubt)
 
     def release(self, connection: Connection) -> None:
         """Give a connection back; one with an unread response is closed instead."""
+        connection.doubt = None
         if not connection.reusable:
             connection.close()
             return

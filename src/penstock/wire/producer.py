@@ -19,7 +19,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from penstock.errors import BrokerError, BrokerUnavailable
 from penstock.topics import TopicPartition
-from penstock.wire.cluster import Broker, Cluster
+from penstock.wire.cluster import Broker, Cluster, Leader
 from penstock.wire.codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, NotYet, check
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
@@ -66,11 +66,12 @@ class Producer:
         self._config = config
         self._topic = topic
         self._acks = acks
-        leaders = Cluster(config).metadata((topic,)).topics[topic].partitions
+        self._cluster = Cluster(config)
+        leaders = self._cluster.metadata((topic,)).topics[topic].partitions
         leaderless = [str(TopicPartition(topic, p)) for p, leader in leaders.items() if leader is None]
         if leaderless:
             raise BrokerUnavailable(f"no leader to write to for {', '.join(leaderless)}")
-        self._leaders: dict[int, Broker] = {p: leader.broker for p, leader in leaders.items() if leader is not None}
+        self._leaders: dict[int, Leader] = {p: leader for p, leader in leaders.items() if leader is not None}
         self._connections: dict[Broker, Connection] = {}
 
     @property
@@ -79,13 +80,18 @@ class Producer:
 
     def append(self, partition: int, records: Sequence[Record]) -> None:
         """Write one batch and wait until the broker has it."""
-        broker = self._leaders[partition]
+        leader = self._leaders[partition]
+        broker, tp = leader.broker, TopicPartition(self._topic, partition)
+
+        def doubt() -> str | None:
+            return self._cluster.departed(broker, {tp: leader}).get(tp)
+
         if broker not in self._connections:
             self._connections[broker] = POOL.acquire(
-                self._config, broker.host, broker.port, self._config.request_timeout
+                self._config, broker.host, broker.port, self._config.request_timeout, doubt
             )
         connection = self._connections[broker]
-        tp = TopicPartition(self._topic, partition)
+        connection.doubt = doubt
         error_code = ask_append(connection, tp, encode_batch(records), self._acks)(self._config.request_timeout)
         try:
             check(error_code, f"writing to {tp}")

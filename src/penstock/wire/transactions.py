@@ -202,7 +202,7 @@ class TransactionalProducer(Cluster):
             return
         attempts = self._brokers.attempts("aborting")
         try:
-            with self._brokers.one(coordinator.host, coordinator.port, attempts) as connection:
+            with self._brokers.coordinator(coordinator, attempts, self.transactional_id, TRANSACTION) as connection:
                 self._end(connection, min(ABORT_SECONDS, self.config.request_timeout), committed=False)
         except (BrokerError, TransactionLost, *HEALING) as error:
             log.debug("transaction %r is left to the coordinator: %s", self.transactional_id, error)

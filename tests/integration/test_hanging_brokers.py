@@ -1,0 +1,105 @@
+"""A broker that hangs with its connections open: what waits for its answer goes to the broker elected since.
+
+A request may take longer here than a test: only by going to the new leader, or coordinator, does anything end.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fix_cluster import elect_preferred
+from fix_consumer import eventually
+from fix_produce import Rec
+from penstock.columns import TYPES
+from penstock.dead_letters import RangeLetters
+from penstock.fetch.reader import RangeReader
+from penstock.letters import TopicWriter, fault_letters
+from penstock.options import parse_options
+from penstock.ranges import OffsetRange
+from penstock.topics import TopicPartition
+from penstock.wire.cluster import Cluster
+
+PARTITIONS = 3
+RECORDS = 300
+COLUMNS = ["offset", "value"]
+
+
+@pytest.fixture
+def client(kafka_cluster):
+    options = {"kafka.request.timeout.ms": "600000", "kafka.default.api.timeout.ms": "601000"}
+    return parse_options(kafka_cluster.client_options() | {"subscribe": "t"} | options).client
+
+
+@pytest.fixture
+def filled(kafka_cluster, produce):
+    """A topic with a hundred records in each partition, each led by another node."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    kafka_cluster.create_topic(name, PARTITIONS)
+    elect_preferred(kafka_cluster, name)
+    produce(name, [Rec(b"{", partition=n % PARTITIONS) for n in range(RECORDS)], cluster=kafka_cluster)
+    return name
+
+
+def coordinated_by(cluster: Cluster, node_id: int) -> str:
+    """A group that this node coordinates."""
+
+    def found() -> str | None:
+        name = f"g-{uuid.uuid4().hex[:12]}"
+        attempts = cluster._brokers.attempts("looking for a coordinator")
+        broker = cluster._brokers.retry(attempts, lambda: cluster._brokers.find_coordinator(attempts, name))
+        return name if broker.node_id == node_id else None
+
+    return str(eventually(found, f"a group that node {node_id} coordinates"))
+
+
+def is_stopped(pid: int) -> bool:
+    return "\nState:\tT" in Path(f"/proc/{pid}/status").read_text()
+
+
+def letters_of(range_: OffsetRange) -> pa.RecordBatch:
+    rows = [
+        {"key": None, "value": b"{", "topic": range_.topic, "partition": range_.partition, "offset": offset}
+        | {"timestamp": 1_600_000_000_000_000, "timestampType": 0, "headers": None}
+        for offset in range(range_.start, range_.stop)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(TYPES.items())))
+
+
+def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since(kafka_cluster, client, filled):
+    tps = [TopicPartition(filled, number) for number in range(PARTITIONS)]
+    tp, cluster = tps[0], Cluster(client)
+    end = cluster.end(tps)
+    leader = cluster.known.leader(tp)
+    victim = leader.broker
+    planned = OffsetRange(
+        filled, 0, 0, end[tp], cluster.known.topics[filled].topic_id, victim.host, victim.port, leader.epoch
+    )
+    group = coordinated_by(cluster, victim.node_id)
+    cluster.commit(group, {tp: 1})
+    assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS, "its connection is kept"
+    bad = letters_of(OffsetRange(filled, 0, 0, 10))
+    faults = [(row, "value", "bad") for row in range(5)]
+    writer = TopicWriter(client, filled)
+    with RangeLetters(client, filled, OffsetRange(filled, 0, 0, 10), uuid.uuid4().hex) as letters:
+        writer.write(list(fault_letters(tp, bad.slice(0, 5), faults)))
+        letters.add(bad.slice(0, 5), faults)
+        assert letters.finish(5) == 5
+        kafka_cluster.pause_node(victim.node_id)
+        eventually(lambda: is_stopped(kafka_cluster.pid(victim.node_id)), "a broker that hangs")
+        try:
+            assert cluster.end(tps)[tp] > end[tp]
+            assert cluster.known.leader(tp).broker != victim
+            assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS
+            cluster.commit(group, {tp: 2})
+            assert cluster.committed(group, [tp]) == {tp: 2}
+            assert Cluster(client).end(tps)[tp] > end[tp], "by one that knows only the bootstrap servers"
+            writer.write(list(fault_letters(tp, bad.slice(0, 5), faults)))
+            letters.add(bad.slice(5, 5), faults)
+            assert letters.finish() == 10
+        finally:
+            kafka_cluster.resume_node(victim.node_id)
+    writer.close()
