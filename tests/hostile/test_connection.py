@@ -6,10 +6,12 @@ import struct
 import threading
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
+import penstock.wire.patience as patience_module
 from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.config import ClientConfig
-from penstock.wire.connection import FRAME_LIMIT, GROWTH, Connection, ConnectionLost
+from penstock.wire.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
 
 SECONDS = 60.0
 
@@ -119,3 +121,76 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
     with pytest.raises(ConnectionLost):
         connection.receive_into(buffer, SECONDS)
     assert len(buffer) <= 1000 + GROWTH
+
+
+def negotiating(then):
+    """A peer that says which versions it speaks, as version 0 of ApiVersions does, and then something else."""
+
+    def script(client):
+        versions = struct.pack(">ihi", 1, 35, 0) + struct.pack(">hhh", 18, 0, 0)
+        client.sendall(struct.pack(">i", len(versions)) + versions)
+        client.recv(4096)
+        versions = struct.pack(">ihi", 2, 0, 2) + struct.pack(">hhhhhh", 18, 0, 0, 3, 0, 1)
+        client.sendall(struct.pack(">i", len(versions)) + versions)
+        client.recv(4096)
+        then(client)
+
+    return script
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Answers are overdue soon."""
+    monkeypatch.setattr(patience_module, "OVERDUE_SECONDS", 0.05)
+
+
+def test_a_silent_broker_is_left_when_others_know_that_another_one_has_taken_its_place(peer, hasty):
+    done = threading.Event()
+    port = peer(negotiating(lambda client: done.wait(SECONDS)))
+    connection = connect(port)
+    reasons = iter([None, None, "h2:9092 leads t-0 now"])
+    connection.doubt = lambda: next(reasons)
+    with pytest.raises(BrokerSilent, match="and h2:9092 leads t-0 now"):
+        connection.call(MetadataRequest(version=1, topics=[]), SECONDS)
+    done.set()
+    assert not connection.reusable
+
+
+def test_a_broker_is_left_while_it_is_connected_to_as_well(peer, hasty):
+    done = threading.Event()
+    port = peer(lambda client: done.wait(SECONDS))
+    with pytest.raises(BrokerSilent, match="and h2:9092 leads t-0 now"):
+        Connection("127.0.0.1", port, config(port), SECONDS, lambda: "h2:9092 leads t-0 now")
+    done.set()
+
+
+def test_an_answer_that_comes_while_others_are_asked_counts(peer, hasty):
+    """It may be the answer to a commit: better to have it than to ask again elsewhere."""
+    doubted, sent = threading.Event(), threading.Event()
+
+    def late(client):
+        doubted.wait(SECONDS)
+        client.sendall(struct.pack(">iiiii", 16, 3, 0, -1, 0))
+        sent.set()
+
+    connection = connect(peer(negotiating(late)))
+
+    def doubt():
+        doubted.set()
+        sent.wait(SECONDS)
+        return "h2:9092 leads t-0 now"
+
+    connection.doubt = doubt
+    assert connection.call(MetadataRequest(version=1, topics=[]), SECONDS).topics == []
+    connection.close()
+
+
+def test_a_request_that_does_not_leave_is_doubted_too(peer, hasty):
+    """The peer takes nothing, so that a large request fills all buffers in between."""
+    done = threading.Event()
+    connection = connect(peer(negotiating(lambda client: done.wait(SECONDS))))
+    connection.doubt = lambda: "h2:9092 leads t-0 now"
+    names = [MetadataRequest.MetadataRequestTopic(version=1, name="t" * 30_000) for _ in range(1000)]
+    with pytest.raises(BrokerSilent, match=r"sending failed: .* and h2:9092 leads t-0 now"):
+        connection.call(MetadataRequest(version=1, topics=names), SECONDS)
+    done.set()

@@ -88,6 +88,8 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
         writer.write(list(fault_letters(tp, bad.slice(0, 5), faults)))
         letters.add(bad.slice(0, 5), faults)
         assert letters.finish(5) == 5
+        # Until the markers of its transaction are written: the coordinator would wait for the broker, too, for 30 s.
+        letters._producer.begin_transaction()
         kafka_cluster.pause_node(victim.node_id)
         eventually(lambda: is_stopped(kafka_cluster.pid(victim.node_id)), "a broker that hangs")
         try:

@@ -6,13 +6,15 @@ import uuid
 import pytest
 
 import penstock.consumer.leader_finder as finder_module
+from fix_consumer import eventually
 from penstock.consumer.cursor import Cursor
+from penstock.consumer.fetcher import Held
 from penstock.consumer.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.stream import Stream
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, ConsumerTimeout, NoGroupOffset, OffsetOutOfRange
 from penstock.topics import TopicPartition
 from penstock.wire.config import ClientConfig
-from penstock.wire.metadata import Broker, Leader, Metadata, Topic
+from penstock.wire.metadata import Broker, Leader, Metadata, Topic, departed
 
 CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
 ONE, TWO, THREE = (Broker(n, f"h{n}", 9092) for n in (1, 2, 3))
@@ -32,6 +34,12 @@ class Fetcher:
     def remove(self, cursors):
         for cursor in cursors:
             self.held.pop(cursor, None)
+
+    def cursors(self):
+        return [Held(cursor, epoch) for cursor, epoch in self.held.items()]
+
+    def let_go(self, held):
+        return self.held.pop(held.cursor, None) is not None
 
     def end(self, unless_busy=False):
         self.ended = self.ended or not (unless_busy and self.held)
@@ -53,6 +61,7 @@ class Cluster:
     """What the finder asks. `leaders`: by partition, None for none; `silent`: partitions that nobody answers for."""
 
     def __init__(self):
+        self.brokers = {1: ONE, 2: TWO, 3: THREE}
         self.leaders = {0: Leader(ONE, 5), 1: Leader(TWO, 5)}
         self.topic_id = uuid.UUID(int=1)
         self.begins, self.ends, self.epochs = {A: 10, B: 10}, {A: 100, B: 100}, {}
@@ -66,7 +75,7 @@ class Cluster:
             raise self.problem
         topic = Topic("t", self.topic_id, False, self.leaders)
         known = {"t": topic} if "t" in topics else {}
-        return Metadata({1: ONE, 2: TWO, 3: THREE}, known), [name for name in topics if name != "t"]
+        return Metadata(self.brokers, known), [name for name in topics if name != "t"]
 
     def _of(self, found, partitions):
         answered = {tp: found[tp] for tp in partitions if tp not in self.silent}
@@ -82,6 +91,10 @@ class Cluster:
 
     def epoch_ends(self, epochs, wait_for=None):
         return self._of({tp: (epoch, self.epochs[tp]) for tp, epoch in epochs.items()}, epochs)
+
+    def departed(self, broker, read_from):
+        metadata, _ = self.listing(["t"])
+        return departed(broker, read_from, metadata)
 
     def abort(self):
         pass
@@ -350,3 +363,46 @@ def test_closing_ends_the_thread_whatever_it_waits_for(finding):
     it.finder.add([it.cursor(A, 20)])
     it.finder.close(60)
     assert not it.finder._thread.is_alive()
+
+
+def test_H13_what_a_silent_broker_led_is_read_from_the_broker_elected_since(finding):
+    it = finding()
+    it.cluster.leaders[1] = Leader(ONE, 5)
+    a, b = it.cursor(A, 20), it.cursor(B, 20)
+    it.finder.add([a, b])
+    it.found(a, b)
+    silent = it.holder(a)
+    asked = it.cluster.asked
+    it.finder.overdue(silent)
+    eventually(lambda: it.cluster.asked > asked, "a question to the others")
+    assert silent.held.keys() == {a, b}, "it still leads them"
+    it.cluster.leaders = {0: Leader(THREE, 6), 1: None}
+    it.finder.overdue(silent)
+    eventually(lambda: it.holder(a) not in (silent, None), "another fetcher")
+    assert it.holder(a).broker == THREE
+    assert (silent.held.keys(), silent.ended) == ({b}, False), "for the other one there is nobody else"
+    it.cluster.leaders[1] = Leader(TWO, 6)
+    it.finder.overdue(silent)
+    eventually(lambda: silent.ended, "the end of the silent one, which nothing is left to")
+    it.found(b)
+    assert it.holder(b).broker == TWO
+
+
+def test_H10_a_silent_follower_is_left_when_it_is_gone_and_not_because_it_does_not_lead(finding):
+    it = finding()
+    a = it.cursor(A, 20)
+    it.finder.add([a])
+    it.found(a)
+    it.gone_back(a)
+    it.finder.preferred(a, 3)
+    it.found(a)
+    follower = it.holder(a)
+    assert follower.broker == THREE
+    asked = it.cluster.asked
+    it.finder.overdue(follower)
+    eventually(lambda: it.cluster.asked > asked, "a question to the others")
+    assert it.holder(a) is follower
+    it.cluster.brokers = {1: ONE, 2: TWO}
+    it.finder.overdue(follower)
+    eventually(lambda: it.holder(a) not in (follower, None), "another fetcher")
+    assert it.holder(a).broker == ONE

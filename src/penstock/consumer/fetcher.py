@@ -105,7 +105,7 @@ class Fetcher:
         if empty:
             self._wake.set()
 
-    def held(self) -> list[Held]:
+    def cursors(self) -> list[Held]:
         with self._lock:
             return list(self._held.values())
 
@@ -217,7 +217,7 @@ class Fetcher:
         while not self._closed:
             self._wake.clear()
             wanted = Wanted()
-            for held in self.held():
+            for held in self.cursors():
                 cursor = held.cursor
                 if not cursor.wants_more:
                     continue

@@ -207,7 +207,7 @@ class LeaderFinder:
         with self._changed:
             overdue, self._overdue = self._overdue, set()
         for fetcher in overdue:
-            held = {each.cursor.tp: each for each in fetcher.held()}
+            held = {each.cursor.tp: each for each in fetcher.cursors()}
             with self._changed:
                 read_from = {
                     tp: None if each.cursor in self._followers else Leader(fetcher.broker, each.epoch)
