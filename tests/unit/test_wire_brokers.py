@@ -13,6 +13,7 @@ from penstock.wire.connection import BrokerSilent, ConnectionLost
 from penstock.wire.deadline import Interrupted
 from penstock.wire.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.patience import Patience, Silence
+from penstock.wire.security import Security
 
 ONE, TWO, THREE = (Broker(n, f"h{n}", 9092) for n in (1, 2, 3))
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -70,6 +71,7 @@ def pool(monkeypatch):
         monkeypatch.setattr(f"{target}.time", clock)
     made = Pool(clock)
     monkeypatch.setattr(brokers_module, "POOL", made)
+    monkeypatch.setattr(brokers_module, "_LEARNED", {})
     monkeypatch.setattr(brokers_module.random, "shuffle", lambda addresses: None)
     return made
 
@@ -114,6 +116,15 @@ class TestAny:
         pool.refused = {"h1", "h2"}
         assert ask_any(make()) == "h3"
         assert pool.clock.now == 0
+
+    def test_brokers_that_another_client_of_this_process_has_learned_are_asked_last(self, pool):
+        """A member's heartbeats ask for no metadata, and its only bootstrap server may be down."""
+        make(["h1"]).learn([ONE, TWO])
+        assert ask_any(make(["h1"])) == "h1"
+        pool.refused = {"h1"}
+        assert ask_any(make(["h1"])) == "h2"
+        with pytest.raises(ConnectionLost, match="h1"):
+            ask_any(make(["h1"], security=Security("SASL_PLAINTEXT")))
 
     def test_the_last_failure_is_told(self, pool):
         pool.refused = {"h1", "h2", "h3"}

@@ -23,6 +23,7 @@ from penstock.wire.groups import GROUP, find_coordinator
 from penstock.wire.metadata import Broker
 from penstock.wire.patience import OVERDUE_SECONDS, Doubt
 from penstock.wire.pool import POOL
+from penstock.wire.security import Security
 
 log = logging.getLogger(__name__)
 Question = TypeVar("Question")
@@ -40,6 +41,10 @@ AVOIDED_SECONDS = 10.0
 DOUBT_SECONDS = 2 * OVERDUE_SECONDS
 """For asking others about a broker that lets us wait. One of them may hang, too."""
 
+_LEARNED: dict[tuple[tuple[tuple[str, int], ...], Security], list[tuple[str, int]]] = {}
+"""The brokers of each cluster that this process has asked for metadata. One entry is replaced as a whole, by any
+thread."""
+
 
 class Brokers:
     """For one thread; only `abort` may come from another one, when `wait` has begun to return True."""
@@ -53,7 +58,8 @@ class Brokers:
 
     def learn(self, brokers: Iterable[Broker]) -> None:
         """These are the cluster's brokers now."""
-        self._known = [(broker.host, broker.port) for broker in brokers]
+        self._known = [broker.address for broker in brokers]
+        _LEARNED[self.config.bootstrap, self.config.security] = self._known
 
     def abort(self) -> None:
         """Wake a thread that waits for an answer. May be called by any thread."""
@@ -144,10 +150,15 @@ class Brokers:
             yield connection
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """All brokers, those that let us wait a moment ago last."""
+        """All brokers, those that let us wait a moment ago last.
+
+        What others in this process have learned comes at the end: the bootstrap servers may all be down, and not every
+        client asks for metadata.
+        """
         known = list(self._known)
         random.shuffle(known)
-        addresses = list(dict.fromkeys([*known, *self.config.bootstrap]))
+        learned = _LEARNED.get((self.config.bootstrap, self.config.security), ())
+        addresses = list(dict.fromkeys([*known, *self.config.bootstrap, *learned]))
         if self._avoided:
             addresses.sort(key=self._avoids)
         return addresses

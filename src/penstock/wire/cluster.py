@@ -21,7 +21,7 @@ from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
 from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets, ask_times
-from penstock.wire.metadata import Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
+from penstock.wire.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
 from penstock.wire.sample import ask_sizes
 from penstock.wire.timestamps import find_maxima
 from penstock.wire.window import Window, ask_windows
@@ -107,19 +107,26 @@ class Cluster:
     def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
         """For which partitions it is of no use to wait for this broker any longer, and why: asks another one, once.
 
-        For who waits for an answer that is overdue. `read_from` as in penstock.wire.metadata.departed.
+        For a thread whose answer is overdue. `read_from` as in penstock.wire.metadata.departed.
         """
-        topics = sorted({tp.topic for tp in read_from})
+        now = self._ask_others(broker, sorted({tp.topic for tp in read_from}))
+        return {} if now is None else departed(broker, read_from, now)
+
+    def _unlisted(self, broker: Broker) -> str | None:
+        """Why not to wait any longer for a broker whose own word is wanted, if that is so."""
+        now = self._ask_others(broker, ())
+        return None if now is None or now.has(broker) else UNLISTED
+
+    def _ask_others(self, broker: Broker, topics: Sequence[str]) -> Metadata | None:
         answer = self._brokers.ask_others(
             broker.address,
-            f"asking others than {broker.host}:{broker.port} who leads its partitions now",
+            f"asking others about {broker.host}:{broker.port}, which does not answer",
             lambda connection, timeout: ask_metadata(connection, topics, timeout),
         )
         if answer is None:
-            return {}
-        metadata, _ = answer
-        self._brokers.learn(metadata.brokers.values())
-        return departed(broker, read_from, metadata)
+            return None
+        self._brokers.learn(answer[0].brokers.values())
+        return answer[0]
 
     def _is_over(self, started: float) -> bool:
         """Whether a topic that has been unknown since then is taken to be missing."""

@@ -73,7 +73,14 @@ class GroupAdmin(Cluster):
         def ask() -> list[ListedGroup]:
             metadata, _ = self._ask_metadata((), attempts)
             questions = dict.fromkeys(metadata.brokers.values(), None)
-            answers = list(self._brokers.ask_each(questions, lambda connection, _: ask_groups(connection), attempts))
+            answers = list(
+                self._brokers.ask_each(
+                    questions,
+                    lambda connection, _: ask_groups(connection),
+                    attempts,
+                    doubt=lambda broker, _: self._unlisted(broker),
+                )
+            )
             if len(answers) < len(questions):
                 raise NotYet(f"{len(questions) - len(answers)} of {len(questions)} brokers did not answer")
             return sorted((group for answer in answers for group in answer), key=lambda listed: listed.group)

@@ -15,6 +15,8 @@ from penstock.topics import TopicPartition
 from penstock.wire.codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
 from penstock.wire.connection import Connection
 
+UNLISTED = "the cluster does not list this broker any more"
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -82,6 +84,10 @@ class Metadata:
                 brokers[node_id] = leader.broker
         return {brokers[node_id]: tps for node_id, tps in by_node.items()}, leaderless
 
+    def has(self, broker: Broker) -> bool:
+        """Whether the cluster lists this broker. It drops one that it has not heard of for some seconds."""
+        return any(broker.address == other.address for other in self.brokers.values())
+
     def lists(self, tp: TopicPartition) -> bool:
         """Whether there is such a partition, with a leader or without."""
         topic = self.topics.get(tp.topic)
@@ -102,8 +108,8 @@ def departed(
 
     `read_from`: what it has led so far; None where it is read as a follower.
     """
-    if all(broker.address != other.address for other in now.brokers.values()):
-        return dict.fromkeys(read_from, "the cluster does not list this broker any more")
+    if not now.has(broker):
+        return dict.fromkeys(read_from, UNLISTED)
     found = {}
     for tp, known in read_from.items():
         leader = now.leader(tp)
