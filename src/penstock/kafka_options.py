@@ -97,7 +97,13 @@ KAFKA_OPTIONS: dict[str, Option] = {
             "read_uncommitted",
             "`read_committed` leaves out records of aborted and of open transactions.",
         ),
-        Option("kafka.request.timeout.ms", _ms(1), "30000", "How long one request may take."),
+        Option(
+            "kafka.request.timeout.ms",
+            _ms(1),
+            "30000",
+            "How long one request may take. While an answer is overdue, other brokers are asked who leads now: a broker "
+            "that hangs is left as soon as another one has taken its place.",
+        ),
         Option(
             "kafka.default.api.timeout.ms",
             _ms(1),
