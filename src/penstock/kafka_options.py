@@ -101,8 +101,8 @@ KAFKA_OPTIONS: dict[str, Option] = {
             "kafka.request.timeout.ms",
             _ms(1),
             "30000",
-            "How long one request may take. While an answer is overdue, other brokers are asked who leads now: a broker "
-            "that hangs is left as soon as another one has taken its place.",
+            "How long one request may take. While an answer is overdue, other brokers are asked who leads now: a "
+            "broker that hangs is left as soon as another one has taken its place.",
         ),
         Option(
             "kafka.default.api.timeout.ms",
