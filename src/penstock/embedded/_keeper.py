@@ -3,7 +3,7 @@
 Run as a script by `node.py`, never imported. It is the broker's parent and our child. Its standard input is a
 pipe whose other end only we hold:
 
-    stop, kill, pause, resume      one order per line, each a signal to the broker
+    stop, kill, pause, resume      one order per line, each a signal to the broker; "paused" is said when it is
     end of file                    we are gone, a SIGKILL included: take the broker down, remove its directory
 
 Standard library only, and started with `-I -S`, so it is up in some 20 ms and imports nothing of Penstock.
@@ -84,7 +84,17 @@ def _obey(broker: subprocess.Popen[bytes], parent: int, wake_up: int) -> bool:
         *orders, pending = (pending + chunk).split(b"\n")
         for order in orders:
             broker.send_signal(ORDERS[order])
+            if order == b"pause":
+                _await_stop(broker.pid)
+                sys.stdout.write("paused\n")
+                sys.stdout.flush()
     return os.getppid() != parent
+
+
+def _await_stop(pid: int) -> None:
+    """A signal takes its time, and a broker that still runs for a moment answers what it is asked in that moment."""
+    if hasattr(os, "waitid"):  # not on macOS
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def _take_down(broker: subprocess.Popen[bytes], grace_seconds: float) -> None:

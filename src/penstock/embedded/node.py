@@ -154,6 +154,9 @@ class Node:
         with contextlib.suppress(OSError):  # the broker has just ended by itself, and its keeper with it
             self._keeper.stdin.write(order.encode() + b"\n")
             self._keeper.stdin.flush()
+            if order == "pause":
+                assert self._keeper.stdout is not None
+                self._keeper.stdout.readline()  # says so when it has stopped; nothing if it has ended
 
     def wait(self, seconds: float) -> bool:
         """Wait until the process is gone and reaped; False when it outlives the time."""
