@@ -11,8 +11,12 @@ import errno
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from types import TracebackType
+from typing import NoReturn
 
+from penstock.cli.output import PrintableFormatter, printable_lines, say
 from penstock.errors import OptionError, PenstockError
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -61,8 +65,12 @@ def _run(argv: Sequence[str] | None) -> int:
         _flush()
         return OK
     debug = getattr(arguments, "debug", False)
+    if debug:
+        sys.excepthook = _show_traceback
     # In one line each, as the errors are; `log.warning` is how the engine tells what it works around.
-    logging.basicConfig(format="penstock: %(message)s", level=logging.DEBUG if debug else logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("penstock: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
     logging.getLogger("kafka").setLevel(logging.WARNING if debug else logging.CRITICAL)
     try:
         code = int(arguments.run(arguments))
@@ -73,7 +81,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except PenstockError as error:
         if debug:
             raise
-        print(f"penstock {arguments.command}: {error}", file=sys.stderr)
+        say(f"penstock {arguments.command}: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, OptionError) else FAILED
     except Exception as error:
         if debug:
@@ -83,8 +91,12 @@ def _run(argv: Sequence[str] | None) -> int:
         if isinstance(error, OSError) and error.errno in FULL:
             _forget_output()
             what = f"the output cannot be written: {error.strerror}"
-        print(f"penstock {arguments.command}: {what}", file=sys.stderr)
+        say(f"penstock {arguments.command}: {what}", file=sys.stderr)
         return FAILED
+
+
+def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    say("".join(traceback.format_exception(kind, error, trace)), file=sys.stderr)
 
 
 def _flush() -> None:
@@ -101,7 +113,7 @@ def make_parser() -> argparse.ArgumentParser:
     # Here, and not above: whoever presses Ctrl-C while this is loaded shall see no traceback.
     from penstock.cli import broker, demo, groups, read, stream, topics
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="penstock",
         description="Kafka for PySpark, without a JAR. This is its command line: look into topics, start a broker.",
         epilog=f"{EXAMPLES}\n{EXIT_CODES}",
@@ -118,6 +130,13 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+class Parser(argparse.ArgumentParser):
+    """Its errors repeat what was given."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable_lines(message))
+
+
 class Version(argparse.Action):
     """`--version`, looked up only when asked for."""
 
@@ -127,5 +146,5 @@ class Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         import penstock
 
-        print(f"penstock {penstock.__version__}")
+        say(f"penstock {penstock.__version__}")
         parser.exit()

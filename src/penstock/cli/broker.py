@@ -8,6 +8,7 @@ import sys
 import textwrap
 from typing import Any
 
+from penstock.cli.output import say
 from penstock.embedded import KAFKA_VERSION, EmbeddedKafka, get_distribution
 from penstock.embedded.listeners import PROTOCOLS
 from penstock.embedded.progress import waiting
@@ -82,9 +83,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         for name, partitions in arguments.topic:
             if name not in existing:
                 kafka.create_topic(name, partitions)
-        print(_greeting(kafka, [name for name, _ in arguments.topic]), flush=True)
+        say(_greeting(kafka, [name for name, _ in arguments.topic]), flush=True)
         dead = kafka.wait()
-        print(f"penstock broker: node {dead} has ended:\n{kafka.logs(dead)[-2000:]}", file=sys.stderr)
+        say(f"penstock broker: node {dead} has ended:\n{kafka.logs(dead)[-2000:]}", file=sys.stderr)
         return 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.cli import table
+from penstock.cli.output import json_text
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.topics import TopicPartition
 
@@ -176,13 +176,13 @@ def headline(group: GroupEventTime) -> str:
             said += f", {count:,} {state}"
             if state is State.HELD:
                 said += f" by a drift of {span(group.strategy.max_drift)}"
-    return table.printable(said)
+    return said
 
 
 def documents(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:
     """A line of JSON for each group."""
     for name, group in groups.items():
-        yield json.dumps({"group": name} | document(group), ensure_ascii=False)
+        yield json_text({"group": name} | document(group))
 
 
 def overview(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:

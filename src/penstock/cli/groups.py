@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from penstock.cli import group_times, table
 from penstock.cli.connecting import add_connection_arguments, connection_options
 from penstock.cli.event_time import add_event_time_arguments, ask_event_time, refuse_event_time, strategy_of
+from penstock.cli.output import json_text, say
 from penstock.cli.resets import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
 from penstock.errors import BrokerError, OptionError, UnknownTopic
 from penstock.options import parse_options
@@ -171,18 +171,18 @@ def run_list(arguments: argparse.Namespace) -> int:
             group: ask_event_time(admin, committed, ends, strategy) for group, committed in offsets.items() if committed
         }
         for line in group_times.documents(found) if arguments.json else group_times.overview(found):
-            print(line)
+            say(line)
         return 0
     if arguments.json:
         for group in groups:
-            print(json.dumps(asdict(group), ensure_ascii=False))
+            say(json_text(asdict(group)))
         return 0
     if not groups:
-        print("The cluster has no groups.")
+        say("The cluster has no groups.")
         return 0
     rows = [(each.group, each.kind, each.state, each.protocol) for each in groups]
     for line in table.lines(("GROUP", "KIND", "STATE", "PROTOCOL"), rows):
-        print(line)
+        say(line)
     return 0
 
 
@@ -226,10 +226,10 @@ def run_describe(arguments: argparse.Namespace) -> int:
         times = ask_event_time(admin, {tp: committed.get(tp) for tp in {*committed, *read}}, ends, strategy)
     if arguments.json:
         more = {} if times is None else {"event_time": group_times.document(times)}
-        print(json.dumps(_document(described, admin, rows) | more, ensure_ascii=False))
+        say(json_text(_document(described, admin, rows) | more))
         return 0
     for line in _report(described, admin, rows, times):
-        print(line)
+        say(line)
     return 0
 
 
@@ -258,7 +258,7 @@ def _report(
     coordinator, members = admin.coordinator(described.group), described.members
     with_assignor = f", assignor {described.assignor}" if described.assignor else ""
     yield (
-        f"Group {table.printable(described.group)} ({described.kind}): {described.state}{with_assignor}, "
+        f"Group {described.group} ({described.kind}): {described.state}{with_assignor}, "
         f"{_counted(len(members), 'member')}, coordinator {coordinator.host}:{coordinator.port} "
         f"(broker {coordinator.node_id})"
     )
@@ -351,7 +351,7 @@ def run_reset(arguments: argparse.Namespace) -> int:
         else f"Dry run: nothing was changed. To commit {'this' if len(plan) == 1 else 'these'} {counted}"
         f"{'' if described else ', which makes the group,'} add --execute."
     )
-    print(said, file=sys.stderr if arguments.json else sys.stdout)
+    say(said, file=sys.stderr if arguments.json else sys.stdout)
     return 0
 
 
@@ -384,7 +384,7 @@ def _partitions(admin: GroupAdmin, named: Iterable[tuple[str, Iterable[int] | No
 def _show(plan: Sequence[Move], as_json: bool, executed: bool) -> None:
     if as_json:
         for move in plan:
-            print(json.dumps(asdict(move) | {"executed": executed}, ensure_ascii=False))
+            say(json_text(asdict(move) | {"executed": executed}))
         return
     rows = [
         (
@@ -399,8 +399,8 @@ def _show(plan: Sequence[Move], as_json: bool, executed: bool) -> None:
     ]
     header = ("TOPIC", "PARTITION", "OLD", "NEW", "CHANGE", "")
     for line in table.lines(header, rows, right=("PARTITION", "OLD", "NEW", "CHANGE")):
-        print(line)
-    print()
+        say(line)
+    say()
 
 
 # --- delete -------------------------------------------------------------------------------------------------------
@@ -415,9 +415,9 @@ def run_delete(arguments: argparse.Namespace) -> int:
     offsets = _counted(len(admin.all_commits(group)), "committed offset")
     if arguments.execute:
         admin.delete(group)
-        print(f"Deleted group {group} with {offsets}.")
+        say(f"Deleted group {group} with {offsets}.")
     else:
-        print(f"Dry run: nothing was changed. To delete group {group} with {offsets}, add --execute.")
+        say(f"Dry run: nothing was changed. To delete group {group} with {offsets}, add --execute.")
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.cli import table
 from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
 from penstock.cli.records import FORMATS, Look
 from penstock.cli.typed_records import TypedLook, typed_look
@@ -28,7 +29,7 @@ from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\
 Show the records of a topic, partition after partition: as a table on a terminal, as JSON lines into a pipe or file.
-Stops where the topic ends at this moment, unless told to follow.
+Stops where the topic ends at this moment, unless told to follow. Characters that are not printable are escaped.
 """
 EPILOG = """\
 positions (--from, --until):
@@ -142,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         sample = 0 if arguments.follow else table.SAMPLE  # nobody knows when the next record comes
         lines = table.lines(look.header, rows, right=("PARTITION", "OFFSET"), width=width, sample=sample, least=WIDTHS)
     for line in lines:
-        print(line, flush=arguments.follow)
+        say(line, flush=arguments.follow)
     return 0
 
 

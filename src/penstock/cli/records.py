@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+
+from penstock.cli.output import json_text
 
 FORMATS = ("text", "json", "hex", "base64")
 
@@ -29,11 +33,17 @@ def shown(data: bytes | None, form: str) -> Any:
         case "base64":
             return base64.b64encode(data).decode("ascii")
         case "json":
-            try:
-                return json.loads(data)
-            except ValueError:
-                pass
+            # NaN, Infinity and 1e999 are not JSON, nor is what nests too deep to be written again: shown as text.
+            with suppress(ValueError, RecursionError):
+                return json.loads(data, parse_constant=_finite, parse_float=_finite)
     return data.decode("utf-8", "backslashreplace")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a number that JSON can hold")
+    return number
 
 
 def moment(microseconds: int | None) -> str | None:
@@ -82,7 +92,7 @@ class Look:
         return [readers[name](value) for value in values] if name in readers else values
 
     def json_line(self, record: dict[str, Any]) -> str:
-        return json.dumps({"topic": self.topic, **record}, ensure_ascii=False)
+        return json_text({"topic": self.topic, **record})
 
     @property
     def header(self) -> list[str]:
@@ -106,4 +116,4 @@ def headers_of(headers: list[dict[str, Any]] | None) -> list[list[Any]] | None:
 def cell(value: Any) -> str:
     if value is None:
         return "∅"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)

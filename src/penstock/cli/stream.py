@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options
 from penstock.cli.live import LiveLine, summary
+from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.targets import Target, broken_pipe, parse_target
 from penstock.errors import SinkError
@@ -179,7 +180,7 @@ def _watch(streamer: Streamer, target: Target, terminated: list[int]) -> int:
             # Twice: what is not written comes again, and nobody wants to wait for it.
             os._exit(INTERRUPTED)
         if not quiet:
-            print(summary(streamer.metrics(), streamer.topic, target.shown, time.monotonic() - began), file=out)
+            say(summary(streamer.metrics(), streamer.topic, target.shown, time.monotonic() - began), file=out)
     if streamer.error is not None:
         raise streamer.error
     return code

@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
+from penstock.cli.output import printable
+
 SAMPLE = 200
 """Rows looked at to find the widths: a table begins to print before its last row is known."""
 
@@ -27,7 +29,7 @@ def lines(
     of 0 prints every row as it comes.
     """
     rows = (list(map(printable, row)) for row in rows)
-    first = [list(header), *islice(rows, sample)]
+    first = [list(map(printable, header)), *islice(rows, sample)]
     widths = [
         max((least or {}).get(name, 0), *(columns_of(row[at]) for row in first)) for at, name in enumerate(header)
     ]
@@ -40,13 +42,6 @@ def lines(
             pad = " " * (widths[at] - taken)
             cells.append(pad + cell if header[at] in right else cell + pad)
         yield _cut(GAP.join(cells).rstrip(), width)
-
-
-def printable(text: str) -> str:
-    """What cannot be shown is escaped: a record must not be able to move the cursor or set the window's title."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def columns_of(text: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from penstock.cli.output import say
 from penstock.cli.records import Look
 from penstock.columns import checked_columns
 from penstock.errors import OptionError, SinkError
@@ -120,7 +121,7 @@ def _stdout(look: Look, columns: Sequence[str] | None) -> Sink:
         ]
         try:
             with one_at_a_time:
-                print("\n".join(lines), flush=True)
+                say("\n".join(lines), flush=True)
         except BrokenPipeError as error:
             raise SinkError("whoever reads the output has seen enough") from error
 

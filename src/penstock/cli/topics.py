@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
 from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.output import json_text, say
 from penstock.options import parse_options
 from penstock.topics import TopicPartition
 from penstock.wire.cluster import Cluster, Topic
@@ -54,17 +54,17 @@ def run(arguments: argparse.Namespace) -> int:
     listing = list_topics(Cluster(options.client), arguments.internal)
     if arguments.json:
         for listed in listing:
-            print(json.dumps(asdict(listed), ensure_ascii=False))
+            say(json_text(asdict(listed)))
         return 0
     if not listing:
-        print("The cluster has no topics.")
+        say("The cluster has no topics.")
         return 0
     rows = [
         (listed.topic, f"{listed.partitions}", f"{listed.records:,}", _leaderless_text(listed.leaderless))
         for listed in listing
     ]
     for line in table.lines(("TOPIC", "PARTITIONS", "RECORDS", ""), rows, right=("PARTITIONS", "RECORDS")):
-        print(line)
+        say(line)
     return 0
 
 

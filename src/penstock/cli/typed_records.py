@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.cli.output import json_text
 from penstock.cli.records import SLICE, cell, headers_of, moment
 from penstock.formats.layout import ERROR
 from penstock.formats.plan import TypedPlan, TypedSource
@@ -39,7 +39,7 @@ class TypedLook:
 
     def json_line(self, record: dict[str, Any]) -> str:
         said = {name: value for name, value in record.items() if name != ERROR or value is not None}
-        return json.dumps({"topic": self.topic, **said}, ensure_ascii=False)
+        return json_text({"topic": self.topic, **said})
 
     @property
     def _fields(self) -> list[str]:
