@@ -141,6 +141,17 @@ def test_a_letter_is_the_record_with_where_and_why_as_headers(kafka, topic, clie
     assert second.timestamp()[1] > first.timestamp()[1] - 1 > 1_700_000_000_000
 
 
+@pytest.mark.parametrize("transactional", [True, False])
+def test_letters_to_a_broker_before_kafka_2_1_are_gzip(kafka, topic, client, scope, monkeypatch, transactional):
+    monkeypatch.setattr("penstock.wire.producer.KNOWS_ZSTD", 999)
+    source, dead = topic(), topic()
+    range_ = OffsetRange(source, 0, 0, 3)
+    with RangeLetters(client, dead, range_, scope, transactional) as letters:
+        letters.add(records(range_), [(row, "value", "bad") for row in range(3)])
+        assert letters.finish() == 3
+    assert offsets(read(kafka, dead)) == [0, 1, 2]
+
+
 def test_a_task_without_bad_records_asks_nobody(client, scope, asked):
     with RangeLetters(client, "no-such-topic", OffsetRange("t", 0, 0, 9), scope) as letters:
         letters.add(records(OffsetRange("t", 0, 0, 9)), [])

@@ -1,6 +1,7 @@
 import pytest
 
 from penstock.errors import BrokerUnavailable
+from penstock.wire.codes import NotYet
 from penstock.wire.deadline import HISTORY_KEPT, Attempts, Interrupted
 
 
@@ -21,6 +22,16 @@ def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
         attempts.pause()
     assert "refused" in caught.value.history[0]
     assert caught.value.__cause__ is cause
+
+
+def test_a_broker_that_answers_is_not_looked_for_in_vain():
+    """Who is told to check bootstrap.servers looks in the wrong place."""
+    attempts = Attempts("asking", 0, way_out="Start the broker", way_out_answered="Look at its answer")
+    attempts.failed("refused", OSError("refused"))
+    attempts.failed("t-0 has no leader", NotYet("t-0 has no leader"))
+    assert str(attempts.give_up()).startswith("asking: not done within 0 s. Look at its answer\n")
+    attempts.failed("refused", OSError("refused"))
+    assert str(attempts.give_up()).startswith("asking: not done within 0 s. Start the broker\n")
 
 
 def test_a_long_history_keeps_its_beginning_and_its_end():

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record._crc32c import crc
 from kafka.record.default_records import DefaultRecordBatch
 
 from penstock._kernel import Decoder
-from penstock.wire.producer import Record, Sender, crc32c, encode_batch
+from penstock.errors import BrokerError
+from penstock.topics import TopicPartition
+from penstock.wire.config import ClientConfig
+from penstock.wire.metadata import Broker, Leader, Metadata, Topic
+from penstock.wire.producer import GZIP, ZSTD, Producer, Record, Sender, crc32c, encode_batch
+from penstock.wire.transactions import TransactionalProducer
 
 RECORDS = st.lists(
     st.builds(
@@ -29,9 +37,11 @@ def test_the_checksum_is_castagnolis(data):
     assert crc32c(data) == crc(data)
 
 
+@pytest.mark.parametrize("codec", [ZSTD, GZIP], ids=["zstd", "gzip"])
 @given(RECORDS)
-def test_a_batch_reads_back_as_it_was_written(records):
-    data = encode_batch(records)
+def test_a_batch_reads_back_as_it_was_written(codec, records):
+    data = encode_batch(records, codec)
+    assert DefaultRecordBatch(data).compression_type == codec.number
     assert DefaultRecordBatch(data).validate_crc()
     decoder = Decoder("t", 0, ["key", "value", "timestamp", "headers"])
     decoder.open(data, start=0, stop=len(records), high_watermark=len(records), aligned=True, cut=False)
@@ -47,9 +57,78 @@ def test_a_batch_reads_back_as_it_was_written(records):
 
 @given(RECORDS, st.integers(0, 2**62), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1))
 def test_a_batch_of_a_transaction_says_whose_it_is(records, producer_id, epoch, sequence):
-    batch = DefaultRecordBatch(encode_batch(records, Sender("id", producer_id, epoch), sequence))
+    batch = DefaultRecordBatch(encode_batch(records, ZSTD, Sender("id", producer_id, epoch), sequence))
     assert batch.validate_crc()
     assert batch.is_transactional
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (producer_id, epoch, sequence)
     assert [record.value for record in batch] == [record.value for record in records]
     assert not DefaultRecordBatch(encode_batch(records)).is_transactional
+
+
+class OldBroker:
+    """A leader that speaks Produce up to some version, and does not know zstd before version 7."""
+
+    address = "old:9092"
+    host, port, reusable, doubt = "old", 9092, True, None
+
+    def __init__(self, highest, error_code=0):
+        self.highest, self.error_code, self.codecs = highest, error_code, []
+        self.config = ClientConfig(bootstrap=(("old", 9092),))
+
+    def speaks(self, request_class, version):
+        return version <= self.highest
+
+    def version(self, request_class, at_most=None):
+        return min(self.highest, at_most)
+
+    def ask(self, request, timeout):
+        batch = DefaultRecordBatch(request.topic_data[0].partition_data[0].records)
+        self.codecs.append(batch.compression_type)
+        unknown = -1 if batch.compression_type == ZSTD.number and self.highest < 7 else self.error_code
+        answer = SimpleNamespace(partition_responses=[SimpleNamespace(error_code=unknown)])
+        return lambda timeout: SimpleNamespace(responses=[answer])
+
+    def close(self):
+        pass
+
+
+KNOWN = Metadata({1: (OLD := Broker(1, "old", 9092))}, {"dead": Topic("dead", None, False, {0: Leader(OLD, 0)})})
+LETTER = [Record(b"k", b"v", 0)]
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """`writers(broker)`: what writes a batch, each way that there is."""
+
+    def make(broker):
+        monkeypatch.setattr("penstock.wire.cluster.Cluster.listing", lambda self, topics: (KNOWN, []))
+        for module in ("producer", "brokers"):
+            monkeypatch.setattr(f"penstock.wire.{module}.POOL.acquire", lambda *_: broker)
+            monkeypatch.setattr(f"penstock.wire.{module}.POOL.release", lambda _: None)
+        transactional = TransactionalProducer(broker.config, "id")
+        transactional._sender, transactional._partition = Sender("id", 1, 0), TopicPartition("dead", 0)
+        plain = Producer(broker.config, "dead")
+        return [
+            lambda: plain.append(0, LETTER),
+            lambda: transactional.append(TopicPartition("dead", 0), LETTER),
+        ]
+
+    return make
+
+
+@pytest.mark.parametrize(("highest", "codec"), [(5, GZIP), (6, GZIP), (7, ZSTD), (12, ZSTD)])
+def test_batches_are_compressed_by_a_codec_that_the_broker_knows(writers, highest, codec):
+    broker = OldBroker(highest)
+    for write in writers(broker):
+        write()
+    assert broker.codecs == [codec.number] * 2
+
+
+def test_an_error_without_a_name_is_raised_at_once_and_blames_the_broker(writers):
+    """It is the same for every try: none is worth a minute, and bootstrap.servers is right."""
+    broker = OldBroker(12, error_code=-1)
+    for write in writers(broker):
+        with pytest.raises(BrokerError, match=r"writing to dead-0.*UNKNOWN_SERVER_ERROR.*Its log says why$") as caught:
+            write()
+        assert "bootstrap" not in str(caught.value)
+    assert len(broker.codecs) == 2

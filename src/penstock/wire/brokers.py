@@ -77,6 +77,8 @@ class Brokers:
             backoff_max=self.config.retry_backoff_max,
             way_out=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
             f"To wait longer, set {option('default.api.timeout.ms')}",
+            way_out_answered="The brokers answer, and refuse for now: the last try says why. To wait longer, set "
+            f"{option('default.api.timeout.ms')}",
             wait=self._wait,
         )
 

@@ -339,7 +339,8 @@ class Cluster:
     def _note_leaderless(self, partitions: Sequence[TopicPartition], attempts: Attempts) -> None:
         if partitions:
             others = f" nor have {len(partitions) - 1} others" if len(partitions) > 1 else ""
-            attempts.failed(f"{partitions[0]} has no leader{others}")
+            problem = NotYet(f"{partitions[0]} has no leader{others}")
+            attempts.failed(str(problem), problem)
 
     def _may_refresh(self) -> bool:
         return time.monotonic() - self._known_since >= LEAST_AGE

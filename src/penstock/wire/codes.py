@@ -12,6 +12,7 @@ UNKNOWN_TOPIC_OR_PARTITION: int = kafka_errors.UnknownTopicOrPartitionError.errn
 MESSAGE_TOO_LARGE: int = kafka_errors.MessageSizeTooLargeError.errno
 RECORD_LIST_TOO_LARGE: int = kafka_errors.RecordListTooLargeError.errno
 INVALID_TOPIC: int = kafka_errors.InvalidTopicError.errno
+UNKNOWN_SERVER_ERROR: int = kafka_errors.UnknownError.errno
 UNSUPPORTED_VERSION: int = kafka_errors.UnsupportedVersionError.errno
 
 SESSION_ENDED = frozenset(
@@ -46,16 +47,28 @@ class NotYet(Exception):
         self.error_code = error_code
 
 
-def check(error_code: int, what: str) -> None:
-    """Raise what an error code means: NotYet when asking again may help."""
+def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
+    """Raise what an error code means: NotYet when asking again may help.
+
+    UNKNOWN_SERVER_ERROR is what a broker says when it does not know better. Like Java's clients, what reads asks again
+    and what writes does not (`retries_unknown`): most often the broker will never take that request.
+    """
     if error_code == 0:
         return
     error = kafka_errors.for_code(error_code)
-    text = f"{what}: {getattr(error, 'message', error.__name__)}"
-    # Java's consumer, too, asks again after an unknown error: it is what a broker says when it does not know better.
-    if issubclass(error, kafka_errors.RetriableError) or error is kafka_errors.UnknownError:
+    text = f"{what}: {_said(error_code, error)}"
+    unknown = error_code == UNKNOWN_SERVER_ERROR and retries_unknown
+    if issubclass(error, kafka_errors.RetriableError) or unknown:
         raise NotYet(text, error_code)
     if issubclass(error, NOT_ALLOWED):
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
     hint = HINTS.get(error_code)
     raise BrokerError(f"{text}: {hint}" if hint else text)
+
+
+def _said(error_code: int, error: type[Exception]) -> str:
+    if error_code == UNKNOWN_SERVER_ERROR:
+        return "UNKNOWN_SERVER_ERROR: the broker failed in a way that has no name. Its log says why"
+    if issubclass(error, kafka_errors.UnknownError):
+        return f"error {error_code}, which a newer broker may know and Penstock does not"
+    return str(getattr(error, "message", error.__name__))

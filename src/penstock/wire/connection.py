@@ -120,11 +120,16 @@ class Connection:
         lowest, highest = self._versions.get(request_class.API_KEY, (0, -1))
         agreed = min(highest, limit)
         if agreed < max(lowest, request_class.min_version):
-            raise BrokerError(
-                f"broker {self.address} and Penstock speak no common version of {request_class.name}. Penstock needs "
-                "Kafka 1.0 or newer"
-            )
+            raise BrokerError(f"{self.address} {self._disagreement(request_class.name, lowest, highest, limit)}")
         return int(agreed)
+
+    @staticmethod
+    def _disagreement(name: str, lowest: int, highest: int, limit: int) -> str:
+        if highest < 0:
+            return f"does not know {name}: its Kafka is too old for that, or does not offer it"
+        if lowest > limit:
+            return f"takes {name} from version {lowest} on, Penstock sends up to {limit}. Use a newer Penstock"
+        return f"takes {name} up to version {highest}, which is too old. Penstock needs Kafka 1.0 or newer"
 
     def speaks(self, request_class: Any, version: int) -> bool:
         """Whether this broker knows at least that version of an API."""

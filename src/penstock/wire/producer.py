@@ -25,7 +25,21 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.pool import POOL
 
-ZSTD = 4
+
+class Codec(NamedTuple):
+    """A way to compress, by its number in a batch's attributes and its name for Arrow."""
+
+    number: int
+    name: str
+
+
+ZSTD = Codec(4, "zstd")
+GZIP = Codec(1, "gzip")
+
+KNOWS_ZSTD = 7
+"""The first version of Produce with which a broker takes zstd (KIP-110): Kafka 2.1. Brokers before that do not know it,
+and say UNKNOWN_SERVER_ERROR; gzip is known to all."""
+
 TRANSACTIONAL = 1 << 4
 """The bit of a batch's attributes that says it is part of a transaction."""
 
@@ -92,9 +106,10 @@ class Producer:
             )
         connection = self._connections[broker]
         connection.doubt = doubt
-        error_code = ask_append(connection, tp, encode_batch(records), self._acks)(self._config.request_timeout)
+        batch = encode_batch(records, codec_for(connection))
+        error_code = ask_append(connection, tp, batch, self._acks)(self._config.request_timeout)
         try:
-            check(error_code, f"writing to {tp}")
+            check(error_code, f"writing to {tp}", retries_unknown=False)
         except NotYet as error:
             raise BrokerError(str(error)) from error
 
@@ -106,6 +121,11 @@ class Producer:
     ) -> None:
         while self._connections:
             POOL.release(self._connections.popitem()[1])
+
+
+def codec_for(connection: Connection) -> Codec:
+    """The best codec that this broker takes."""
+    return ZSTD if connection.speaks(ProduceRequest, KNOWS_ZSTD) else GZIP
 
 
 def ask_append(
@@ -134,8 +154,10 @@ def ask_append(
     return answer
 
 
-def encode_batch(records: Sequence[Record], sender: Sender | None = None, sequence: int = -1) -> bytes:
-    """One record batch of magic 2, zstd. With a sender, part of a transaction: `sequence` counts its records before."""
+def encode_batch(
+    records: Sequence[Record], codec: Codec = ZSTD, sender: Sender | None = None, sequence: int = -1
+) -> bytes:
+    """One record batch of magic 2. With a sender, part of a transaction: `sequence` counts its records before."""
     first = records[0].timestamp
     body = bytearray()
     for at, (key, value, timestamp, headers) in enumerate(records):
@@ -152,10 +174,10 @@ def encode_batch(records: Sequence[Record], sender: Sender | None = None, sequen
         body += _varint(len(record))
         body += record
     last = max(record.timestamp for record in records)
-    packed: bytes = pa.compress(bytes(body), codec="zstd", asbytes=True)
-    attributes, producer_id, epoch = ZSTD, -1, -1
+    packed: bytes = pa.compress(bytes(body), codec=codec.name, asbytes=True)
+    attributes, producer_id, epoch = codec.number, -1, -1
     if sender is not None:
-        attributes, producer_id, epoch = ZSTD | TRANSACTIONAL, sender.producer_id, sender.epoch
+        attributes, producer_id, epoch = codec.number | TRANSACTIONAL, sender.producer_id, sender.epoch
     covered = (
         struct.pack(">hiqqqhii", attributes, len(records) - 1, first, last, producer_id, epoch, sequence, len(records))
         + packed

@@ -36,7 +36,7 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
 from penstock.wire.groups import TRANSACTION
 from penstock.wire.metadata import Metadata
-from penstock.wire.producer import ALL, Record, Sender, ask_append, encode_batch
+from penstock.wire.producer import ALL, Record, Sender, ask_append, codec_for, encode_batch
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -127,9 +127,9 @@ class TransactionalProducer(Cluster):
             assert self._partition is None, "a transaction writes to one partition"
             self._add_partition(tp)
         sender = self._begun
-        batch = encode_batch(records, sender, self._sequence)
 
         def ask(connection: Connection, asked: list[TopicPartition], metadata: Metadata) -> PendingAnswers[None]:
+            batch = encode_batch(records, codec_for(connection), sender, self._sequence)
             pending = ask_append(connection, tp, batch, ALL, sender)
 
             def answer(timeout: float) -> tuple[dict[TopicPartition, None], dict[TopicPartition, NotYet]]:
@@ -258,7 +258,7 @@ class TransactionalProducer(Cluster):
         what = f"{what} (transaction {self.transactional_id!r})"
         if error_code in LOST:
             raise TransactionLost(f"{what}: {kafka_errors.for_code(error_code).message}")
-        check(error_code, what)
+        check(error_code, what, retries_unknown=False)
 
 
 def _only(codes: Sequence[int], request: Any) -> int:
