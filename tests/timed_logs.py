@@ -31,18 +31,22 @@ class Logs:
 
     logs: dict[TopicPartition, list[int]]
     asked: list[str] = field(default_factory=list)
+    hiding: set[TopicPartition] = field(default_factory=set)
+    """Partitions of which brokers say that nothing is so late, though something is."""
 
     def max_timestamps(self, before):
         self.asked.append("max")
         return {tp: max(records(self.logs[tp][:offset]), default=None) for tp, offset in before.items()}
 
-    def times_at(self, times):
+    def by_time(self, times):
         self.asked.append("times")
         assert all(time < 2**63 for time in times.values()), "no request can hold it"
-        return {
+        found = {
             tp: next(((at, stamp) for at, stamp in enumerate(self.logs[tp]) if stamp >= time), None)
             for tp, time in times.items()
         }
+        hidden = {tp for tp in times if tp in self.hiding and found[tp] is not None}
+        return {tp: answer for tp, answer in found.items() if answer is not None and tp not in hidden}, hidden
 
     def timestamps_of(self, offsets):
         self.asked.append("records")

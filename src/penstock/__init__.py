@@ -37,6 +37,7 @@ from penstock.errors import (
     RowsRefused,
     SchemaNotFound,
     SinkError,
+    TimeLookupTimeout,
     UnknownTopic,
 )
 
@@ -104,6 +105,7 @@ __all__ = [
     "SinkError",
     "Stream",
     "Streamer",
+    "TimeLookupTimeout",
     "TopicPartition",
     "UnknownTopic",
     "WatermarkStrategy",

@@ -64,10 +64,13 @@ class StreamEnd:
             log.info("%s has come to its end: so says the record at offset %d", tp, offset)
         self._ended |= ended
 
-    def forget_ended(self, partitions: Collection[TopicPartition]) -> None:
-        """The records by which these have ended, if they have, are not in their logs any more."""
-        for tp in partitions:
+    def forget_cut(self, cut: Mapping[TopicPartition, int]) -> None:
+        """These logs were cut at these offsets: the records by which they have ended, if they have, are gone."""
+        for tp, offset in cut.items():
             self._ended.pop(tp, None)
+            self._looked_at.pop(tp, None)
+            if isinstance(self._mode, AtTimestamp) and self._until.get(tp, offset) > offset:
+                del self._until[tp]
 
     def without_ended(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Offsets, none beyond the record by which a deserializer has ended its partition."""
@@ -91,8 +94,8 @@ class StreamEnd:
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are of another topic now: where they end by a record, by time or at first sight is to be found anew."""
-        self.forget_ended(partitions)
         for tp in partitions:
+            self._ended.pop(tp, None)
             self._looked_at.pop(tp, None)
             named = self._mode.offsets.get(tp) if isinstance(self._mode, AtOffsets) else None
             if named in (None, LATEST) and self._until.pop(tp, None) is not None:
@@ -117,7 +120,9 @@ class StreamEnd:
         over = {tp for tp, at in times.items() if now_ms >= at + LATE_MS}
         # Only where something came since the last look, or nothing more will: an idle stream asks nothing.
         asked = {tp: at for tp, at in times.items() if tp in over or self._looked_at.get(tp) != ends[tp]}
-        for tp, offset in lookup.for_times(asked).items():
+        # Up to where it was looked the last time, all records are older; unless that log was cut since.
+        since = {tp: at for tp in asked if (at := self._looked_at.get(tp, 0)) <= ends[tp]}
+        for tp, offset in lookup.first_at(asked, ends, since).items():
             if offset is not None:
                 self._until[tp] = offset
             elif tp in over:

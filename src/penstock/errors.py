@@ -7,6 +7,7 @@
     │   ├── AuthenticationFailed  the broker refused who we are, or TLS failed
     │   ├── AuthorizationFailed   the broker knows who we are and says no
     │   ├── UnknownTopic          a topic or partition that does not exist
+    │   ├── TimeLookupTimeout     the first record of a time was not found within the deadline
     │   ├── CommitRefused         the group has given our partitions to others, or does not know us any more
     │   └── ProtocolError         the broker's answer makes no sense to us
     ├── CorruptBatch              bytes of a partition that are not what Kafka wrote
@@ -96,6 +97,24 @@ class UnknownTopic(BrokerError):
         self.partition = partition
         place = f"topic {topic!r}" if partition is None else f"partition {topic}-{partition}"
         super().__init__(f"{place} does not exist" + (f": {detail}" if detail else ""))
+
+
+class TimeLookupTimeout(BrokerError):
+    """The first record at or after a time was not found within the deadline: brokers did not know it, and the log that
+    had to be scanned is long.
+
+    `partitions` lists (topic, partition, time, offset where the scan stands, offset where it would end).
+    """
+
+    def __init__(self, partitions: Sequence[tuple[str, int, int, int, int]], seconds: float, option: str) -> None:
+        self.partitions = tuple(partitions)
+        topic, partition, time, at, stop = self.partitions[0]
+        more = f" and in {len(self.partitions) - 1} more partitions" if len(self.partitions) > 1 else ""
+        super().__init__(
+            f"the first record at or after timestamp {time} was not found within {seconds:g} s: the broker does not "
+            f"know it, and {topic}-{partition} was scanned up to offset {at} of {stop}{more}. Give offsets instead of "
+            f"a time, or raise {option}"
+        )
 
 
 class CommitRefused(BrokerError):

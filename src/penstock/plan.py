@@ -12,7 +12,7 @@ from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.options import SourceOptions, check_batch
 from penstock.ranges import EVERYTHING, Narrowing, OffsetRange, narrow, split, spread
 from penstock.startup import Earliest, Latest, resolve_end, resolve_start, within_bounds
-from penstock.topics import AssignedPartitions, TopicPartition, TopicPattern, select_partitions, wanted_topics
+from penstock.topics import AssignedPartitions, Offsets, TopicPartition, TopicPattern, select_partitions, wanted_topics
 from penstock.wire.cluster import Cluster, Metadata
 
 log = logging.getLogger(__name__)
@@ -56,13 +56,19 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
         within_bounds(start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss)
     start, stop = narrow(start, stop, narrowing)
     if narrowing.min_timestamp is not None:
-        found = cluster.for_times(dict.fromkeys(start, narrowing.min_timestamp))
-        start = {tp: stop[tp] if (at := found[tp]) is None else max(start[tp], at) for tp in start}
+        start = _not_before(narrowing.min_timestamp, start, stop, cluster)
     # By what is known now: a leader that changed while ends were asked for must not stand beside a newer end with the
     # epoch of the one before, or the reader would take its log for cut.
     known = cluster.known or metadata
     ranges = [range_of(tp, start[tp], stop[tp], known) for tp in start if start[tp] < stop[tp]]
     return spread(split(ranges, options.min_partitions, options.max_records_per_partition))
+
+
+def _not_before(timestamp: int, start: Offsets, stop: Offsets, cluster: Cluster) -> Offsets:
+    """Starts without the records that are certainly older. A filter changes no result: Spark drops what is too old."""
+    answers = cluster.by_time(dict.fromkeys(start, timestamp))
+    first = {tp: offset for tp, (offset, _) in answers.found.items()}
+    return {tp: max(at, first.get(tp, at if tp in answers.unknown else stop[tp])) for tp, at in start.items()}
 
 
 def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:

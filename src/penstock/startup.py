@@ -36,7 +36,12 @@ class OffsetLookup(Protocol):
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
-    def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
+    def first_at(
+        self,
+        times: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        since: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +206,7 @@ def _offsets_at(
     # Do not simplify (F8): the end is read BEFORE the lookup. Read after it, a record produced in between would be
     # neither found nor past the end, and be skipped.
     end = lookup.end(partitions)
-    found = lookup.for_times(times)
+    found = lookup.first_at(times, end)
     too_young = [tp for tp in partitions if found[tp] is None]
     if too_young and fail_on_no_match:
         raise NoOffsetForTimestamp([(tp.topic, tp.partition, times[tp]) for tp in too_young])

@@ -371,7 +371,7 @@ class StreamPlanner:
         cut = self.truncation.cut({tp: offset for tp, offset in state.items() if tp not in moving}, found)
         self._lose([(tp, f"from offset {state[tp]}", f"offsets up to {to} of what was read") for tp, to in cut.items()])
         self._resets |= cut
-        self._end.forget_ended(cut)
+        self._end.forget_cut(cut)
 
     # --- the work of one batch ------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class Log:
     """Ends that grow, and the offset of the first record at a time."""
 
     def __init__(self, ends, young=None):
-        self.ends, self.young, self.asked = ends, young or {}, []
+        self.ends, self.young, self.asked, self.since = ends, young or {}, [], None
 
     def begin(self, partitions):
         return dict.fromkeys(partitions, 0)
@@ -27,8 +27,9 @@ class Log:
     def end(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}
 
-    def for_times(self, times):
+    def first_at(self, times, ends, since=None):
         self.asked.append(dict(times))
+        self.since = since
         return {tp: self.young.get(tp) for tp in times}
 
     def committed(self, group, partitions):
@@ -198,9 +199,31 @@ def test_F4_a_partition_that_has_ended_is_not_waited_for():
 
 
 def test_F4_a_topic_made_anew_or_cut_before_its_end_has_not_ended():
-    for forget in ("forget", "forget_ended"):
+    for forget, gone in (("forget", [A]), ("forget_cut", {A: 2})):
         end = StreamEnd(None, deserializer_may_end=True)
         end.note_ended({A: 3, B: 3})
-        getattr(end, forget)([A])
+        getattr(end, forget)(gone)
         assert end.without_ended({A: 5, B: 5}) == {A: 5, B: 3}
         assert end.reached({A: 5, B: 3}) is False
+
+
+def test_an_end_by_time_is_looked_for_where_nothing_was_looked_at_yet():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({})
+    end.cut({A: 7}, {A}, log, NOW)
+    end.cut({A: 9}, {A}, log, NOW)
+    assert log.since == {A: 7}
+    end.cut({A: 4}, {A}, log, NOW)
+    assert log.since == {}, "the log is shorter than it was: what is there now may be something else"
+    end.cut({A: 9}, {A}, log, NOW)
+    assert log.since == {A: 4}
+
+
+def test_an_end_by_time_that_was_cut_off_is_looked_for_again():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({}, {A: 7})
+    assert end.cut({A: 9}, {A}, log, NOW) == {A: 7}
+    end.forget_cut({A: 7})
+    assert end.cut({A: 9}, {A}, log, NOW) == {A: 7}
+    assert len(log.asked[-1]) == 0, "it was not cut off"
+    end.forget_cut({A: 5})
+    log.young = {A: 6}
+    assert end.cut({A: 9}, {A}, log, NOW) == {A: 6}

@@ -15,6 +15,7 @@ EXAMPLES = [
     errors.AuthenticationFailed("no"),
     errors.AuthorizationFailed("no"),
     errors.UnknownTopic("t", 3, "has 2"),
+    errors.TimeLookupTimeout([("t", 3, 1000, 5, 9)], 60.0, "default.api.timeout.ms"),
     errors.CommitRefused("g", "it is rebalancing"),
     errors.ProtocolError("what"),
     errors.CorruptBatch("t", 3, 42, 100, "CRC is wrong"),

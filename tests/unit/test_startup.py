@@ -45,7 +45,8 @@ class Lookup:
         assert group == "g"
         return {tp: self.group.get(tp) for tp in partitions}
 
-    def for_times(self, times):
+    def first_at(self, times, ends, since=None):
+        assert ends == {tp: self.ends[tp] for tp in times}, "the ends are to be those before the look-up"
         self.ends = {tp: end + 1 for tp, end in self.ends.items()}
         return {tp: self.times.get(tp) for tp in times}
 

@@ -131,10 +131,10 @@ def test_what_was_not_asked_for_is_left_aside():
     assert (found, refused) == ({TopicPartition("a", 0): 1}, {})
 
 
-def test_no_offset_is_an_answer_to_a_time_only():
-    rows = {"a": [(0, 0, -1), (1, 0, -1), (2, 0, -1)]}  # asked for: the end, the beginning, a time
+def test_a_beginning_or_an_end_that_is_no_offset_is_asked_for_again():
+    rows = {"a": [(0, 0, -1), (1, 0, -1)]}  # asked for: the end, the beginning
     found, refused = read_offsets_response(response(11, rows), 11, 5, ASKED, TIMES)
-    assert found == {TopicPartition("a", 2): -1}
+    assert found == {}
     assert set(refused) == {TopicPartition("a", 0), TopicPartition("a", 1)}
     assert "makes no sense" in str(refused[TopicPartition("a", 0)])
 

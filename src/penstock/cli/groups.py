@@ -340,7 +340,7 @@ def run_reset(arguments: argparse.Namespace) -> int:
     ends = admin.end(partitions)
     begins = admin.begin(partitions)
     times = {tp: time for tp in partitions if isinstance(target, AtTimestamp) and (time := target.of(tp)) is not None}
-    plan = moves(target, partitions, committed, begins, ends, admin.for_times(times))
+    plan = moves(target, partitions, committed, begins, ends, admin.first_at(times, ends))
     if arguments.execute:
         admin.commit(group, {TopicPartition(move.topic, move.partition): move.new for move in plan})
     _show(plan, arguments.json, executed=arguments.execute)

@@ -4,8 +4,8 @@ Spark's watermark is the highest event time of everything it has read. So a batc
 ahead of the slowest active partition than the drift allows. Where event time is the record's own timestamp, brokers
 know the first offset of a time, and everything before it is older: the bound holds, whatever the order of records. A
 field of the payload has no index, so how fast time passes in a partition is learned from what was read of it. So it is
-where the index does not show the records: behind markers of transactions, which bear the time of the commit, and behind
-batches that compaction has emptied.
+where the index does not show the records: behind markers of transactions, which bear the time of the commit, behind
+batches that compaction has emptied, and behind segments of which records were deleted.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ SAID_SECONDS = 60.0
 
 LATEST_TIMESTAMP = 2**63 - 1
 """That a record can have, and that a broker can be asked for."""
+
+HIDDEN = -1
+"""Where a log goes past a limit, if brokers do not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +299,8 @@ class Alignment:
                 first = limit - self._mark(0) + 1  # the first event time whose event-time watermark would be past it
                 if first <= LATEST_TIMESTAMP:
                     times[tp] = first
-        found = self._lookup.times_at(times) if times else {}
-        at = {tp: self._beyond(tp, ends[tp]) if answer is None else answer[0] for tp, answer in found.items()}
+        found, unknown = self._lookup.by_time(times) if times else ({}, ())
+        at = {tp: found[tp][0] if tp in found else HIDDEN if tp in unknown else ends[tp] for tp in times}
         next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
         blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
         for tp, offset in at.items():
@@ -315,18 +318,13 @@ class Alignment:
         highest = self._highest(tp)
         return highest is None or highest <= limit
 
-    def _beyond(self, tp: TopicPartition, end: int) -> int:
-        """Where a log goes past a limit of which the index shows nothing: at its end. If it is known to go past it
-        before, compaction hides where."""
-        return -1 if self._newest.knows(tp, end) else end
-
     def _note_first_records(self, position: Offsets) -> None:
         """Partitions of which nothing was read stand before the first record of their log."""
         unknown = [tp for tp, at in position.items() if self._floors.get(tp, (-1, 0))[0] != at]
         if not unknown:
             return
-        times = self._lookup.times_at(dict.fromkeys(unknown, 0))
-        found = {tp: answer for tp, answer in times.items() if answer is not None}
+        found, hidden = self._lookup.by_time(dict.fromkeys(unknown, 0))
+        self._floors |= {tp: (position[tp], NOTHING) for tp in hidden}
         # What comes first by the index may be a marker or an aborted record: then it says nothing of the records.
         ahead = {tp: offset for tp, (offset, _) in found.items() if offset >= position[tp]}
         seen = self._lookup.timestamps_of(ahead) if ahead else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from penstock.eventtime.pace import Ahead
@@ -15,9 +15,11 @@ class TimeLookup(Protocol):
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The highest timestamp of the records before an offset; None if there are none."""
 
-    def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Offset and timestamp of the first record, marker or aborted record that is not older than a time; None if all
-        are older."""
+    def by_time(
+        self, times: Mapping[TopicPartition, int]
+    ) -> tuple[Mapping[TopicPartition, tuple[int, int]], Collection[TopicPartition]]:
+        """Offset and timestamp of the first record, marker or aborted record that is not older than a time; and the
+        partitions of which brokers do not know it. In all others every record is older."""
 
     def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The timestamps of single records; None where a reader gets none."""

@@ -19,6 +19,7 @@ from penstock.errors import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
+    TimeLookupTimeout,
     UnknownTopic,
 )
 
@@ -29,7 +30,15 @@ Result = TypeVar("Result")
 
 EXPLAINED = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
-    *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
+    *(
+        DataLoss,
+        NoGroupOffset,
+        NoOffsetForTimestamp,
+        TimeLookupTimeout,
+        RegistryUnavailable,
+        RegistryRefused,
+        SchemaNotFound,
+    ),
 )
 """What a user has to mend, and not in this code. Others keep their traceback: it is what a report of a bug needs."""
 

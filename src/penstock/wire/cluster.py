@@ -19,10 +19,12 @@ from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
 from penstock.wire.deadline import Attempts
 from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
+from penstock.wire.first_records import Scan, Step, ask_scan, find_first
 from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
-from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_offsets, ask_times
+from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
 from penstock.wire.sample import ask_sizes
+from penstock.wire.time_index import TimeAnswers, look_up
 from penstock.wire.timestamps import find_maxima
 from penstock.wire.window import Window, ask_windows
 
@@ -157,16 +159,40 @@ class Cluster:
         """
         return self._offsets(dict.fromkeys(partitions, LATEST), wait_for=frozenset(wait_for))
 
-    def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (ms) per partition; None where no record is that young."""
-        found = self._offsets(times)
-        return {tp: None if offset < 0 else offset for tp, offset in found.items()}
+    def first_at(
+        self,
+        times: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        since: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, int | None]:
+        """The offset of the first record at or after a time (ms), exactly; None where none lies below `ends`.
+
+        `ends` are to be read before (F8). Below `since` it is known that there is none. Where the broker's answer hides
+        records the log is scanned: see penstock.wire.first_records.
+        """
+        attempts = self._brokers.attempts(f"looking for the first records of a time in {len(times)} partitions")
+        return find_first(times, ends, self, attempts, since or {}, self.config.option("default.api.timeout.ms"))
+
+    def scan(self, scans: Mapping[TopicPartition, Scan], first: bool) -> dict[TopicPartition, Step | None]:
+        """One step of the look-up above, by one fetch per leader; None where an offset is outside its log."""
+        attempts = self._brokers.attempts(f"looking into {len(scans)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> PendingAnswers[Step | None]:
+            return ask_scan(connection, {tp: scans[tp] for tp in partitions}, metadata, first)
+
+        return self._ask_leaders(attempts, scans, ask)
+
+    def by_time(self, times: Mapping[TopicPartition, int]) -> TimeAnswers:
+        """What brokers know of the first records at or after a time (ms), without a look at them."""
+        return look_up(times, self)
 
     def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """Like `for_times`, with the timestamp of what was found: (offset, timestamp).
+        """What brokers answer: the offset and timestamp of the first record at or after a time (ms).
 
-        As the broker sees it: what lies at that offset may be a transaction's marker, or a record that was aborted.
-        `timestamps_in` tells.
+        What lies at that offset may be a transaction's marker, or a record that was aborted: `timestamps_in` tells.
+        None may hide records: `by_time` tells.
         """
         attempts = self._brokers.attempts(f"asking for the times of {len(times)} partitions")
 
@@ -177,6 +203,20 @@ class Cluster:
 
         found = self._ask_leaders(attempts, times, ask)
         return {tp: None if offset < 0 else (offset, time) for tp, (offset, time) in found.items()}
+
+    def largest_times(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The largest timestamp of a log, or more: brokers count markers and deleted records. None where they do not
+        say."""
+        asked = list(partitions)
+        attempts = self._brokers.attempts(f"asking for the largest timestamps of {len(asked)} partitions")
+
+        def ask(
+            connection: Connection, partitions: list[TopicPartition], metadata: Metadata
+        ) -> PendingAnswers[tuple[int, int]]:
+            return ask_largest(connection, partitions, metadata)
+
+        found = self._ask_leaders(attempts, asked, ask)
+        return {tp: None if offset < 0 else time for tp, (offset, time) in found.items()}
 
     def timestamps_in(self, windows: Mapping[TopicPartition, Window]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records in small windows of logs, by one fetch per leader.

@@ -8,7 +8,7 @@ network: 2,000 partitions in 20 topics 11.4 ms there and 1.0 ms here; 4 partitio
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest
@@ -22,7 +22,11 @@ from penstock.wire.metadata import Metadata
 
 EARLIEST = -2
 LATEST = -1
+LARGEST_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
+
+KNOWS_LARGEST = 7
+"""The first version that can be asked for the largest timestamp of a log (KIP-734)."""
 
 KNOWS_LOCAL = 8
 """The first version that tells a leader's own disk from tiered storage."""
@@ -66,9 +70,10 @@ def ask_offsets(
 ) -> Pending[tuple[Offsets, Refused]]:
     """Ask a leader for the offsets of its partitions at these times (ms, or one of the constants above).
 
-    The answer has the offsets (-1 for a time past the last record), and which partitions to ask again, and why.
+    The answer has the offsets, and which partitions to ask again, and why.
     """
-    return _ask(connection, partitions, times, metadata, read_offsets_response)
+    read_committed = connection.config.read_committed
+    return _ask(connection, partitions, times, metadata, read_offsets_response, read_committed)
 
 
 def ask_times(
@@ -79,9 +84,23 @@ def ask_times(
 ) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], Refused]]:
     """Ask a leader for the first record at or after a time (ms): its offset and its timestamp.
 
-    `NOT_FOUND` where there is none. Which partitions to ask again, and why, as above.
+    As one that reads uncommitted (penstock.wire.time_index says why). `NOT_FOUND` where there is none. Which partitions
+    to ask again, and why, as above.
     """
-    return _ask(connection, partitions, times, metadata, read_times_response)
+    return _ask(connection, partitions, times, metadata, read_times_response, read_committed=False)
+
+
+def ask_largest(
+    connection: Connection, partitions: Collection[TopicPartition], metadata: Metadata
+) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], Refused]]:
+    """Ask a leader for the largest timestamp of each log, markers and deleted records included, and its offset.
+
+    `NOT_FOUND` where it does not say, or is too old to be asked.
+    """
+    if connection.version(ListOffsetsRequest, at_most=HIGHEST) < KNOWS_LARGEST:
+        return lambda timeout: (dict.fromkeys(partitions, NOT_FOUND), {})
+    times = dict.fromkeys(partitions, LARGEST_TIMESTAMP)
+    return _ask(connection, partitions, times, metadata, read_times_response, read_committed=False)
 
 
 def _ask(
@@ -90,6 +109,7 @@ def _ask(
     times: Mapping[TopicPartition, int],
     metadata: Metadata,
     read_response: ReadResponse[Found],
+    read_committed: bool,
 ) -> Pending[tuple[dict[TopicPartition, Found], Refused]]:
     config = connection.config
     version = connection.version(ListOffsetsRequest, at_most=HIGHEST)
@@ -102,7 +122,7 @@ def _ask(
             asked[topic][partition] = tp
         else:
             asked[topic] = {partition: tp}
-    body = encode_offsets_request(version, asked, times, metadata, config.read_committed, config.request_timeout)
+    body = encode_offsets_request(version, asked, times, metadata, read_committed, config.request_timeout)
     request = EncodedRequest("ListOffsetsRequest", ListOffsetsRequest.API_KEY, version, version >= FLEXIBLE, body)
     correlation_id = connection.send(request, config.request_timeout)
 
@@ -169,7 +189,7 @@ def read_offsets_response(
             tp = numbers.get(number)
             if tp is None:
                 continue
-            if error_code == 0 and (offset >= 0 or times[tp] >= 0):
+            if error_code == 0 and offset >= 0:
                 found[tp] = offset
             elif error_code == 0:
                 refused[tp] = NotYet(f"offset {offset} of {tp} makes no sense")

@@ -1,20 +1,19 @@
 """How large records are where reading will go on: the batch headers of a small fetch, and nothing decoded.
 
-Bytes from the network are hostile, and a header's offset and length are not covered by its checksum: each is held
-against what came before it and against the end of the log, and what makes no sense ends the sample there.
+What makes no sense, or lies past the end of the log, ends the sample there.
 """
 
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Mapping, Sequence
 
 from kafka.protocol.consumer import FetchRequest
 
 from penstock.errors import ProtocolError
 from penstock.topics import TopicPartition
-from penstock.wire.connection import FRAME_LIMIT, Connection, Pending
+from penstock.wire.batches import walk
+from penstock.wire.connection import Connection, Pending
 from penstock.wire.fetch import HIGHEST, NAMES_ONLY, FetchedPartition, FetchPosition, fetch_request, read_fetch_response
 from penstock.wire.metadata import Metadata
 
@@ -25,43 +24,26 @@ ONE_BY_ONE = 8
 """Partitions per leader that are asked for alone, because their first batch did not fit in the sample: a broker sends
 such a batch only where it is the first of its answer. It may be a megabyte, so no more of them at a time."""
 
-_HEADER = struct.Struct(">qi4xb6xi")
-"""Offset, length, magic, last offset delta (magic 2 only)."""
-
-_OVERHEAD = 12  # offset and length, which the length does not count
-_LEAST_LENGTH = {0: 14, 1: 22, 2: 49}  # by magic
-_OLD_ATTRIBUTES = 17
-_OLD_CODEC = 0x07
-
 
 def bytes_per_offset(records: memoryview, position: int, readable: int) -> float | None:
     """Stored bytes per offset from `position` on, by the headers of batches that lie below offset `readable`.
 
     The last batch may be cut short behind its header. None where there is nothing to go by.
     """
-    at = counted = 0
+    counted = 0
     begin = follows = -1
     first_is_old_set = False
-    while len(records) - at >= _HEADER.size:
-        offset, length, magic, delta = _HEADER.unpack_from(records, at)
-        if not _LEAST_LENGTH.get(magic, FRAME_LIMIT) <= length < FRAME_LIMIT:
-            break
-        if magic == 2:
-            first, last = offset, offset + delta
-        else:
-            # An old message, or a compressed set of them, which bears the offset of its last one.
-            first, last = min(position, offset) if follows < 0 else follows, offset
-        if first < max(follows, 0) or last < max(first, position) or last >= readable:
+    for header in walk(records, position):
+        if header.last >= readable:
             break
         if begin < 0:
-            begin = min(first, position)
-            first_is_old_set = magic < 2 and bool(records[at + _OLD_ATTRIBUTES] & _OLD_CODEC)
+            begin = min(header.first, position)
+            first_is_old_set = header.is_old_set
         elif first_is_old_set:
             # Where the first set begins is nowhere said: go by those that follow it.
             begin, counted, first_is_old_set = follows, 0, False
-        counted += _OVERHEAD + length
-        follows = last + 1
-        at += _OVERHEAD + length
+        counted += header.size
+        follows = header.last + 1
     return counted / (follows - begin) if counted else None
 
 
