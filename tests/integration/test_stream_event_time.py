@@ -63,6 +63,19 @@ def test_E4_a_partition_that_joins_is_waited_for_before_any_of_it_is_read(stream
     assert running.trigger() == {tp(name): (7, 100), tp(name, 1): (0, 100)}
 
 
+def test_E4_a_partition_whose_beginning_was_deleted_is_held_too(stream, topic, produce, operator):
+    """The broker finds the limit in the segment that is deleted, and says that nothing is so late."""
+    name = topic(partitions=2, segment_ms=HOUR)
+    produce(name, timed(5))
+    produce(name, timed(5, partition=1, start=START + 2 * HOUR))
+    produce(name, timed(5, partition=1, start=START + 10 * HOUR))
+    operator.delete_records(name, {1: 5})
+    running = stream(subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
+    assert running.trigger() == {tp(name): (0, 5)}
+    produce(name, timed(5, start=START + 10 * HOUR))
+    assert running.trigger() == {tp(name): (5, 10), tp(name, 1): (5, 10)}
+
+
 def test_E4_a_partition_ended_by_its_deserializer_holds_nobody(stream, topic, produce):
     name = topic(partitions=2)
     produce(name, timed(5) + timed(5, partition=1))

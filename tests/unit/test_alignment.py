@@ -124,6 +124,20 @@ def test_E4_where_compaction_hides_what_is_past_the_limit_a_log_is_read_in_steps
     assert stream.position == {A: 1, B: FIRST_STEP, C: 0}
 
 
+def test_E4_where_deletion_hides_what_is_past_the_limit_a_log_is_not_read_to_its_end():
+    stream = Stream({A: [BASE] * 5, B: [BASE + i * HOUR for i in range(3 * FIRST_STEP)]}, drift=HOUR)
+    stream.logs.hiding.add(B)
+    stream.step()
+    assert stream.position == {A: 5, B: FIRST_STEP}
+
+
+def test_E4_where_deletion_hides_the_records_the_next_one_is_held_against_the_limit():
+    stream = Stream({A: [BASE] * 5, B: [BASE + 10 * HOUR] * 5}, drift=HOUR)
+    stream.logs.hiding.add(B)
+    stream.step()
+    assert stream.position == {A: 5, B: 0}
+
+
 @pytest.mark.parametrize("limit", [None, 1])
 def test_E4_the_last_of_all_timestamps_is_one_like_others(limit):
     stream = Stream({A: [BASE, 2**63 - 1], B: [BASE, 2**63 - 1, 2**63 - 1]}, drift=MINUTE)

@@ -32,9 +32,6 @@ SAID_SECONDS = 60.0
 LATEST_TIMESTAMP = 2**63 - 1
 """That a record can have, and that a broker can be asked for."""
 
-HIDDEN = -1
-"""Where a log goes past a limit, if brokers do not know it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -300,16 +297,18 @@ class Alignment:
                 if first <= LATEST_TIMESTAMP:
                     times[tp] = first
         found, unknown = self._lookup.by_time(times) if times else ({}, ())
-        at = {tp: found[tp][0] if tp in found else HIDDEN if tp in unknown else ends[tp] for tp in times}
+        # Of what brokers do not know at least the next record is looked at.
+        at = {tp: found[tp][0] if tp in found else position[tp] if tp in unknown else ends[tp] for tp in times}
         next_ones = {tp: offset for tp, offset in at.items() if offset == position[tp]}
-        blocked = self._lookup.timestamps_of(next_ones) if next_ones else {}
+        seen = self._lookup.timestamps_of(next_ones) if next_ones else {}
+        blocked = {tp: stamp for tp, stamp in seen.items() if stamp is not None and stamp >= times[tp]}
         for tp, offset in at.items():
             # What lies before the position was read, and no record of it was past the limit.
-            hidden = offset < position[tp] or (tp in blocked and blocked[tp] is None)
+            hidden = offset < position[tp] or (tp in seen and tp not in blocked)
             learned = position[tp] + self._paces.step(tp, self._tracker.watermark(tp), limits.of(tp))
             wanted = learned if hidden else offset
             stops[tp] = min(ends[tp], wanted)
-        return stops, {tp: timestamp for tp, timestamp in blocked.items() if timestamp is not None}
+        return stops, blocked
 
     def _ends_within(self, tp: TopicPartition, end: int, limit: int) -> bool:
         """Whether a log is known to hold nothing past a limit."""
@@ -324,12 +323,13 @@ class Alignment:
         if not unknown:
             return
         found, hidden = self._lookup.by_time(dict.fromkeys(unknown, 0))
-        self._floors |= {tp: (position[tp], NOTHING) for tp in hidden}
+        first = {tp: offset for tp, (offset, _) in found.items()} | {tp: position[tp] for tp in hidden}
         # What comes first by the index may be a marker or an aborted record: then it says nothing of the records.
-        ahead = {tp: offset for tp, (offset, _) in found.items() if offset >= position[tp]}
+        ahead = {tp: offset for tp, offset in first.items() if offset >= position[tp]}
         seen = self._lookup.timestamps_of(ahead) if ahead else {}
-        for tp, (_, timestamp) in found.items():
-            self._floors[tp] = position[tp], NOTHING if seen.get(tp) is None else self._mark(timestamp)
+        for tp in first:
+            timestamp = seen.get(tp)
+            self._floors[tp] = position[tp], NOTHING if timestamp is None else self._mark(timestamp)
 
     def _stands(self, tp: TopicPartition, mark: int | None, position: Offsets) -> int | None:
         at, floor = self._floors.get(tp, (-1, NOTHING))
