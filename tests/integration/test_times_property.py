@@ -98,6 +98,8 @@ def world(kafka):
 )
 def test_F8_starts_ends_and_filters_by_time_are_what_a_scan_says(world, rounds, deleted, times):
     topics = [world.make("delete"), world.make("compact")]
+    twice = ("plain", [[(0, 8)]] * PARTITIONS)  # so that there is something to clean
+    rounds = [twice, twice, *rounds]
     for kind, batches in rounds:
         world.write(topics, kind, batches)
     # Closes the segments before it, so that they can be cleaned.

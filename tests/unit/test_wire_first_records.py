@@ -217,10 +217,10 @@ def timed(base, *deltas, header=None, **more):
     return Batch(base, records, max_time=largest, **more)
 
 
-def look(data, at=0, stop=100, late=10, log_start=0, aborted=(), isolation="read_committed", readable=100):
+def look(data, at=0, stop=100, late=10, log_start=0, aborted=(), isolation="read_committed", readable=100, named=False):
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "kafka.isolation.level": isolation}
     fetched = FetchedPartition(TOPIC, PARTITION, 0, 100, readable, list(aborted), -1, memoryview(data), log_start)
-    return look_into(TP, fetched, Scan(at, stop, BASE_TIME + late), parse_options(options).client)
+    return look_into(TP, fetched, Scan(at, stop, BASE_TIME + late, named), parse_options(options).client)
 
 
 def test_the_first_late_record_is_found_inside_of_its_batch():
@@ -249,6 +249,23 @@ def test_markers_and_aborted_records_do_not_count():
     assert look(chunk(of(7, 0, 50), marker(1, 7, commit=False)), aborted=[(7, 0)]) == Step(None, 2)
     late_marker = Batch(1, marker(1, 7, commit=True).records, attributes=0x30, producer=7, max_time=BASE_TIME + 99)
     assert look(chunk(of(7, 0, 1), late_marker)) == Step(None, 2)
+
+
+def test_the_record_that_the_index_names_is_not_decoded():
+    damaged = bytearray(timed(0, 1, 50).encode())
+    damaged[-1] ^= 1
+    assert look(damaged, at=1, named=True) == Step(1, 1), "its header says that it is a record: that is enough"
+    assert look(damaged, at=1, named=True, isolation="read_uncommitted") == Step(1, 1)
+
+
+def test_what_the_index_names_and_may_be_no_record_is_looked_at():
+    transactional = timed(0, 1, 50, 1, 60, producer=7, attributes=0x10)
+    assert look(chunk(transactional), at=1, named=True) == Step(1, 1)
+    assert look(chunk(transactional), at=1, named=True, aborted=[(7, 0)]) == Step(None, 4)
+    assert look(chunk(transactional), at=1, named=True, aborted=[(7, 0)], isolation="read_uncommitted") == Step(1, 1)
+    assert look(chunk(marker(0, 7, commit=True), timed(1, 20)), named=True) == Step(1, 1)
+    assert look(chunk(timed(0, 50, 1, 50)), at=0, named=True, log_start=1) == Step(2, 2), "deleted a moment ago"
+    assert look(chunk(timed(5, 1, 50)), at=3, named=True) == Step(6, 6), "taken by compaction a moment ago"
 
 
 def test_a_batch_that_is_cut_short_is_left_to_the_next_fetch():

@@ -21,7 +21,8 @@ _OLD_ATTRIBUTES, _OLD_TIMESTAMP = 17, struct.Struct(">18xq")
 _OLD_CODEC = 0x07
 _TIMES = struct.Struct(">21xh4x8xq14xi")
 """Of magic 2: attributes, largest timestamp, number of records."""
-_CONTROL = 0x20
+_ATTRIBUTES = struct.Struct(">21xh")
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 NO_TIMESTAMP = -1
 
@@ -60,6 +61,14 @@ def walk(records: memoryview, position: int) -> Iterator[BatchHeader]:
         yield BatchHeader(at, _OVERHEAD + length, magic, first, last, is_old_set)
         follows = last + 1
         at += _OVERHEAD + length
+
+
+def is_record(records: memoryview, header: BatchHeader, read_committed: bool) -> bool:
+    """Whether what lies in a batch is certainly a record that a reader gets: neither a marker nor perhaps aborted."""
+    if header.magic < 2:
+        return True
+    (attributes,) = _ATTRIBUTES.unpack_from(records, header.at)
+    return not attributes & (_CONTROL | _TRANSACTIONAL if read_committed else _CONTROL)
 
 
 def largest_timestamp(records: memoryview, header: BatchHeader) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.errors import CorruptBatch, TimeLookupTimeout
 from penstock.topics import Offsets, TopicPartition
-from penstock.wire.batches import largest_timestamp, walk
+from penstock.wire.batches import is_record, largest_timestamp, walk
 from penstock.wire.codes import NotYet
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection, Pending
@@ -23,9 +23,13 @@ from penstock.wire.metadata import Metadata
 from penstock.wire.pieces import LEAST_BYTES, ask_pieces, decoded, readable_end
 from penstock.wire.time_index import TimeAnswers
 
-FIRST_BYTES = 1 << 20
-"""Of the partitions of one leader together, to see the one record that is mostly there: so that a batch of any producer
-fits where there are few partitions, and many of them cost no more."""
+FIRST_BYTES = 4 << 20
+"""Of the partitions of one leader together, to see the records that the index names: few partitions get as much as any
+producer's batch takes by default, and many cost no more. Measured with 50 partitions on one leader: batches up to 80 kB
+take one request, batches of 100 kB four."""
+
+LARGEST_BATCH = 1 << 20
+"""Kafka's default of max.message.bytes."""
 
 SCAN_BYTES = 4 << 20
 """Of each partition, once its log has to be scanned."""
@@ -40,6 +44,8 @@ class Scan(NamedTuple):
     at: int
     stop: int
     time: int
+    named: bool = False
+    """Whether the broker's index names the offset `at`."""
 
 
 class Step(NamedTuple):
@@ -78,7 +84,10 @@ def find_first(
     starts = {tp: offset for tp, (offset, _) in answers.found.items()}
     if answers.unknown:
         starts |= log.begin(answers.unknown)
-    scans = {tp: Scan(max(at, since.get(tp, 0)), ends[tp], times[tp]) for tp, at in starts.items()}
+    scans: dict[TopicPartition, Scan] = {}
+    for tp, at in starts.items():
+        known = since.get(tp, 0)
+        scans[tp] = Scan(max(at, known), ends[tp], times[tp], named=tp in answers.found and at >= known)
     first = True
     while scans := {tp: scan for tp, scan in scans.items() if scan.at < scan.stop}:
         if not first and attempts.expired():
@@ -92,9 +101,9 @@ def find_first(
             scan = scans.pop(tp)
             if step is None:
                 if begins[tp] > scan.at:
-                    scans[tp] = scan._replace(at=begins[tp])
+                    scans[tp] = scan._replace(at=begins[tp], named=False)
             elif step.found is None:
-                scans[tp] = scan._replace(at=step.next)
+                scans[tp] = scan._replace(at=step.next, named=False)
             else:
                 found[tp] = step.found
         first = False
@@ -109,7 +118,7 @@ def ask_scan(
     def look(tp: TopicPartition, fetched: FetchedPartition) -> Step:
         return look_into(tp, fetched, scans[tp], connection.config)
 
-    size = max(FIRST_BYTES // len(scans), LEAST_BYTES) if first else SCAN_BYTES
+    size = min(max(FIRST_BYTES // len(scans), LEAST_BYTES), LARGEST_BATCH) if first else SCAN_BYTES
     return ask_pieces(connection, {tp: scan.at for tp, scan in scans.items()}, metadata, size, look)
 
 
@@ -117,18 +126,28 @@ def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config:
     """Look for the record in what was fetched from `scan.at` on."""
     if (end := readable_end(fetched, config)) < scan.stop:
         raise NotYet(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
-    seen, is_late = scan.at, False
+    seen, late_until = scan.at, -1
     for header in walk(fetched.records, scan.at):
+        if (
+            scan.named
+            and header.at == 0
+            and header.first <= scan.at
+            and fetched.log_start <= scan.at
+            and is_record(fetched.records, header, config.read_committed)
+        ):
+            return Step(scan.at, scan.at)
         if header.first >= scan.stop:
             seen = scan.stop
             break
         if header.at + header.size > len(fetched.records):
             break
         seen = header.last + 1
-        is_late = is_late or largest_timestamp(fetched.records, header) >= scan.time
-    if is_late:
-        # From the first batch on: which transactions were aborted is known only to who has seen all markers.
-        for batch in decoded(tp, fetched, ["offset", "timestamp"], scan.at, scan.stop, config):
+        if late_until < 0 and largest_timestamp(fetched.records, header) >= scan.time:
+            late_until = header.last + 1
+    # From the first batch on: which transactions were aborted is known only to who has seen all markers. In general the
+    # first batch that claims the time has it, so the others are decoded only if it has not.
+    for stop in (min(late_until, scan.stop), scan.stop) if late_until >= 0 else ():
+        for batch in decoded(tp, fetched, ["offset", "timestamp"], scan.at, stop, config):
             if (offset := _first_late(batch, scan.time)) is not None:
                 return Step(offset, offset)
     if seen == scan.at and len(fetched.records):
