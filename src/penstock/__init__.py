@@ -39,6 +39,7 @@ from penstock.errors import (
     SinkError,
     TimeLookupTimeout,
     UnknownTopic,
+    UnrelatedCheckpoint,
 )
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ __all__ = [
     "TimeLookupTimeout",
     "TopicPartition",
     "UnknownTopic",
+    "UnrelatedCheckpoint",
     "WatermarkStrategy",
     "__version__",
     "read_batches",

@@ -2,6 +2,7 @@
 
     PenstockError
     ├── OptionError               an option is unknown, malformed or contradicts another
+    ├── UnrelatedCheckpoint       a checkpoint and a subscription share no topic
     ├── BrokerError               talking to Kafka failed
     │   ├── BrokerUnavailable     no answer within the deadline; carries the history of tries
     │   ├── AuthenticationFailed  the broker refused who we are, or TLS failed
@@ -65,6 +66,23 @@ class OptionError(PenstockError, ValueError):
         self.way_out = way_out
         shown = "" if value is None else f" = {value!r}"
         super().__init__(f"option {name}{shown}: {reason}" + (f". {way_out}" if way_out else ""))
+
+
+class UnrelatedCheckpoint(PenstockError):
+    """A stream's checkpoint and its subscription share no topic (F12)."""
+
+    def __init__(self, topics: Sequence[str], subscription: str) -> None:
+        self.topics = tuple(topics)
+        self.subscription = subscription
+        shown = ", ".join(map(repr, self.topics[:10]))
+        more = f" and {len(self.topics) - 10} more" if len(self.topics) > 10 else ""
+        super().__init__(
+            f"the checkpoint holds offsets of {shown}{more}, and the subscription ({subscription}) includes none of "
+            "these topics. Correct the subscription, or give this query a checkpoint of its own. To keep this "
+            "checkpoint, set option allowUnrelatedCheckpoint to true: the subscription is then read from the beginning "
+            "of its topics, and the offsets in the checkpoint stay, unread. To read the topics in the checkpoint too, "
+            "set filterRestoredPartitions to false"
+        )
 
 
 class BrokerError(PenstockError):

@@ -126,7 +126,8 @@ class SourceMetrics:
     """One source of one query, as of its last progress. What was not reported is None."""
 
     partitions: tuple[PartitionMetrics, ...] = ()
-    """Ordered by topic and number; only those the query reads."""
+    """Ordered by topic and number; only those the query reads. Partitions of the checkpoint that the subscription does
+    not include are left out."""
     num_input_rows: int = 0
     records_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -212,6 +213,7 @@ class SourceMetrics:
         committed = _offsets(figures.get("committedOffsets")) or {}
         seconds = None if batch_duration_ms is None else max(1.0, batch_duration_ms) / 1000
         event_time = _EventTime.of(figures)
+        unread = _partitions(figures.get("unreadPartitions"))
         size = _bytes(start, end, num_input_rows, _numbers(figures.get("bytesPerRecord")))
         return cls(
             partitions=tuple(
@@ -219,7 +221,7 @@ class SourceMetrics:
                     *(tp.topic, tp.partition, end[tp], (latest or {}).get(tp), committed.get(tp)),
                     *event_time.partition(tp),
                 )
-                for tp in sorted(end)
+                for tp in sorted(end.keys() - unread)
             ),
             num_input_rows=num_input_rows,
             records_per_second=None if seconds is None else num_input_rows / seconds,
@@ -269,13 +271,14 @@ def event_time_figures(status: EventTimeStatus, late: int) -> dict[str, Any]:
     return {
         "watermark": status.combined,
         "watermarks": watermarks,
-        "idlePartitions": _by_topic(status.idle),
-        "heldPartitions": _by_topic(status.held),
+        "idlePartitions": by_topic(status.idle),
+        "heldPartitions": by_topic(status.held),
         "lateRecords": late,
     }
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as a source reports them: `{"topic": [0, 1]}`."""
     document: dict[str, list[int]] = {}
     for tp in partitions:
         document.setdefault(tp.topic, []).append(tp.partition)

@@ -19,7 +19,7 @@ from penstock.errors import BrokerError, DataLoss, UnknownTopic
 from penstock.eventtime.alignment import Alignment, Read
 from penstock.eventtime.lookup import Peek
 from penstock.limits import TriggerBudget
-from penstock.offsets.state import split_restored
+from penstock.offsets.state import check_related, split_restored
 from penstock.options import SourceOptions
 from penstock.plan import partitions_of, range_of
 from penstock.ranges import OffsetRange, split, spread
@@ -95,6 +95,9 @@ class StreamPlanner:
         self.finished: bool | None = False if options.ending is not None or deserializer_may_end else None
         """Whether the stream has come to its end; None if it has none."""
         self.lost_ranges = 0
+        self.unread: Offsets = {}
+        """Restored partitions that the subscription does not include (F12). They stay in the offset log as they are, so
+        that a later run continues there; nothing is asked, read, committed or reported of them."""
         self.bytes_per_record: dict[TopicPartition, float] = {}
         self._clock, self._wall_clock = clock, wall_clock
         self._discovery = Discovery(options.subscription, self.cluster, options.stream.discovery_interval, clock)
@@ -111,7 +114,8 @@ class StreamPlanner:
         self._watermarks: dict[TopicPartition, tuple[int | None, int | None]] = {}
         self._answered: Offsets = {}
         self._silent: frozenset[TopicPartition] = frozenset()
-        self._dropped: set[TopicPartition] = set()
+        self._related = options.stream.allow_unrelated or not options.stream.filter_restored
+        """Whether the state is known, or allowed, to be one of this subscription."""
         self._gone: dict[TopicPartition, tuple[int, uuid.UUID | None]] = {}
         """Partitions that Spark's state has and the cluster has not, where they stand and of which topic: out of the
         state with the next step of the log."""
@@ -200,8 +204,8 @@ class StreamPlanner:
             allowed = {}  # a partition has ended: that has to come into the log, and does not wait for more records
         answer = {tp: position[tp] + allowed.get(tp, 0) for tp in {*state, *ends}} | self._resets
         self.finished = self._end.reached(answer)
-        self._answered = answer
-        return answer
+        self._answered = self.unread | answer
+        return self._answered
 
     def _aligned(self, event_time: Alignment, position: Offsets, ends: Offsets, everything: bool) -> Offsets:
         """Ends, none of them too far ahead of the slowest partition (E4), unless everything is read in one batch."""
@@ -230,20 +234,32 @@ class StreamPlanner:
     def restored(self, start: Offsets) -> Offsets:
         """The state without what the user (F12), the cluster or a deserializer (F4) took away: what is read on, and
         told to a group."""
-        state = dict(start)
-        if self.options.stream.filter_restored:
-            state, strangers = split_restored(start, self.options.subscription)
-            if fresh := sorted(set(strangers) - self._dropped):
-                log.warning(
-                    "the checkpoint holds %s, which the subscription does not name: dropped. To read them on, set "
-                    "filterRestoredPartitions to false",
-                    listed(fresh),
-                )
-            self._dropped |= set(strangers)
+        self._check_related(start)
+        state, unread = self._split(start)
+        if fresh := sorted(unread.keys() - self.unread):
+            log.warning(
+                "the checkpoint holds %s, which the subscription does not include: not read. The offsets stay in the "
+                "checkpoint, and a run that subscribes to them continues there. To read them now, set "
+                "filterRestoredPartitions to false",
+                listed(fresh),
+            )
+        self.unread = unread
         # What the log has taken over is done.
         self._gone = {tp: left for tp, left in self._gone.items() if tp in state}
         self._resets = {tp: to for tp, to in self._resets.items() if state.get(tp) != to}
         return self._end.without_ended({tp: offset for tp, offset in state.items() if tp not in self._gone})
+
+    def _split(self, state: Offsets) -> tuple[Offsets, Offsets]:
+        """A state's partitions that this stream reads, and those that it leaves where they are (F12)."""
+        if not self.options.stream.filter_restored:
+            return dict(state), {}
+        return split_restored(state, self.options.subscription)
+
+    def _check_related(self, state: Offsets) -> None:
+        """Once, of the state that Spark has restored: what happens to topics later is not the user's mistake."""
+        if not self._related:
+            check_related(state, self.options.subscription)
+            self._related = True
 
     def _fixed_ends(self, state: Offsets) -> Offsets:
         if self._fixed is None:
@@ -377,6 +393,7 @@ class StreamPlanner:
 
     def ranges(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
         """What the tasks of a batch read. Spark may ask more than once."""
+        self._check_related(end)
         if self._planned is None or self._planned[:2] != (start, end):
             for tries_left in range(LOOKS - 1, -1, -1):
                 try:
@@ -425,7 +442,8 @@ class StreamPlanner:
         if self.event_time is not None:
             if not planned_now:
                 # Of partitions that go back in this batch, or are new in it, the end is where they begin.
-                stood = {tp: min(first.get(tp, start.get(tp, offset)), offset) for tp, offset in end.items()}
+                mine = self._split(end)[0].keys() | begin.keys()
+                stood = {tp: min(first.get(tp, start.get(tp, end[tp])), end[tp]) for tp in mine}
                 self._recall_event_time(self.event_time, stood)
             self._watermarks = self.event_time.watermarks(begin)
         if not self._splits:

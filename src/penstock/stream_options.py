@@ -61,8 +61,17 @@ STREAM_OPTIONS: dict[str, Option] = {
             "filterRestoredPartitions",
             flag,
             "true",
-            "Whether partitions in the checkpoint whose topic the subscription no longer names are dropped from it. If "
-            "false, they are read on.",
+            "Whether partitions in the checkpoint that the subscription no longer includes are left out. They keep "
+            "their offsets in the checkpoint, and a later run that includes them continues there. If false, they are "
+            "read.",
+        ),
+        Option(
+            "allowUnrelatedCheckpoint",
+            flag,
+            "false",
+            "Whether a query may run on a checkpoint that shares no topic with the subscription. By default that is an "
+            "error. If true, the subscribed topics are read from their beginning, and the topics in the checkpoint "
+            "keep their offsets there, unread.",
         ),
         Option(
             "reportMetrics",
@@ -87,6 +96,7 @@ class StreamOptions:
     commit_interval: float = 5.0
     discovery_interval: float = 30.0
     filter_restored: bool = True
+    allow_unrelated: bool = False
     report_metrics: bool = True
     given: tuple[str, ...] = ()
     """The options that were really set: a batch read warns of them."""
@@ -107,6 +117,7 @@ def stream_options(values: Mapping[str, Any], group: str | None) -> StreamOption
         "kafka.auto.commit.interval.ms": "commit_interval",
         "partition.discovery.interval.ms": "discovery_interval",
         "filterRestoredPartitions": "filter_restored",
+        "allowUnrelatedCheckpoint": "allow_unrelated",
         "reportMetrics": "report_metrics",
     }
     return StreamOptions(

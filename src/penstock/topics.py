@@ -26,12 +26,18 @@ class TopicNames:
 
     names: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"subscribe = {','.join(self.names)}"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
     """`subscribePattern`: every topic in whose name it is found, as in Spark's source; internal ones are left out."""
 
     pattern: str
+
+    def __str__(self) -> str:
+        return f"subscribePattern = {self.pattern}"
 
     def matching(self, topics: Iterable[str]) -> set[str]:
         return matching(self.pattern, topics)
@@ -42,6 +48,9 @@ class AssignedPartitions:
     """`assign`: these partitions and no others."""
 
     partitions: tuple[TopicPartition, ...]
+
+    def __str__(self) -> str:
+        return f"assign = {', '.join(map(str, self.partitions))}"
 
 
 Subscription: TypeAlias = TopicNames | TopicPattern | AssignedPartitions

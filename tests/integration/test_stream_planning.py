@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
@@ -10,7 +11,15 @@ import pytest
 
 from fix_produce import Rec
 from fix_stream import EVERY_TRIGGER, HOUR, NOW, records, tp
-from penstock.errors import AuthenticationFailed, BrokerUnavailable, DataLoss, NoGroupOffset, OptionError, UnknownTopic
+from penstock.errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    DataLoss,
+    NoGroupOffset,
+    OptionError,
+    UnknownTopic,
+    UnrelatedCheckpoint,
+)
 
 # --- F6 to F9: where a new stream starts ------------------------------------------------------------------------------
 
@@ -138,14 +147,108 @@ def test_F11_partition_unknown_to_restored_state_starts_at_earliest(stream, two)
     assert running.trigger() == {tp(two, 1): (0, 5)}
 
 
-def test_F12_restored_partitions_outside_the_subscription_are_dropped_with_a_warning(stream, two, topic, caplog):
+def test_F12_restored_partitions_outside_the_subscription_keep_their_offsets_and_are_not_read(
+    stream, two, topic, produce, caplog
+):
     other = topic()
-    running = stream({tp(two): 9, tp(two, 1): 5, tp(other): 0}, subscribe=two)
+    produce(other, records(3))
+    running = stream({tp(two): 9, tp(two, 1): 5, tp(other): 1}, subscribe=two)
     with caplog.at_level(logging.WARNING):
-        running.trigger()
-        running.trigger()
-    assert running.state == {tp(two): 10, tp(two, 1): 5}
-    assert caplog.text.count(f"{other}-0, which the subscription does not name") == 1
+        assert running.run() == {tp(two): [9]}
+    assert running.state == {tp(two): 10, tp(two, 1): 5, tp(other): 1}
+    assert caplog.text.count(f"{other}-0, which the subscription does not include") == 1
+    assert set(running.planner.newest) == {tp(two), tp(two, 1)}, "so no lag is shown of it"
+    assert running.planner.restored(running.state) == {tp(two): 10, tp(two, 1): 5}, "and nothing is committed of it"
+    assert running.planner.unread == {tp(other): 1}
+
+
+@pytest.mark.parametrize("by", ["subscribe", "subscribePattern", "assign"])
+def test_F12_a_topic_that_comes_back_continues_where_it_was(stream, topic, produce, by):
+    clicks, orders = topic(), topic()
+    produce(clicks, records(4))
+    produce(orders, records(2))
+
+    def naming(*names: str) -> dict[str, str]:
+        texts = {
+            "subscribe": ",".join(names),
+            "subscribePattern": "|".join(f"^{name}$" for name in names),
+            "assign": json.dumps({name: [0] for name in names}),
+        }
+        return {by: texts[by], "startingOffsets": "earliest"}
+
+    first = stream(**naming(clicks, orders))
+    assert first.run() == {tp(clicks): [0, 1, 2, 3], tp(orders): [0, 1]}
+    produce(clicks, records(1))
+    produce(orders, records(1))
+    second = stream(first.state, **naming(orders))
+    assert second.run() == {tp(orders): [2]}
+    third = stream(second.state, **naming(clicks, orders))
+    assert third.run() == {tp(clicks): [4]}
+    assert third.state == {tp(clicks): 5, tp(orders): 3}
+
+
+def test_F12_state_and_subscription_that_share_no_topic_are_an_error_and_move_nothing(stream, topic, produce):
+    clicks, orders = topic(), topic()
+    produce(clicks, records(4))
+    produce(orders, records(2))
+    state = {tp(clicks): 4}
+    for wrong in ({"subscribe": orders}, {"subscribePattern": f"^{orders}$"}, {"assign": f'{{"{orders}": [0]}}'}):
+        with pytest.raises(UnrelatedCheckpoint, match="allowUnrelatedCheckpoint") as raised:
+            stream(state, **wrong).trigger()
+        assert clicks in str(raised.value)
+        assert orders in str(raised.value)
+        with pytest.raises(UnrelatedCheckpoint):
+            stream(state, **wrong).ranges({tp(clicks): 2}, state)
+    assert stream(state, subscribe=clicks).run() == {}
+
+
+def test_F12_an_unrelated_checkpoint_can_be_allowed_and_its_offsets_stay(stream, topic, produce):
+    clicks, orders = topic(), topic()
+    produce(clicks, records(4))
+    produce(orders, records(2))
+    allowed = stream({tp(clicks): 3}, subscribe=orders, allowUnrelatedCheckpoint="true")
+    assert allowed.run() == {tp(orders): [0, 1]}, "F11: the state does not know it"
+    assert allowed.state == {tp(clicks): 3, tp(orders): 2}
+    assert stream(allowed.state, subscribe=clicks).run() == {tp(clicks): [3]}
+    both = stream({tp(clicks): 3}, subscribe=orders, filterRestoredPartitions="false")
+    assert both.run() == {tp(clicks): [3], tp(orders): [0, 1]}
+
+
+def test_F12_another_partition_of_the_same_topic_is_a_related_checkpoint(stream, two):
+    running = stream({tp(two): 4}, assign=f'{{"{two}": [1]}}')
+    assert running.run() == {tp(two, 1): [0, 1, 2, 3, 4]}
+    assert running.state == {tp(two): 4, tp(two, 1): 5}
+
+
+def test_F12_unread_partitions_are_not_held_against_the_cluster(stream, two, kafka, topic, operator):
+    gone, recreated = topic(), topic()
+    kafka.delete_topic(gone)
+    operator.recreate(recreated)
+    running = stream({tp(two): 9, tp(two, 1): 5, tp(gone): 7, tp(recreated): 30}, subscribe=two, **EVERY_TRIGGER)
+    assert running.run() == {tp(two): [9]}
+    assert running.state == {tp(two): 10, tp(two, 1): 5, tp(gone): 7, tp(recreated): 30}
+    with pytest.raises(DataLoss, match=f"{recreated}-0: wanted from offset 30"):
+        stream(running.state, subscribe=f"{two},{recreated}").run()
+
+
+def test_F12_a_batch_that_was_planned_is_replayed_with_what_the_subscription_has_lost(stream, two, topic, produce):
+    other = topic()
+    produce(other, records(3))
+    start, end = {tp(two): 9, tp(other): 1}, {tp(two): 10, tp(other): 3}
+    again = stream(start, subscribe=two)
+    assert again.ranges(start, end) == {tp(two): (9, 10), tp(other): (1, 3)}
+    again.state = end
+    again.run()
+    assert again.state[tp(other)] == 3
+
+
+def test_F4_unread_partitions_do_not_keep_a_stream_from_its_end(stream, two, topic, produce):
+    other = topic()
+    produce(other, records(3))
+    ending = f'{{"{two}": {{"0": 10, "1": 5}}}}'
+    running = stream({tp(two): 9, tp(two, 1): 5, tp(other): 1}, subscribe=two, endingOffsets=ending)
+    running.run()
+    assert running.planner.finished is True
 
 
 def test_F12_the_filter_can_be_switched_off(stream, two, topic, produce):

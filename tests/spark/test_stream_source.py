@@ -122,6 +122,21 @@ def test_F10_restored_state_wins_over_every_start_option(table, topic, produce):
     assert table.values() == list(range(20))
 
 
+def test_F12_a_query_that_was_started_once_on_another_topic_doubles_no_row(table, topic, produce):
+    clicks, orders = topic(partitions=2), topic(partitions=2)
+    produce(clicks, numbered(100))
+    produce(orders, numbered(10, first=1000))
+    table.run(subscribe=clicks, startingOffsets="earliest")
+    wrong = table.start(subscribe=orders, startingOffsets="earliest")
+    with pytest.raises(StreamingQueryException, match=f"offsets of '{clicks}'.*subscribe = {orders}"):
+        wrong.awaitTermination(SOON)
+    table.run(subscribe=orders, allowUnrelatedCheckpoint="true")
+    produce(clicks, numbered(6, first=100))
+    table.run(subscribe=clicks, startingOffsets="earliest")
+    assert table.values() == [*range(106), *range(1000, 1010)]
+    assert table.offsets() == {clicks: {"0": 53, "1": 53}, orders: {"0": 5, "1": 5}}
+
+
 def test_F20_the_offset_log_is_that_of_sparks_own_source(table, topic, produce):
     name = topic(partitions=2)
     produce(name, numbered(5))

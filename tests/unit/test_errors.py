@@ -10,6 +10,7 @@ from penstock import errors
 EXAMPLES = [
     errors.PenstockError("plain"),
     errors.OptionError("name", "value", "is wrong", "Do that"),
+    errors.UnrelatedCheckpoint(["clicks"], "subscribe = orders"),
     errors.BrokerError("broken"),
     errors.BrokerUnavailable("reading t-0", ["after 1.0 s: refused"], "Check it"),
     errors.AuthenticationFailed("no"),

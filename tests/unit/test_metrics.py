@@ -63,6 +63,13 @@ def test_F26_current_latest_and_committed_offset_and_lag_of_each_partition():
     assert second.committed_offset is None, "nothing was committed for it"
 
 
+def test_F12_partitions_of_the_checkpoint_that_are_not_read_have_no_metrics():
+    end = '{"orders": {"0": 110, "1": 230}, "clicks": {"0": 105240}}'
+    [only] = of(end=end, latest=reported(unreadPartitions={"clicks": [0], "orders": [1]})).partitions
+    assert str(only) == "orders-0"
+    assert of(end=end, latest=reported(unreadPartitions="clicks")).partitions[0].topic == "clicks", "not a report"
+
+
 def test_F26_totals():
     found = of()
     assert found.lag == 40

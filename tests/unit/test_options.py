@@ -225,6 +225,7 @@ def test_a_delay_is_written_as_in_spark(text, seconds):
         ({"maxBytesPerTrigger": "1GB"}, "is not a whole number"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is more than maxOffsetsPerTrigger = 8"),
         ({"filterRestoredPartitions": "no"}, "must be true or false"),
+        ({"allowUnrelatedCheckpoint": "yes"}, "must be true or false"),
     ],
 )
 def test_a_wrong_stream_option_is_refused(options, words):

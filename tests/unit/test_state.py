@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import PenstockError
-from penstock.offsets.state import OffsetTexts, from_json, split_restored, to_json
+from penstock.errors import PenstockError, UnrelatedCheckpoint
+from penstock.offsets.state import OffsetTexts, check_related, from_json, split_restored, to_json
 from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -49,6 +49,28 @@ def test_F12_restored_partitions_outside_the_subscription_are_told_apart(subscri
 
 def test_F12_an_assignment_means_its_partitions_alone():
     assert split_restored({A0: 1, A1: 2}, AssignedPartitions((A0,))) == ({A0: 1}, {A1: 2})
+
+
+@pytest.mark.parametrize(
+    ("subscription", "shown"),
+    [
+        (TopicNames(("b", "c")), "subscribe = b,c"),
+        (TopicPattern("^b"), "subscribePattern = ^b"),
+        (AssignedPartitions((B0,)), "assign = b-0"),
+    ],
+    ids=lambda s: type(s).__name__,
+)
+def test_F12_state_and_subscription_that_share_no_topic_are_refused_by_name(subscription, shown):
+    with pytest.raises(UnrelatedCheckpoint, match="offsets of 'a', and") as raised:
+        check_related({A0: 1, A1: 2}, subscription)
+    for word in (shown, "allowUnrelatedCheckpoint", "filterRestoredPartitions"):
+        assert word in str(raised.value)
+    check_related({A0: 1, B0: 2}, subscription)
+    check_related({}, subscription)
+
+
+def test_F12_another_partition_of_a_topic_shares_the_topic():
+    check_related({A0: 1}, AssignedPartitions((A1,)))
 
 
 def test_texts_that_are_kept_are_those_of_the_offsets():

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.errors import PenstockError
-from penstock.topics import AssignedPartitions, Offsets, Subscription, TopicNames, TopicPartition, TopicPattern
+from penstock.errors import PenstockError, UnrelatedCheckpoint
+from penstock.topics import AssignedPartitions, Offsets, Subscription, TopicNames, TopicPartition, TopicPattern, reads
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -43,10 +43,18 @@ def _unreadable(document: Any) -> PenstockError:
     )
 
 
-def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
-    """What of a restored state the subscription still means, and what not (F12).
+def check_related(state: Offsets, subscription: Subscription) -> None:
+    """Refuse a restored state none of whose topics the subscription includes (F12): it is another query's, or one of
+    the two is mistyped. An empty state fits every subscription."""
+    topics = sorted({tp.topic for tp in state})
+    if topics and not any(reads(subscription, topic) for topic in topics):
+        raise UnrelatedCheckpoint(topics, str(subscription))
 
-    Looks at the subscription only. What a broker lists is no reason to drop state: it may be slow, or down.
+
+def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
+    """Split a restored state into the partitions that the subscription includes and the others (F12).
+
+    Looks at the subscription only. A broker's listing is not a reason to leave out state: brokers may be slow or down.
     """
     topics = {tp.topic for tp in state}
     match subscription:

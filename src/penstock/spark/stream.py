@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.eventtime.lookup import Peek
 from penstock.formats.plan import TypedPlan
-from penstock.metrics import REPORT_KEY, event_time_figures
+from penstock.metrics import REPORT_KEY, by_topic, event_time_figures
 from penstock.offsets.committer import Committer
 from penstock.offsets.state import OffsetTexts, from_json, to_json
 from penstock.options import SourceOptions
@@ -203,6 +203,8 @@ class _Planning:
             "lostRanges": planner.lost_ranges,
             "finished": planner.finished,
         }
+        if planner.unread:
+            figures["unreadPartitions"] = by_topic(sorted(planner.unread))
         return self._counts() | self._event_time() | figures
 
     def _counts(self) -> dict[str, Any]:
