@@ -14,9 +14,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 from penstock.ranges import OffsetRange
 from penstock.reports import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, read
@@ -42,24 +41,50 @@ class ReportCounts:
     dead_letters: int = 0
     skipped: int = 0
     late: int = 0
+    lost_ranges: int = 0
 
-    def __add__(self, other: ReportCounts | TaskReport) -> ReportCounts:
+    @classmethod
+    def of(cls, reports: Collection[TaskReport]) -> ReportCounts:
+        """The counts of one batch, with one report for each of its ranges."""
+        return cls(
+            sum(each.malformed for each in reports),
+            sum(each.dropped for each in reports),
+            sum(each.dead_letters for each in reports),
+            sum(each.skipped for each in reports),
+            sum(each.late for each in reports),
+            _lost_ranges(reports),
+        )
+
+    def __add__(self, other: ReportCounts) -> ReportCounts:
         return ReportCounts(
             self.malformed + other.malformed,
             self.dropped + other.dropped,
             self.dead_letters + other.dead_letters,
             self.skipped + other.skipped,
             self.late + other.late,
+            self.lost_ranges + other.lost_ranges,
         )
+
+
+def _lost_ranges(reports: Iterable[TaskReport]) -> int:
+    """How many stretches of logs were lost. Tasks that share a partition may each find a part of the same one."""
+    count = 0
+    last: tuple[TopicPartition, int] | None = None
+    for tp, (start, stop) in sorted((each.topic_partition, each.lost) for each in reports if each.lost is not None):
+        if last is None or last[0] != tp or start > last[1]:
+            count += 1
+        last = tp, stop
+    return count
 
 
 class ReportLedger:
     """What the tasks of a query have told since it started.
 
     Only ranges of the batch at hand are listened to, and of several reports of one range the last counts: tasks are run
-    again, run twice at once (speculation), and a batch may be read more than once (foreachBatch). Two things stay that
-    were told of once: an end, for a second reading may have stopped before it, and the most dead letters, for an
-    attempt reports those that it wrote itself, and a second one finds them written.
+    again, run twice at once (speculation), and a batch may be read more than once (foreachBatch). Three things stay
+    that were told of once: an end, for a second reading may have stopped before it; the most dead letters, for an
+    attempt reports those that it wrote itself, and a second one finds them written; and a loss, for the rows of either
+    attempt may be the ones that count.
     """
 
     def __init__(self) -> None:
@@ -86,8 +111,16 @@ class ReportLedger:
             if (key := (tp, report.start, report.stop)) not in self._expected:
                 log.info("a task of an earlier batch reports [%d, %d) of %s: too late", report.start, report.stop, tp)
                 return
-            if (before := self._told.get(key)) is not None:
-                report = replace(report, dead_letters=max(before.dead_letters, report.dead_letters))
+            before = self._told.get(key)
+            if report.lost is not None and (before is None or before.lost is None):
+                log.warning(
+                    "a task found that offsets %d to %d of %s are gone: going on without them, because "
+                    "failOnDataLoss is false",
+                    *report.lost,
+                    tp,
+                )
+            if before is not None:
+                report = _merged(before, report)
             self._told[key] = report
             self._news.add(tp)
             if report.ended_at is not None:
@@ -125,7 +158,18 @@ class ReportLedger:
         return max(stop for _, _, stop in ranges), max(times, default=None), len(told) == len(ranges)
 
     def _sum(self) -> ReportCounts:
-        return reduce(ReportCounts.__add__, self._told.values(), self._settled)
+        return self._settled + ReportCounts.of(self._told.values())
+
+
+def _merged(before: TaskReport, report: TaskReport) -> TaskReport:
+    """A report, with what an earlier one of the same range has told once and for all."""
+    lost = [each for each in (before.lost, report.lost) if each is not None]
+    return replace(
+        report,
+        dead_letters=max(before.dead_letters, report.dead_letters),
+        lost_start=min((start for start, _ in lost), default=None),
+        lost_stop=max((stop for _, stop in lost), default=None),
+    )
 
 
 class ReportListener:

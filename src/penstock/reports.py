@@ -1,5 +1,5 @@
-"""What a task tells its stream's planner: how many records it left out, up to which event time it has read, and that a
-partition has come to its end.
+"""What a task tells its stream's planner: how many records it left out, which offsets were gone, up to which event time
+it has read, and that a partition has come to its end.
 
 Spark has no way from a task of a Python source back to that source. So a plan carries the address of a small listener
 in the planner's process (`report_listener.py`), and a task that has something to tell tells it there when it is done:
@@ -43,10 +43,10 @@ EVENT_TIME_SILENCE_SECONDS = 20.0
 """The same of event times. While they are missing, the planner asks brokers at every trigger how far a partition has
 been read, or looks at its last records, and that costs time."""
 
-UNTOLD_COUNTS = "the query's counts of malformed and skipped records are too low"
+UNTOLD_COUNTS = "the query's counts of lost ranges, malformed and skipped records are too low"
 UNTOLD_EVENT_TIME = (
     "the query asks brokers how far its event time has come, or looks at the last records again, and its counts of "
-    "late, malformed and skipped records are too low"
+    "lost ranges, late, malformed and skipped records are too low"
 )
 
 LARGEST = 2**63 - 1
@@ -76,6 +76,10 @@ class TaskReport:
     """The highest, in milliseconds; None: no record has one."""
     late: int = 0
     """E5: records whose event time the combined watermark had passed when the batch was planned."""
+    lost_start: int | None = None
+    """F27: the first offset that was gone when the task read (failOnDataLoss false); None: nothing was."""
+    lost_stop: int | None = None
+    """The offset after the last one that was gone."""
 
     def __post_init__(self) -> None:
         counts = (self.malformed, self.dropped, self.dead_letters, self.skipped, self.late)
@@ -92,16 +96,27 @@ class TaskReport:
             raise ValueError(f"a report's numbers are whole and 0 or more, not {numbers}")
         if self.ended_at is not None and not (type(self.ended_at) is int and self.start <= self.ended_at < self.stop):
             raise ValueError(f"{self.ended_at!r} is no offset in [{self.start}, {self.stop})")
+        if (self.lost_start, self.lost_stop) != (None, None) and not (
+            type(self.lost_start) is int
+            and type(self.lost_stop) is int
+            and self.start <= self.lost_start < self.lost_stop <= self.stop
+        ):
+            raise ValueError(f"{self.lost_start!r} to {self.lost_stop!r} is not in [{self.start}, {self.stop})")
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def lost(self) -> tuple[int, int] | None:
+        """The offsets that were gone, from the first to the one after the last."""
+        return None if self.lost_start is None or self.lost_stop is None else (self.lost_start, self.lost_stop)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to tell."""
         counts = self.malformed or self.dropped or self.dead_letters or self.skipped
-        return self.ended_at is None and not self.has_event_time and not counts
+        return self.ended_at is None and self.lost is None and not self.has_event_time and not counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -435,10 +435,6 @@ class StreamPlanner:
         planned_now = end == self._answered
         stop = self._stops({tp: end[tp] for tp in begin}, planned_now)
         lost += [(tp, f"up to offset {end[tp]}", f"offsets up to {stop[tp]}") for tp in begin if stop[tp] < end[tp]]
-        self._lose(lost)
-        known = self.cluster.known
-        assert known is not None, "the cluster has told where logs begin"
-        whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
         if self.event_time is not None:
             if not planned_now:
                 # Of partitions that go back in this batch, or are new in it, the end is where they begin.
@@ -446,6 +442,11 @@ class StreamPlanner:
                 stood = {tp: min(first.get(tp, start.get(tp, end[tp])), end[tp]) for tp in mine}
                 self._recall_event_time(self.event_time, stood)
             self._watermarks = self.event_time.watermarks(begin)
+        # After the last question: if one of them fails, the batch is planned again, and a loss counts once.
+        self._lose(lost)
+        known = self.cluster.known
+        assert known is not None, "the cluster has told where logs begin"
+        whole = [range_of(tp, first[tp], stop[tp], known) for tp in begin if first[tp] < stop[tp]]
         if not self._splits:
             return spread(whole)
         return spread(split(whole, self.options.min_partitions, self.options.max_records_per_partition))

@@ -55,10 +55,10 @@ def read_range(
     if isinstance(columns, TypedPlan):
         import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
 
-        return _typed(range_, columns, options, batches, scope, reports, span, watermarks, on_end)
-    if span is None and fetched == list(columns):
+        return _typed(reader, columns, options, batches, scope, reports, span, watermarks, on_end)
+    if reports is None and fetched == list(columns):
         return batches
-    return _raw(range_, columns, batches, reports, span, watermarks)
+    return _raw(reader, columns, batches, reports, span, watermarks)
 
 
 def _fetched(columns: Sequence[str], looks_at_time: bool) -> list[str]:
@@ -70,7 +70,7 @@ def _fetched(columns: Sequence[str], looks_at_time: bool) -> list[str]:
 
 
 def _raw(
-    range_: OffsetRange,
+    reader: RangeReader,
     columns: Sequence[str],
     batches: Generator[pa.RecordBatch, None, None],
     reports: ReportAddress | None,
@@ -91,12 +91,12 @@ def _raw(
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
     finally:
         batches.close()
-    if reports is not None and span is not None:
-        _tell(reports, _report(range_, span))
+    if reports is not None:
+        _tell(reports, _report(reader, span))
 
 
 def _typed(
-    range_: OffsetRange,
+    reader: RangeReader,
     plan: TypedPlan,
     options: SourceOptions,
     batches: Generator[pa.RecordBatch, None, None],
@@ -108,6 +108,7 @@ def _typed(
 ) -> Iterator[pa.RecordBatch]:
     from penstock.formats.typed import TypedColumns
 
+    range_ = reader.range
     letters = None
     if plan.dead_letter_topic is not None:
         from penstock.dead_letters import RangeLetters
@@ -130,7 +131,7 @@ def _typed(
         on_end(made.ended_at)
     if reports is not None:
         report = replace(
-            _report(range_, span),
+            _report(reader, span),
             malformed=made.malformed,
             dropped=made.dropped,
             dead_letters=written,
@@ -140,8 +141,12 @@ def _typed(
         _tell(reports, report)
 
 
-def _report(range_: OffsetRange, span: EventTimeSpan | None) -> TaskReport:
-    report = TaskReport(range_.topic, range_.partition, range_.start, range_.stop)
+def _report(reader: RangeReader, span: EventTimeSpan | None) -> TaskReport:
+    """What a range that was read to its end tells without its records."""
+    range_, (lost_start, lost_stop) = reader.range, reader.lost or (None, None)
+    report = TaskReport(
+        range_.topic, range_.partition, range_.start, range_.stop, lost_start=lost_start, lost_stop=lost_stop
+    )
     if span is None:
         return report
     return replace(report, has_event_time=True, event_time=span.highest, late=span.late)

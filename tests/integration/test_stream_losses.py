@@ -223,6 +223,19 @@ def fails_once(monkeypatch, cluster, method):
     monkeypatch.setattr(cluster, method, fail)
 
 
+def test_F27_a_loss_counts_once_although_the_batch_is_planned_again(stream, two, operator, monkeypatch):
+    operator.delete_records(two, {0: 4})
+    aligned = {"failOnDataLoss": "false", "eventTime.maxDrift": "1h"}
+    start, end = {tp(two): 2, tp(two, 1): 0}, {tp(two): 10, tp(two, 1): 5}
+    running = stream(start, subscribe=two, **aligned)
+    fails_once(monkeypatch, running.planner.cluster, "reachable_ends")
+    with pytest.raises(BrokerUnavailable):
+        running.ranges(start, end)
+    for _ in range(2):
+        assert running.ranges(start, end) == {tp(two): (4, 10), tp(two, 1): (0, 5)}
+    assert running.planner.lost_ranges == 1
+
+
 @pytest.mark.parametrize("method", ["begin", "reachable_ends"])
 def test_F27_a_topic_made_anew_is_not_forgotten_when_a_broker_fails(
     stream, two, operator, produce, monkeypatch, method

@@ -117,6 +117,31 @@ def test_a_stream_of_bytes_has_no_listener_and_counts_nothing(running, topic, pr
     assert "malformedRecords" not in stream.report()
 
 
+@pytest.mark.parametrize(
+    "split", [{}, {"maxRecordsPerPartition": "20"}, {"valueFormat": "string"}, {"eventTime.maxDrift": "1h"}], ids=str
+)
+def test_F27_a_loss_that_only_a_task_finds_is_counted_once(running, topic, produce, operator, caplog, split):
+    name = topic(partitions=2)
+    produce(name, values(*range(100)) + values(*range(50), partition=1))
+    stream = running(subscribe=name, failOnDataLoss="false", **split)
+    assert stream.report()["lostRanges"] == 0
+    end = stream.reader.latestOffset(stream.state, stream.limit)
+    planned = stream.reader.partitions(stream.state, end)
+    operator.delete_records(name, {0: 70})  # between planning and reading, where only tasks can find it
+    read = []
+    with caplog.at_level(logging.WARNING, "penstock"):
+        for partition in (*planned, *planned):  # retried, or read twice by foreachBatch
+            read.append(sum(batch.num_rows for batch in stream.reader.read(partition)))
+            stream.reader.partitions(stream.state, end)  # and planned once more by Spark
+    assert sum(read) == 2 * (30 + 50)
+    stream.state = end
+    assert stream.report()["lostRanges"] == 1, "one stretch of one log is gone, however many tasks read it"
+    assert "a task found that" in caplog.text
+    produce(name, values(1))
+    stream.trigger()
+    assert stream.report()["lostRanges"] == 1
+
+
 def test_a_reader_that_was_stopped_does_not_listen(running, topic, produce, numbers):
     name = topic()
     produce(name, values("x"))
@@ -137,6 +162,21 @@ def test_after_the_last_batch_of_a_run_the_log_has_the_counts(running, topic, pr
             pass
     said = "did not parse: 1 (dropped: 0, sent to deadLetterTopic: 0); skipped by its deserializer: 2"
     assert said in caplog.text
+
+
+def test_F27_after_the_last_batch_of_a_run_the_log_has_its_losses(running, topic, produce, operator, caplog):
+    name = topic()
+    produce(name, values(*range(10)))
+    stream = running(subscribe=name, failOnDataLoss="false")
+    stream.reader.prepareForTriggerAvailableNow()
+    end = stream.reader.latestOffset(stream.state, stream.limit)
+    [planned] = stream.reader.partitions(stream.state, end)
+    operator.delete_records(name, {0: 7})
+    assert sum(batch.num_rows for batch in stream.reader.read(planned)) == 3
+    with caplog.at_level(logging.WARNING, "penstock"):
+        stream.reader.latestOffset(end, stream.limit)
+    assert "lost ranges of this run: 1" in caplog.text
+    assert "did not parse" not in caplog.text
 
 
 # --- with Spark -------------------------------------------------------------------------------------------------------

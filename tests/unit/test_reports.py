@@ -99,6 +99,12 @@ def hung_up(connection: socket.socket) -> bool:
         {"event_time": 2**63},
         {"event_time": -(2**63) - 1},
         {"has_event_time": 1},
+        {"lost_start": 100},
+        {"lost_stop": 200},
+        {"lost_start": 99, "lost_stop": 150},
+        {"lost_start": 150, "lost_stop": 150},
+        {"lost_start": 150, "lost_stop": 201},
+        {"lost_start": True, "lost_stop": 150},
     ],
     ids=str,
 )
@@ -120,6 +126,7 @@ def test_a_report_survives_its_bytes():
         replace(REPORT, ended_at=150),
         TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1),
         replace(REPORT, **times),
+        replace(REPORT, lost_start=100, lost_stop=200),
     ):
         message = module.written(report, "token")
         assert module.read(message, "token") == report
@@ -413,6 +420,24 @@ def test_E5_late_records_are_summed_and_those_of_a_task_that_is_run_again_count_
     assert ledger.counts() == ReportCounts(late=15)
 
 
+def test_F27_each_lost_stretch_of_a_log_counts_once_in_its_batch():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
+    ledger.expect([*parts, SECOND])
+    for _ in range(2):  # each task is run twice
+        ledger.take(of(parts[1], lost_start=10, lost_stop=15))
+        ledger.take(of(parts[0], lost_start=0, lost_stop=10))
+    assert ledger.counts() == ReportCounts(lost_ranges=1)
+    ledger.take(of(parts[2], lost_start=25, lost_stop=30))
+    assert ledger.counts() == ReportCounts(lost_ranges=2), "with records in between"
+    ledger.take(of(SECOND, lost_start=0, lost_stop=1))
+    ledger.take(of(SECOND))
+    assert ledger.counts() == ReportCounts(lost_ranges=3), "a reading that found all there does not take it back"
+    ledger.expect([OffsetRange("t", 0, 30, 40)])
+    ledger.take(of(OffsetRange("t", 0, 30, 40), lost_start=30, lost_stop=31))
+    assert ledger.counts() == ReportCounts(lost_ranges=4)
+
+
 def test_F19_the_highest_event_time_of_a_partition_is_that_of_all_its_ranges():
     ledger = ReportLedger()
     parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
@@ -545,4 +570,6 @@ def test_a_report_is_small_json():
         "has_event_time": False,
         "event_time": None,
         "late": 0,
+        "lost_start": None,
+        "lost_stop": None,
     }

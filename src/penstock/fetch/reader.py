@@ -22,7 +22,6 @@ from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss, ProtocolE
 from penstock.fetch.chunk import ChunkDecoder
 from penstock.fetch.handover import run_ahead
 from penstock.fetch.leaders import PartitionLeader
-from penstock.fetch.losses import LOST_RANGES
 from penstock.fetch.tail import TAILS, Tail
 from penstock.ranges import OffsetRange
 from penstock.wire.codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
@@ -66,6 +65,9 @@ class RangeReader:
         self.range = range_
         self.position = range_.start
         """The next offset to read: everything before it has been emitted."""
+        self.lost: tuple[int, int] | None = None
+        """Offsets of the range that were gone, from the first to the one after the last (failOnDataLoss false). To be
+        read when the range is."""
         self._config = config
         self._fail_on_data_loss = fail_on_data_loss
         self._stopped = threading.Event()
@@ -88,7 +90,6 @@ class RangeReader:
         self._corrupt_tries = 0
         self._empty_since: float | None = None
         self._cut_believed_at = float("inf")
-        self._lost = False
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Emit the range, retrying what may heal. Ends when the range is read or `close` was called."""
@@ -117,10 +118,11 @@ class RangeReader:
                         self._attempts.pause()
                 except UnknownTopic as error:
                     lost = f"offsets {self.position} to {self.range.stop}"
-                    self._lose(DataLoss([(self.range.topic, self.range.partition, lost, f"nothing: {error}")]))
+                    gone = DataLoss([(self.range.topic, self.range.partition, lost, f"nothing: {error}")])
+                    self._lose(gone, self.position, self.range.stop)
                     return
                 except DataLoss as error:
-                    self._lose(error)
+                    self._lose(error, self.position, self.range.stop)
                     return
         except Interrupted:
             return
@@ -344,24 +346,27 @@ class RangeReader:
         error = DataLoss([(self.range.topic, self.range.partition, lost, f"offsets {begin} to {end}")])
         if self.position > end:
             raise error
-        self._lose(error)
-        self.position, self._aligned = min(begin, self.range.stop), False
+        follows = min(begin, self.range.stop)
+        self._lose(error, self.position, follows)
+        self.position, self._aligned = follows, False
 
     def _truncated(self, cut: int) -> None:
         """An unclean election replaced records of the range by others, or by none so far."""
         lost = f"offsets {cut} to {self.range.stop} as leader epoch {self.range.leader_epoch} wrote them"
         has = f"none of that epoch from offset {cut} on: an unclean leader election has cut the log"
-        self._lose(DataLoss([(self.range.topic, self.range.partition, lost, has)]))
+        error = DataLoss([(self.range.topic, self.range.partition, lost, has)])
+        self._lose(error, max(cut, self.range.start), self.range.stop)
         self._cut_believed_at = time.monotonic() + EMPTY_SECONDS
 
-    def _lose(self, error: DataLoss) -> None:
-        """Fail, or say so and go on, as the user chose. A range that meets several losses counts and speaks once."""
+    def _lose(self, error: DataLoss, start: int, stop: int) -> None:
+        """Fail, or note that offsets [start, stop) are gone and go on, as the user chose. A range that meets several
+        losses warns once."""
         if self._fail_on_data_loss:
             raise error
-        if not self._lost:
-            self._lost = True
-            LOST_RANGES.add()
-            log.warning("%s; going on, because failOnDataLoss is false", error)
+        if self.lost is None:
+            log.warning("%s\nGoing on with what is left, because failOnDataLoss is false", error.what)
+        before, after = self.lost or (start, stop)
+        self.lost = min(before, start), max(after, stop)
 
     def _damaged(self, error: CorruptBatch) -> NoReturn:
         """Damaged bytes: fetch them again first, raise the error when they come again."""

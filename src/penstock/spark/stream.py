@@ -143,7 +143,9 @@ class _Planning:
         self._options = options
         self._plan = columns if isinstance(columns, TypedPlan) else None
         self._parses = self._plan is not None and bool(self._plan.specs)
-        self._ledger = ReportLedger() if self._parses or options.event_time is not None else None
+        # Without a failure, only their reports tell what tasks have found to be gone (F27).
+        reports = self._parses or options.event_time is not None or not options.fail_on_data_loss
+        self._ledger = ReportLedger() if reports else None
         self._listener: ReportListener | None = None
         self.planner = StreamPlanner(
             options,
@@ -186,7 +188,9 @@ class _Planning:
         counts = ReportCounts() if self._ledger is None else self._ledger.counts()
         if counts.late:
             log.warning("records of this run that were late by its event-time watermark: %d", counts.late)
-        if replace(counts, late=0) != ReportCounts():
+        if lost := self._lost_ranges():
+            log.warning("lost ranges of this run: %d (failOnDataLoss is false)", lost)
+        if replace(counts, late=0, lost_ranges=0) != ReportCounts():
             log.warning(
                 "records of this run that did not parse: %d (dropped: %d, sent to deadLetterTopic: %d); skipped by its "
                 "deserializer: %d",
@@ -200,12 +204,16 @@ class _Planning:
             "commitsFailed": 0 if committer is None else committer.failed,
             "committedOffsets": {} if committer is None else self._committed_texts.write(dict(committer.committed)),
             "bytesPerRecord": _weights(planner),
-            "lostRanges": planner.lost_ranges,
+            "lostRanges": self._lost_ranges(),
             "finished": planner.finished,
         }
         if planner.unread:
             figures["unreadPartitions"] = by_topic(sorted(planner.unread))
         return self._counts() | self._event_time() | figures
+
+    def _lost_ranges(self) -> int:
+        """Found by planning or by tasks."""
+        return self.planner.lost_ranges + (0 if self._ledger is None else self._ledger.counts().lost_ranges)
 
     def _counts(self) -> dict[str, Any]:
         if self._ledger is None or not self._parses:
