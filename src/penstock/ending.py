@@ -35,6 +35,9 @@ class StreamEnd:
         self._pending: set[TopicPartition] = set()
         """Partitions that end where they end when they first answer."""
         self._looked_at: dict[TopicPartition, int] = {}
+        self._hidden_until: dict[TopicPartition, int] = {}
+        """How far logs reached when their end by time had passed without a record of that time. Open transactions below
+        that may still bring one, and older ones."""
         self._refused: set[TopicPartition] = set()
         self._begun = False
         self._time_is_over = False
@@ -97,6 +100,7 @@ class StreamEnd:
         for tp in partitions:
             self._ended.pop(tp, None)
             self._looked_at.pop(tp, None)
+            self._hidden_until.pop(tp, None)
             named = self._mode.offsets.get(tp) if isinstance(self._mode, AtOffsets) else None
             if named in (None, LATEST) and self._until.pop(tp, None) is not None:
                 self._pending |= {tp} if not isinstance(self._mode, AtTimestamp) else set()
@@ -122,10 +126,14 @@ class StreamEnd:
         asked = {tp: at for tp, at in times.items() if tp in over or self._looked_at.get(tp) != ends[tp]}
         # Up to where it was looked the last time, all records are older; unless that log was cut since.
         since = {tp: at for tp in asked if (at := self._looked_at.get(tp, 0)) <= ends[tp]}
-        for tp, offset in lookup.first_at(asked, ends, since).items():
+        found = lookup.first_at(asked, ends, since)
+        passed = [tp for tp, offset in found.items() if offset is None and tp in over]
+        unsettled = {tp: ends[tp] for tp in passed if tp not in self._hidden_until}
+        self._hidden_until |= unsettled | lookup.hidden_past(unsettled)
+        for tp, offset in found.items():
             if offset is not None:
                 self._until[tp] = offset
-            elif tp in over:
+            elif tp in over and ends[tp] >= self._hidden_until[tp]:
                 self._until[tp] = ends[tp]  # read before the lookup, as F8 wants it
         self._looked_at |= {tp: ends[tp] for tp in asked}
 

@@ -14,6 +14,7 @@
     ├── CorruptBatch              bytes of a partition that are not what Kafka wrote
     ├── RecordTooLarge            a record that fits no fetch
     ├── DataLoss                  offsets that were asked for and are gone
+    ├── OpenTransaction           offsets that were asked for lie past a transaction that did not end in time
     ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
     ├── SinkError                 a streamer's sink failed, for good or too often
     │   └── RowsRefused           it will never take some of the rows it was given
@@ -181,6 +182,30 @@ class DataLoss(PenstockError):
             f"some of the data asked for is gone (retention, a deleted or recreated topic, or truncation).{lines}"
         )
         super().__init__(f"{self.what}\nTo read what is left, set option failOnDataLoss to false")
+
+
+class OpenTransaction(PenstockError):
+    """Under read_committed, offsets that were asked for lie past a transaction that was not ended in time.
+
+    `partitions` lists (topic, partition, wanted, last stable offset, owner): up to which offset was to be read, where
+    the first open transaction begins, and who began it, in words, empty where brokers do not say.
+    """
+
+    def __init__(self, partitions: Sequence[tuple[str, int, int, int, str]], seconds: float, option: str = "") -> None:
+        self.partitions = tuple(partitions)
+        self.seconds = seconds
+        by = f" ({option})" if option else ""
+        lines = "".join(
+            f"\n  - {topic}-{partition}: wanted up to offset {wanted}{by}, open since offset {stable}"
+            + (f": {owner}" if owner else "")
+            for topic, partition, wanted, stable, owner in self.partitions
+        )
+        super().__init__(
+            f"records that were asked for lie past an open transaction, which was waited for {seconds:g} s.{lines}\n"
+            "Committed records cannot be read past it. Commit or abort it (kafka-transactions.sh shows and aborts it), "
+            "wait longer with kafkaConsumer.pollTimeoutMs, end the read before it, or set kafka.isolation.level to "
+            "read_uncommitted"
+        )
 
 
 class OffsetOutOfRange(PenstockError):

@@ -149,7 +149,8 @@ OPTIONS: dict[str, Option] = {
             "kafkaConsumer.pollTimeoutMs",
             milliseconds(1),
             "120000",
-            "How long a task keeps trying without getting a record before it fails, with the history of tries.",
+            "How long a task keeps trying without getting a record before it fails, with the history of tries. Under "
+            "`read_committed` also how long a batch read waits for open transactions that lie before its end.",
         ),
         Option(
             "fetchOffset.numRetries",

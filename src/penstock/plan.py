@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from penstock.errors import BrokerUnavailable, UnknownTopic
+from penstock.errors import BrokerError, BrokerUnavailable, OpenTransaction, UnknownTopic
 from penstock.options import SourceOptions, check_batch
 from penstock.ranges import EVERYTHING, Narrowing, OffsetRange, narrow, split, spread
-from penstock.startup import Earliest, Latest, resolve_end, resolve_start, within_bounds
+from penstock.startup import AtTimestamp, Earliest, EndMode, Latest, resolve_end, resolve_start, within_bounds
 from penstock.topics import AssignedPartitions, Offsets, TopicPartition, TopicPattern, select_partitions, wanted_topics
 from penstock.wire.cluster import Cluster, Metadata
+from penstock.wire.deadline import Attempts
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -51,10 +52,13 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
     starting = options.starting or Earliest()
     start = resolve_start(starting, partitions, cluster, options.rules)
     ending = options.ending or Latest()
-    stop = resolve_end(ending, partitions, cluster)
+    stop = _resolve_end(ending, partitions, cluster, narrowing, options)
     if not (isinstance(starting, Earliest) and isinstance(ending, Latest)):
-        within_bounds(start, stop, cluster.begin(partitions), cluster.end(partitions), options.fail_on_data_loss)
+        begin, end = cluster.begin(partitions), cluster.high_watermarks(partitions)
+        within_bounds(start, stop, begin, end, options.fail_on_data_loss)
     start, stop = narrow(start, stop, narrowing)
+    if not isinstance(ending, Latest):
+        _await_transactions({tp: stop[tp] for tp in start if start[tp] < stop[tp]}, cluster, options, ending.option)
     if narrowing.min_timestamp is not None:
         start = _not_before(narrowing.min_timestamp, start, stop, cluster)
     # By what is known now: a leader that changed while ends were asked for must not stand beside a newer end with the
@@ -69,6 +73,60 @@ def _not_before(timestamp: int, start: Offsets, stop: Offsets, cluster: Cluster)
     answers = cluster.by_time(dict.fromkeys(start, timestamp))
     first = {tp: offset for tp, (offset, _) in answers.found.items()}
     return {tp: max(at, first.get(tp, at if tp in answers.unknown else stop[tp])) for tp, at in start.items()}
+
+
+# --- open transactions ------------------------------------------------------------------------------------------------
+
+
+def _resolve_end(
+    ending: EndMode, partitions: list[TopicPartition], cluster: Cluster, narrowing: Narrowing, options: SourceOptions
+) -> Offsets:
+    """Where to stop. A time that has passed is an end for all records that were there then, also those of transactions
+    that are still open: whether one of them is the first of that time is known only when they have ended."""
+    if not isinstance(ending, AtTimestamp) or not options.client.read_committed:
+        return resolve_end(ending, partitions, cluster)
+    readable = cluster.end(partitions)
+    stop = resolve_end(ending, partitions, cluster)
+    now = time.time() * 1000
+    passed = [tp for tp in partitions if (at := ending.of(tp)) is not None and at <= now and narrowing.keeps(tp)]
+    hidden = cluster.hidden_past({tp: readable[tp] for tp in passed if stop[tp] >= readable[tp]})
+    if not hidden:
+        return stop
+    _await_transactions(hidden, cluster, options, ending.option)
+    return resolve_end(ending, partitions, cluster)
+
+
+def _await_transactions(stop: Offsets, cluster: Cluster, options: SourceOptions, option: str) -> None:
+    """Under read_committed, wait until every transaction that began below these stops has ended."""
+    if not options.client.read_committed or not stop:
+        return
+    client = options.client
+    attempts = Attempts("waiting for transactions", options.poll_timeout, backoff=client.retry_backoff, backoff_max=1.0)
+    while hidden := {tp: at for tp, at in cluster.end(stop).items() if at < stop[tp]}:
+        if attempts.expired():
+            raise _open_transactions(stop, hidden, cluster, options.poll_timeout, option)
+        if attempts.count == 0:
+            first = min(hidden)
+            others = f" and {len(hidden) - 1} more partitions" if len(hidden) > 1 else ""
+            log.warning(
+                "%s is to be read up to offset %d (%s), past an open transaction that begins at offset %d%s: waiting "
+                "for it for %g s at most",
+                *(first, stop[first], option, hidden[first], others, options.poll_timeout),
+            )
+        attempts.failed("a transaction is open")
+        attempts.rest()
+
+
+def _open_transactions(
+    stop: Offsets, hidden: Offsets, cluster: Cluster, seconds: float, option: str
+) -> OpenTransaction:
+    try:
+        owners = cluster.open_transactions(hidden)
+    except BrokerError as error:
+        log.info("who holds transactions open cannot be asked: %s", error)
+        owners = {}
+    lines = [(*tp, stop[tp], hidden[tp], str(owners.get(tp, ""))) for tp in sorted(hidden)]
+    return OpenTransaction(lines, seconds, option)
 
 
 def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:

@@ -35,6 +35,7 @@ class OffsetLookup(Protocol):
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+    def hidden_past(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
     def first_at(
         self,
@@ -157,7 +158,7 @@ def resolve_end(mode: EndMode, partitions: list[TopicPartition], lookup: OffsetL
 
 def within_bounds(start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, fail_on_data_loss: bool) -> None:
     """Hold every start and stop against what the broker has (F27): raise DataLoss for all of them at once, or warn
-    and cut `start` and `stop` to what is there."""
+    and cut `start` and `stop` to what is there. `end` is the high watermark: what open transactions hide is there."""
     lost: list[tuple[str, int, str, str]] = []
     for tp in start:
         has = f"offsets {begin[tp]} to {end[tp]}"

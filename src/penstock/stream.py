@@ -150,7 +150,7 @@ class StreamPlanner:
             partitions = partitions_of(self.options, self.cluster.metadata(wanted_topics(self.options.subscription)))
             start = resolve_start(self._start, partitions, self.cluster, self._rules)
             if isinstance(self._start, AtOffsets | GroupOffsets):
-                begin, end = self.cluster.begin(partitions), self.cluster.end(partitions)
+                begin, end = self.cluster.begin(partitions), self.cluster.high_watermarks(partitions)
                 within_bounds(start, dict(begin), begin, end, self.options.fail_on_data_loss)
             self._initial = start
             self._discovery.remember(partitions)

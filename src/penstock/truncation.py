@@ -71,7 +71,7 @@ class Truncation:
         """Of the offsets that lie past what a reader sees of their logs: those that are gone, and where logs end."""
         if past_end and self._cluster.config.read_committed:
             # Read with another isolation level before, a state may lie among open transactions. Nothing is lost then.
-            everything = Cluster(replace(self._cluster.config, read_committed=False)).end(past_end)
+            everything = self._cluster.high_watermarks(past_end)
             past_end = {tp: offset for tp, offset in past_end.items() if everything[tp] < offset}
         return {tp: ends[tp] for tp in past_end}
 

@@ -325,7 +325,7 @@ def test_F27_a_topic_deleted_after_planning_is_data_loss(topic, produce, kafka, 
     with pytest.raises(DataLoss, match="does not exist"):
         offsets(RangeReader(r, ["offset"], options.client))
     assert offsets(RangeReader(r, ["offset"], options.client, fail_on_data_loss=False)) == []
-    assert "going on" in caplog.text
+    assert "Going on" in caplog.text
 
 
 def test_F27_a_topic_created_anew_is_not_taken_for_the_old_one(topic, produce, kafka):

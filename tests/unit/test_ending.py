@@ -18,14 +18,18 @@ A, B, NEW = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 
 class Log:
     """Ends that grow, and the offset of the first record at a time."""
 
-    def __init__(self, ends, young=None):
+    def __init__(self, ends, young=None, hidden=None):
         self.ends, self.young, self.asked, self.since = ends, young or {}, [], None
+        self.hidden = hidden or {}
 
     def begin(self, partitions):
         return dict.fromkeys(partitions, 0)
 
     def end(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}
+
+    def hidden_past(self, ends):
+        return {tp: mark for tp, mark in self.hidden.items() if tp in ends and mark > ends[tp]}
 
     def first_at(self, times, ends, since=None):
         self.asked.append(dict(times))
@@ -112,6 +116,25 @@ def test_a_partition_without_a_record_of_that_time_ends_when_the_time_has_passed
     assert end.cut(both, both, log, 1000 + LATE_MS) == {A: 3, B: 0}
     assert end.reached({A: 3, B: 0})
     assert end.cut({A: 5, B: 9}, both, log, 9000) == {A: 3, B: 0}
+
+
+def test_F8_a_time_that_has_passed_waits_for_the_transactions_that_were_open_then():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({}, hidden={A: 9})
+    assert end.cut({A: 5, B: 5}, [A, B], log, 9000) == {A: 5, B: 5}
+    assert not end.reached({A: 5, B: 5})
+    log.hidden = {A: 90}  # transactions that were begun later do not count
+    assert end.cut({A: 8, B: 8}, [A, B], log, 9000) == {A: 8, B: 5}
+    assert end.cut({A: 10, B: 8}, [A, B], log, 9000) == {A: 10, B: 5}
+    assert end.reached({A: 10, B: 5})
+    assert end.cut({A: 20, B: 8}, [A, B], log, 9000) == {A: 10, B: 5}
+
+
+def test_F8_a_transaction_that_was_open_may_bring_the_first_record_of_the_time():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({}, hidden={A: 9})
+    assert end.cut({A: 5}, [A], log, 9000) == {A: 5}
+    log.young = {A: 7}
+    assert end.cut({A: 9}, [A], log, 9000) == {A: 7}
+    assert end.reached({A: 7})
 
 
 @pytest.mark.parametrize("mode", [Latest(), AtOffsets(PerPartition(topics={"t": -1}), "endingOffsets")])

@@ -34,6 +34,7 @@ EXAMPLES = [
     errors.EventTimeError("column 'created'", "is of type string", "Cast it", "Traceback"),
     errors.ConsumerTimeout("me-0", 1.5),
     errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
+    errors.OpenTransaction([("t", 3, 100, 40, "producer id 7")], 120.0, "endingOffsets"),
     errors.NoOffsetForTimestamp([("t", 3, 1000)]),
     errors.NoGroupOffset("g", [("t", 3)]),
     errors.EmbeddedBrokerError("no java"),

@@ -41,6 +41,9 @@ class Lookup:
     def end(self, partitions):
         return {tp: self.ends[tp] for tp in partitions}
 
+    def hidden_past(self, ends):
+        return {}
+
     def committed(self, group, partitions):
         assert group == "g"
         return {tp: self.group.get(tp) for tp in partitions}

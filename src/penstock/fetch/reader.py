@@ -18,7 +18,15 @@ from typing import NoReturn
 import pyarrow as pa
 
 from penstock._kernel import scan
-from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss, ProtocolError, UnknownTopic
+from penstock.errors import (
+    BrokerError,
+    BrokerUnavailable,
+    CorruptBatch,
+    DataLoss,
+    OpenTransaction,
+    ProtocolError,
+    UnknownTopic,
+)
 from penstock.fetch.chunk import ChunkDecoder
 from penstock.fetch.handover import run_ahead
 from penstock.fetch.leaders import PartitionLeader
@@ -309,8 +317,11 @@ class RangeReader:
         """An answer without records: wait for more, or believe that the log has a gap up to the range's end."""
         readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
         if readable < self.range.stop:
-            ended = self._attempts.expired() or time.monotonic() >= self._cut_believed_at
+            hidden = fetched.high_watermark >= self.range.stop  # by an open transaction: nothing is lost
+            ended = self._attempts.expired() or (not hidden and time.monotonic() >= self._cut_believed_at)
             if ended and not self._leader.on_follower:
+                if hidden:
+                    raise self._open_transaction(readable)
                 lost = f"offsets {self.position} to {self.range.stop}"
                 raise DataLoss([(self.range.topic, self.range.partition, lost, f"offsets up to {readable}")])
             self._attempts.failed(f"the log is readable up to offset {readable} only")
@@ -336,10 +347,19 @@ class RangeReader:
         self._attempts.failed("tiered storage has not answered")
         self._attempts.pause()
 
+    def _open_transaction(self, stable: int) -> OpenTransaction:
+        tp = self.range.topic_partition
+        try:
+            owner = str(self._leader.cluster.open_transactions([tp]).get(tp, ""))
+        except BrokerError as error:
+            log.info("%s: who holds its transaction open cannot be asked: %s", tp, error)
+            owner = ""
+        return OpenTransaction([(*tp, self.range.stop, stable, owner)], self._attempts.timeout)
+
     def _out_of_range(self) -> None:
         tp = self.range.topic_partition
         begin = self._leader.cluster.begin([tp])[tp]
-        end = self._leader.cluster.end([tp])[tp]
+        end = self._leader.cluster.high_watermarks([tp])[tp]
         if begin <= self.position <= end:
             raise NotYet(f"offset {self.position} was out of range, but the log has {begin} to {end}")
         lost = f"from offset {self.position}"

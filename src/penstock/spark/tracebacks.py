@@ -15,12 +15,14 @@ from penstock.errors import (
     DataLoss,
     NoGroupOffset,
     NoOffsetForTimestamp,
+    OpenTransaction,
     OptionError,
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
     TimeLookupTimeout,
     UnknownTopic,
+    UnrelatedCheckpoint,
 )
 
 log = logging.getLogger(__name__)
@@ -30,15 +32,8 @@ Result = TypeVar("Result")
 
 EXPLAINED = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
-    *(
-        DataLoss,
-        NoGroupOffset,
-        NoOffsetForTimestamp,
-        TimeLookupTimeout,
-        RegistryUnavailable,
-        RegistryRefused,
-        SchemaNotFound,
-    ),
+    *(UnrelatedCheckpoint, OpenTransaction, TimeLookupTimeout),
+    *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
 )
 """What a user has to mend, and not in this code. Others keep their traceback: it is what a report of a bug needs."""
 

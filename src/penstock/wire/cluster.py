@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
@@ -23,6 +24,7 @@ from penstock.wire.first_records import Scan, Step, ask_scan, find_first
 from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
+from penstock.wire.open_transactions import OpenTransactionOwner, ask_owners, ask_transactional_ids
 from penstock.wire.sample import ask_sizes
 from penstock.wire.time_index import TimeAnswers, look_up
 from penstock.wire.timestamps import find_maxima
@@ -150,6 +152,17 @@ class Cluster:
         """Where a consumer's reading ends now: the high watermark, or the last stable offset under read_committed."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where logs end, also those parts that an open transaction hides under read_committed."""
+        return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=False)
+
+    def hidden_past(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The high watermarks of logs that go on past the ends that a reader sees: under read_committed, what open
+        transactions hide."""
+        if not self.config.read_committed or not ends:
+            return {}
+        return {tp: mark for tp, mark in self.high_watermarks(ends).items() if mark > ends[tp]}
+
     def reachable_ends(
         self, partitions: Iterable[TopicPartition], wait_for: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
@@ -270,6 +283,25 @@ class Cluster:
         unknown = {tp: UNKNOWN_EPOCH for tp, epoch in epochs.items() if epoch < 0}
         return unknown | self._ask_leaders(attempts, known, ask, wait_for)
 
+    def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactionOwner]:
+        """Who holds open the first open transaction of each partition, for an error to name. Tried once: those that
+        have none, or whose brokers do not answer, do not know, or may not say, are left out."""
+        wanted = list(partitions)
+        attempts = self._brokers.attempts(f"asking for the open transactions of {len(wanted)} partitions")
+        metadata, _ = self.listing(sorted({tp.topic for tp in wanted}))
+        questions, _ = metadata.by_leader(wanted)
+        found: dict[TopicPartition, OpenTransactionOwner] = {}
+        for owners in self._brokers.ask_each(questions, ask_owners, attempts, impatient=questions):
+            found |= owners
+        producers = sorted({owner.producer_id for owner in found.values()})
+        if not producers:
+            return found
+        names: dict[int, str] = {}
+        coordinators = dict.fromkeys(metadata.brokers.values(), producers)
+        for named in self._brokers.ask_each(coordinators, ask_transactional_ids, attempts, impatient=coordinators):
+            names |= named
+        return {tp: replace(owner, transactional_id=names.get(owner.producer_id)) for tp, owner in found.items()}
+
     def bytes_per_record(
         self, positions: Mapping[TopicPartition, int], sample: int = 65536
     ) -> dict[TopicPartition, float]:
@@ -296,12 +328,15 @@ class Cluster:
         return found
 
     def _offsets(
-        self, times: Mapping[TopicPartition, int], wait_for: Collection[TopicPartition] | None = None
+        self,
+        times: Mapping[TopicPartition, int],
+        wait_for: Collection[TopicPartition] | None = None,
+        read_committed: bool | None = None,
     ) -> dict[TopicPartition, int]:
         attempts = self._brokers.attempts(f"asking for the offsets of {len(times)} partitions")
 
         def ask(connection: Connection, partitions: list[TopicPartition], metadata: Metadata) -> PendingAnswers[int]:
-            return ask_offsets(connection, partitions, times, metadata)
+            return ask_offsets(connection, partitions, times, metadata, read_committed)
 
         return self._ask_leaders(attempts, times, ask, wait_for)
 

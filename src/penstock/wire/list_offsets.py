@@ -67,12 +67,15 @@ def ask_offsets(
     partitions: Iterable[TopicPartition],
     times: Mapping[TopicPartition, int],
     metadata: Metadata,
+    read_committed: bool | None = None,
 ) -> Pending[tuple[Offsets, Refused]]:
     """Ask a leader for the offsets of its partitions at these times (ms, or one of the constants above).
 
-    The answer has the offsets, and which partitions to ask again, and why.
+    The answer has the offsets, and which partitions to ask again, and why. `read_committed`: whose ends; None: those of
+    the connection's own isolation level.
     """
-    read_committed = connection.config.read_committed
+    if read_committed is None:
+        read_committed = connection.config.read_committed
     return _ask(connection, partitions, times, metadata, read_offsets_response, read_committed)
 
 
