@@ -8,6 +8,7 @@ is planned from its two offsets and nothing else.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
@@ -15,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from penstock.discovery import Discovery
 from penstock.ending import StreamEnd
-from penstock.errors import BrokerError, DataLoss, UnknownTopic
+from penstock.errors import BrokerError, DataLoss, PenstockError, UnknownTopic
 from penstock.eventtime.alignment import Alignment, Read
 from penstock.eventtime.lookup import Peek
 from penstock.limits import TriggerBudget
-from penstock.offsets.state import check_related, split_restored
+from penstock.offsets.state import check_related, split_restored, to_json
 from penstock.options import SourceOptions
 from penstock.plan import partitions_of, range_of
 from penstock.ranges import OffsetRange, split, spread
@@ -119,6 +120,8 @@ class StreamPlanner:
         self._gone: dict[TopicPartition, tuple[int, uuid.UUID | None]] = {}
         """Partitions that Spark's state has and the cluster has not, where they stand and of which topic: out of the
         state with the next step of the log."""
+        self._left: dict[TopicPartition, tuple[int, uuid.UUID | None]] = {}
+        """The same of partitions that have left the log."""
         self._begin_anew: set[TopicPartition] = set()
         """Partitions of another topic than the state's, whose beginning is still to be asked for."""
         self._resets: Offsets = {}
@@ -245,6 +248,7 @@ class StreamPlanner:
             )
         self.unread = unread
         # What the log has taken over is done.
+        self._left |= {tp: left for tp, left in self._gone.items() if tp not in state}
         self._gone = {tp: left for tp, left in self._gone.items() if tp in state}
         self._resets = {tp: to for tp, to in self._resets.items() if state.get(tp) != to}
         return self._end.without_ended({tp: offset for tp, offset in state.items() if tp not in self._gone})
@@ -306,6 +310,7 @@ class StreamPlanner:
     def _positions(self, state: Offsets, ends: Offsets, everything: bool) -> Offsets:
         """Where each partition stands; new ones at their beginning (F11). Takes from `ends` what is gone by now."""
         new = [tp for tp in ends if tp not in state and tp not in self._resets]
+        self._refuse_returned(new)
         begin, vanished = self._begins(new) if new else ({}, ())
         for tp in vanished:
             del ends[tp]
@@ -362,6 +367,18 @@ class StreamPlanner:
             if before is None or before != self._discovery.id_of(tp.topic):
                 self._begin_anew.add(tp)
                 self._forget([tp])
+
+    def _refuse_returned(self, new: Iterable[TopicPartition]) -> None:
+        """Refuse partitions that are not new: the log cannot take them in again elsewhere than at their beginning."""
+        left = {tp: self._left[tp] for tp in new if tp in self._left}
+        returned = {tp: at for tp, (at, before) in left.items() if before and before == self._discovery.id_of(tp.topic)}
+        if returned:
+            raise PenstockError(
+                f"brokers denied {listed(sorted(returned))} for a while, so that they left the checkpoint (failOnDataLoss "
+                "is false). They are back, of the same topics, and would be read again from their beginning. To go on "
+                f"where they were, start a query with a new checkpoint and startingOffsets {json.dumps(to_json(returned))}"
+                "; to read them from their beginning, start this one again"
+            )
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         """These are of another topic now."""

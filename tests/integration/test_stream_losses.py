@@ -11,7 +11,7 @@ import pytest
 
 from fix_produce import Rec
 from fix_stream import EVERY_TRIGGER, records, tp
-from penstock.errors import BrokerUnavailable, DataLoss
+from penstock.errors import BrokerUnavailable, DataLoss, PenstockError
 
 # --- F27: what was lost -----------------------------------------------------------------------------------------------
 
@@ -250,22 +250,43 @@ def test_F27_a_topic_made_anew_is_not_forgotten_when_a_broker_fails(
     assert running.run() == {tp(two): list(range(30)), tp(two, 1): list(range(30))}
 
 
-def test_F12_a_topic_that_brokers_deny_for_a_while_goes_on_where_it_was(stream, two, produce, monkeypatch):
-    options = {"minOffsetsPerTrigger": "20", "maxTriggerDelay": "60s", "failOnDataLoss": "false", **EVERY_TRIGGER}
-    running = stream(subscribe=two, startingOffsets="earliest", **options)
-    running.run()
+def trigger_denied(running, monkeypatch, *names):
+    """A trigger while brokers say that they do not have these topics."""
     cluster = running.planner.cluster
     listing = cluster.listing
 
     def denied(topics):
-        metadata, _ = listing(topics)
-        cluster._known = cluster._known.without([two])
-        return metadata.without([two]), [two]
+        metadata, unknown = listing(topics)
+        cluster._known = cluster._known.without(names)
+        return metadata.without(names), [*unknown, *names]
 
-    monkeypatch.setattr(cluster, "listing", denied)
-    running.trigger()
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster, "listing", denied)
+        running.trigger()
+
+
+def test_F12_a_topic_that_came_back_after_it_left_the_log_is_not_read_from_its_beginning(
+    stream, two, topic, operator, monkeypatch, produce
+):
+    other = topic()
+    options = {"failOnDataLoss": "false", "startingOffsets": "earliest", **EVERY_TRIGGER}
+    running = stream(subscribe=f"{two},{other}", **options)
+    running.run()
+    trigger_denied(running, monkeypatch, two)
+    assert running.state == {tp(other): 0}
+    with pytest.raises(PenstockError, match=f'startingOffsets {{"{two}": {{"0": 10, "1": 5}}}}'):
+        running.run()
+    operator.recreate(two, 2)
+    produce(two, records(3))
+    assert running.run() == {tp(two): [0, 1, 2]}, "another topic of that name begins at its beginning"
+
+
+def test_F12_a_topic_that_brokers_deny_for_a_while_goes_on_where_it_was(stream, two, produce, monkeypatch):
+    options = {"minOffsetsPerTrigger": "20", "maxTriggerDelay": "60s", "failOnDataLoss": "false", **EVERY_TRIGGER}
+    running = stream(subscribe=two, startingOffsets="earliest", **options)
+    running.run()
+    trigger_denied(running, monkeypatch, two)
     assert running.planner.lost_ranges == 2
-    monkeypatch.setattr(cluster, "listing", listing)
     produce(two, records(25))
     assert running.run() == {tp(two): list(range(10, 35))}
     assert running.state == {tp(two): 35, tp(two, 1): 5}
