@@ -374,10 +374,10 @@ class StreamPlanner:
         returned = {tp: at for tp, (at, before) in left.items() if before and before == self._discovery.id_of(tp.topic)}
         if returned:
             raise PenstockError(
-                f"brokers denied {listed(sorted(returned))} for a while, so that they left the checkpoint (failOnDataLoss "
-                "is false). They are back, of the same topics, and would be read again from their beginning. To go on "
-                f"where they were, start a query with a new checkpoint and startingOffsets {json.dumps(to_json(returned))}"
-                "; to read them from their beginning, start this one again"
+                f"brokers denied {listed(sorted(returned))} for a while, so that they left the checkpoint "
+                "(failOnDataLoss is false). They are back, of the same topics, and would be read again from their "
+                "beginning. To go on where they were, start a query with a new checkpoint and startingOffsets "
+                f"{json.dumps(to_json(returned))}; to read them from their beginning, start this one again"
             )
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.topics import TopicPartition
@@ -24,11 +24,13 @@ from penstock.wire.first_records import Scan, Step, ask_scan, find_first
 from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
 from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
-from penstock.wire.open_transactions import OpenTransactionOwner, ask_owners, ask_transactional_ids
 from penstock.wire.sample import ask_sizes
 from penstock.wire.time_index import TimeAnswers, look_up
 from penstock.wire.timestamps import find_maxima
 from penstock.wire.window import Window, ask_windows
+
+if TYPE_CHECKING:
+    from penstock.wire.open_transactions import OpenTransactionOwner
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
@@ -286,6 +288,9 @@ class Cluster:
     def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactionOwner]:
         """Who holds open the first open transaction of each partition, for an error to name. Tried once: those that
         have none, or whose brokers do not answer, do not know, or may not say, are left out."""
+        # With Kafka's admin messages, which take a worker time to load.
+        from penstock.wire.open_transactions import ask_owners, ask_transactional_ids
+
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the open transactions of {len(wanted)} partitions")
         metadata, _ = self.listing(sorted({tp.topic for tp in wanted}))
