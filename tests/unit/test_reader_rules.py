@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -343,3 +344,21 @@ def test_F27_a_cut_log_that_stays_short_ends_its_range_soon(scripted, monkeypatc
     assert offsets(reader) == list(range(800))
     assert reader.lost == (700, 1000)
     assert caplog.text.count("Going on") == 1, "one range, one warning"
+
+
+def test_a_silent_broker_is_doubted_for_what_it_is_read_as():
+    """A leader by its epoch, a follower by whether the cluster lists it: that it does not lead is no news."""
+    asked = []
+    r = OffsetRange("t", 0, 0, 10, host="h1", port=1, leader_epoch=4)
+    leader = PartitionLeader(r, CONFIG, lambda _: False)
+    leader.cluster = SimpleNamespace(
+        departed=lambda broker, read_from: asked.append((broker, read_from)) or {r.topic_partition: "why"},
+        metadata=lambda topics: SimpleNamespace(brokers={2: follower}),
+    )
+    follower, known = Broker(2, "h2", 1), KnownLeader(Broker(-1, "h1", 1), 4)
+    assert leader.doubt() == "why"
+    leader.prefer(2)
+    leader.doubt()
+    leader.forget()
+    assert leader.doubt() is None
+    assert asked == [(known.broker, {r.topic_partition: known}), (follower, {r.topic_partition: None})]

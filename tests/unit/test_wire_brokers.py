@@ -132,6 +132,20 @@ class TestAny:
             ask_any(make())
 
 
+def test_a_broker_that_was_doubted_and_has_answered_is_asked_like_all_others(pool):
+    brokers = make()
+    brokers.learn([ONE, TWO])
+    pool.takes["h1"] = 3.0
+
+    def doubt(broker, question):
+        assert ask_others(brokers, broker) == "h2"
+
+    asked = {"ask": lambda connection, question: connection.answer, "attempts": brokers.attempts("asking")}
+    assert list(brokers.ask_each({ONE: None}, **asked, doubt=doubt)) == ["h1"]
+    pool.takes.clear()
+    assert list(brokers.ask_each({ONE: None}, **asked, impatient=[ONE])) == ["h1"]
+
+
 class TestOthers:
     def test_the_broker_that_is_waited_for_is_not_asked_about_itself(self, pool):
         brokers = make()

@@ -201,6 +201,7 @@ class Brokers:
                 try:
                     with self._noticed(connection.host, connection.port):
                         answered = answer(limit)
+                    self._avoided.pop((connection.host, connection.port), None)
                 except HEALING as error:
                     attempts.failed(str(error), error)
                 else:
