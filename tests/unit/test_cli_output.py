@@ -19,7 +19,7 @@ from penstock.cli.records import Look, shown
 from penstock.errors import BrokerError
 
 OBEYED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode's categories of what is no text: a terminal may obey it, or show something else than what is there."""
+"""Unicode's categories of what is not text: a terminal may obey it, or show something else than what is there."""
 
 HOSTILE = "a\x1b]0;title\x07\x7f\x9b2J\x9d\u2028\u2029\u202e\u200f\ufeff\udc80\U000e0041z"
 PLANES = [range(0x3000), range(0xD7F0, 0x10100), range(0xE0000, 0xE0200), range(sys.maxunicode - 9, sys.maxunicode + 1)]

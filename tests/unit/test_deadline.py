@@ -25,7 +25,7 @@ def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
 
 
 def test_a_broker_that_answers_is_not_looked_for_in_vain():
-    """Who is told to check bootstrap.servers looks in the wrong place."""
+    """A user who is told to check bootstrap.servers looks in the wrong place."""
     attempts = Attempts("asking", 0, way_out="Start the broker", way_out_answered="Look at its answer")
     attempts.failed("refused", OSError("refused"))
     attempts.failed("t-0 has no leader", NotYet("t-0 has no leader"))

@@ -380,7 +380,7 @@ def test_H13_what_a_silent_broker_led_is_read_from_the_broker_elected_since(find
     it.finder.overdue(silent)
     eventually(lambda: it.holder(a) not in (silent, None), "another fetcher")
     assert it.holder(a).broker == THREE
-    assert (silent.held.keys(), silent.ended) == ({b}, False), "for the other one there is nobody else"
+    assert (silent.held.keys(), silent.ended) == ({b}, False), "the other one has no other leader"
     it.cluster.leaders[1] = Leader(TWO, 6)
     it.finder.overdue(silent)
     eventually(lambda: silent.ended, "the end of the silent one, which nothing is left to")

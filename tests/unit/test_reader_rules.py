@@ -347,7 +347,7 @@ def test_F27_a_cut_log_that_stays_short_ends_its_range_soon(scripted, monkeypatc
 
 
 def test_a_silent_broker_is_doubted_for_what_it_is_read_as():
-    """A leader by its epoch, a follower by whether the cluster lists it: that it does not lead is no news."""
+    """A leader by its epoch, a follower by whether the cluster lists it: that it does not lead is known."""
     asked = []
     r = OffsetRange("t", 0, 0, 10, host="h1", port=1, leader_epoch=4)
     leader = PartitionLeader(r, CONFIG, lambda _: False)

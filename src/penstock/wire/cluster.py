@@ -111,9 +111,9 @@ class Cluster:
         return metadata, unknown
 
     def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
-        """For which partitions it is of no use to wait for this broker any longer, and why: asks another one, once.
+        """The partitions that are not to be read from this broker any longer, and why: asks another broker, once.
 
-        For a thread whose answer is overdue. `read_from` as in penstock.wire.metadata.departed.
+        For a thread that waits for an overdue answer. `read_from` as in penstock.wire.metadata.departed.
         """
         now = self._ask_others(broker, sorted({tp.topic for tp in read_from}))
         return {} if now is None else departed(broker, read_from, now)

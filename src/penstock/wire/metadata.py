@@ -104,7 +104,7 @@ class Metadata:
 def departed(
     broker: Broker, read_from: Mapping[TopicPartition, Leader | None], now: Metadata
 ) -> dict[TopicPartition, str]:
-    """The partitions for which there is no use in waiting for this broker any longer, and why.
+    """The partitions that are not to be read from this broker any longer, and why.
 
     `read_from`: what it has led so far; None where it is read as a follower.
     """

@@ -1,8 +1,8 @@
-"""HOW LONG to wait for one broker: until a deadline, or until it turns out that another one has taken its place.
+"""HOW LONG to wait for one broker: until a deadline, or until another one has taken its place.
 
-A broker that hangs keeps its connections open and answers nothing. The cluster elects others within seconds, but who
-waits for that broker hears of it only when the request times out. So an answer that is overdue is doubted: the waiting
-side asks other brokers whether this one is still the right one, and goes on waiting if it is.
+A broker that hangs keeps its connections open and answers nothing. The cluster elects other leaders within seconds, but
+a client that waits for the old one learns of that only when its request times out. So an answer that is overdue is
+doubted: the client asks other brokers whether this one is still the right one, and goes on waiting if it is.
 """
 
 from __future__ import annotations
