@@ -19,6 +19,14 @@ def cluster_of(kafka: Any, **more: str) -> Cluster:
     return Cluster(parse_options(kafka.client_options() | {"subscribe": "t"} | more).client)
 
 
+def await_nodes(kafka: Any, seconds: float = 90.0) -> None:
+    """Until all nodes are in again: a topic of three replicas cannot be made before."""
+    cluster, deadline = cluster_of(kafka), time.monotonic() + seconds
+    while len(cluster.metadata(()).brokers) < len(kafka.node_ids):
+        assert time.monotonic() < deadline, "not all nodes are back"
+        time.sleep(0.1)
+
+
 def elect_preferred(kafka: Any, topic: str, seconds: float = 90.0) -> None:
     """Let the first replica of each partition lead it: with more partitions than nodes, each node leads some."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

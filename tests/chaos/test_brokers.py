@@ -5,7 +5,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.load import Load
-from fix_cluster import elect_preferred
+from fix_cluster import await_nodes, elect_preferred
 from fix_consumer import eventually
 from penstock.embedded import EmbeddedKafka
 
@@ -61,6 +61,7 @@ def test_leaders_that_move_and_hang_among_three_brokers_under_load_cost_no_recor
                 query.await_rows(query.rows() + 200)
             finally:
                 kafka_cluster.resume_node(victim)
+                await_nodes(kafka_cluster)
             query.await_exactly(load.stop())
     finally:
         if kafka_cluster.pid(victim) is None:

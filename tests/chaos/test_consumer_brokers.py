@@ -14,7 +14,7 @@ from kafka import TopicPartition as PythonPartition
 
 from chaos.load import Load
 from chaos.members import ends
-from fix_cluster import elect_preferred
+from fix_cluster import await_nodes, elect_preferred
 from fix_consumer import MORTAL, Consumers, eventually
 from fix_produce import Rec
 from penstock import OffsetOutOfRange
@@ -220,6 +220,7 @@ def test_H13_partitions_of_a_leader_that_hangs_are_read_from_the_next_one(
             reading.connector.commit_offsets()
         finally:
             kafka_cluster.resume_node(victim)
+            await_nodes(kafka_cluster)
         goes_on(reading)
         exactly_once(kafka_cluster, cluster_consumers, topic, writing)
     assert reading.connector.metrics().out_of_range_resets == 0

@@ -10,8 +10,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from fix_cluster import elect_preferred
-from fix_consumer import eventually
+from fix_cluster import await_nodes, elect_preferred
 from fix_produce import Rec
 from penstock.columns import TYPES
 from penstock.dead_letters import RangeLetters
@@ -20,7 +19,7 @@ from penstock.letters import TopicWriter, fault_letters
 from penstock.options import parse_options
 from penstock.ranges import OffsetRange
 from penstock.topics import TopicPartition
-from penstock.wire.cluster import Cluster
+from penstock.wire.cluster import Broker, Cluster
 
 PARTITIONS = 3
 RECORDS = 300
@@ -43,16 +42,9 @@ def filled(kafka_cluster, produce):
     return name
 
 
-def coordinated_by(cluster: Cluster, node_id: int) -> str:
-    """A group that this node coordinates."""
-
-    def found() -> str | None:
-        name = f"g-{uuid.uuid4().hex[:12]}"
-        attempts = cluster._brokers.attempts("looking for a coordinator")
-        broker = cluster._brokers.retry(attempts, lambda: cluster._brokers.find_coordinator(attempts, name))
-        return name if broker.node_id == node_id else None
-
-    return str(eventually(found, f"a group that node {node_id} coordinates"))
+def coordinator_of(cluster: Cluster, group: str) -> Broker:
+    attempts = cluster._brokers.attempts("looking for the coordinator")
+    return cluster._brokers.retry(attempts, lambda: cluster._brokers.find_coordinator(attempts, group))
 
 
 def letters_of(range_: OffsetRange) -> pa.RecordBatch:
@@ -66,20 +58,20 @@ def letters_of(range_: OffsetRange) -> pa.RecordBatch:
 
 def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since(kafka_cluster, client, filled):
     tps = [TopicPartition(filled, number) for number in range(PARTITIONS)]
-    tp, cluster = tps[0], Cluster(client)
+    cluster, group = Cluster(client), f"g-{uuid.uuid4().hex[:12]}"
     end = cluster.end(tps)
-    leader = cluster.known.leader(tp)
-    victim = leader.broker
+    victim = coordinator_of(cluster, group)
+    tp = next(tp for tp in tps if cluster.known.leader(tp).broker.node_id == victim.node_id)
+    number, leader = tp.partition, cluster.known.leader(tp)
     planned = OffsetRange(
-        filled, 0, 0, end[tp], cluster.known.topics[filled].topic_id, victim.host, victim.port, leader.epoch
+        *(filled, number, 0, end[tp], cluster.known.topics[filled].topic_id, victim.host, victim.port, leader.epoch)
     )
-    group = coordinated_by(cluster, victim.node_id)
     cluster.commit(group, {tp: 1})
     assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS, "its connection is kept"
-    bad = letters_of(OffsetRange(filled, 0, 0, 10))
+    bad = letters_of(OffsetRange(filled, number, 0, 10))
     faults = [(row, "value", "bad") for row in range(5)]
     writer = TopicWriter(client, filled)
-    with RangeLetters(client, filled, OffsetRange(filled, 0, 0, 10), uuid.uuid4().hex) as letters:
+    with RangeLetters(client, filled, OffsetRange(filled, number, 0, 10), uuid.uuid4().hex) as letters:
         writer.write(list(fault_letters(tp, bad.slice(0, 5), faults)))
         letters.add(bad.slice(0, 5), faults)
         assert letters.finish(5) == 5
@@ -88,7 +80,7 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
         kafka_cluster.pause_node(victim.node_id)
         try:
             assert cluster.end(tps)[tp] > end[tp]
-            assert cluster.known.leader(tp).broker != victim
+            assert cluster.known.leader(tp).broker.node_id != victim.node_id
             assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS
             cluster.commit(group, {tp: 2})
             assert cluster.committed(group, [tp]) == {tp: 2}
@@ -98,4 +90,5 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
             assert letters.finish() == 10
         finally:
             kafka_cluster.resume_node(victim.node_id)
+            await_nodes(kafka_cluster)
     writer.close()
