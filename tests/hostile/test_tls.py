@@ -1,0 +1,154 @@
+"""Servers that are not the broker, over TLS: none of them is told anything."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import ssl
+import struct
+import threading
+import warnings
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from kafka.protocol.metadata import ApiVersionsResponse
+
+from penstock.errors import AuthenticationFailed, BrokerError
+from penstock.wire.config import ClientConfig
+from penstock.wire.connection import Connection
+from penstock.wire.security import Security
+
+SECONDS = 60.0
+DAY = timedelta(days=1)
+LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+
+
+class Authority:
+    """Signs certificates; its own is what clients trust."""
+
+    def __init__(self, name):
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        self.certificate = self.sign(self.name, self.key, ca=True)
+        self.pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    def sign(self, name, key, *, ca=False, names=(LOOPBACK,), since=-DAY, until=DAY):
+        now = datetime.now(UTC)
+        made = x509.CertificateBuilder(self.name, name, key.public_key(), x509.random_serial_number())
+        made = made.not_valid_before(now + since).not_valid_after(now + until)
+        made = made.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        if not ca:
+            made = made.add_extension(x509.SubjectAlternativeName(list(names)), critical=False)
+        return made.sign(self.key, hashes.SHA256())
+
+
+@pytest.fixture(scope="module")
+def trusted():
+    return Authority("the one we trust")
+
+
+@pytest.fixture
+def server(tmp_path):
+    """`server(authority, **certificate)` answers one client's TLS handshake and ApiVersions. `heard` has what came."""
+    threads: list[threading.Thread] = []
+    sockets: list[socket.socket] = []
+    heard: list[bytes] = []
+
+    def make(authority, highest=None, **certificate):
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "broker")])
+        pem = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        file = tmp_path / "server.pem"
+        file.write_bytes(pem + authority.sign(name, key, **certificate).public_bytes(serialization.Encoding.PEM))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        if highest is not None:
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # that is the point
+                context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, highest
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.settimeout(SECONDS)
+        sockets.append(listener)
+        threads.append(threading.Thread(target=serve, args=(listener, context), name="test-tls", daemon=True))
+        threads[-1].start()
+        return listener.getsockname()[1]
+
+    def serve(listener, context):
+        with contextlib.suppress(OSError):
+            plain, _ = listener.accept()
+            plain.settimeout(SECONDS)
+            with plain, context.wrap_socket(plain, server_side=True) as client:
+                heard.append(client.recv(4096))
+                (correlation,) = struct.unpack_from(">i", heard[0], 8)
+                version = struct.unpack_from(">h", heard[0], 6)[0]
+                body = ApiVersionsResponse(error_code=0, api_keys=[], throttle_time_ms=0).encode(version=version)
+                client.sendall(struct.pack(">ii", 4 + len(body), correlation) + body)
+                client.recv(4096)
+
+    make.heard = heard
+    yield make
+    for each in sockets:
+        each.close()
+    for each in threads:
+        each.join(SECONDS)
+
+
+def connect(port, trusted, **security):
+    config = ClientConfig(
+        bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL", ca_pem=trusted.pem, **security)
+    )
+    return Connection("127.0.0.1", port, config, SECONDS)
+
+
+def test_the_broker_that_is_trusted_is_talked_to(server, trusted):
+    connect(server(trusted), trusted).close()
+    assert server.heard
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        {"names": [x509.DNSName("elsewhere.example")]},
+        {"names": [x509.IPAddress(ipaddress.ip_address("127.0.0.2"))]},
+        {"since": -3 * DAY, "until": -DAY},
+        {"since": DAY, "until": 3 * DAY},
+    ],
+    ids=["another name", "another address", "expired", "not yet valid"],
+)
+def test_a_certificate_that_is_not_this_brokers_or_not_of_today_is_refused(server, trusted, certificate):
+    with pytest.raises(AuthenticationFailed, match=r"TLS handshake failed.*ssl\.truststore\.location"):
+        connect(server(trusted, **certificate), trusted)
+    assert not server.heard
+
+
+def test_an_authority_of_the_same_name_is_not_the_one_that_is_trusted(server, trusted):
+    with pytest.raises(AuthenticationFailed, match="TLS handshake failed"):
+        connect(server(Authority("the one we trust")), trusted)
+    assert not server.heard
+
+
+def test_without_a_truststore_a_certificate_of_ones_own_making_is_refused(server):
+    port = server(Authority("nobody knows"))
+    config = ClientConfig(bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL"))
+    with pytest.raises(AuthenticationFailed, match="TLS handshake failed"):
+        Connection("127.0.0.1", port, config, SECONDS)
+    assert not server.heard
+
+
+def test_tls_below_1_2_is_refused(server, trusted):
+    with pytest.raises(BrokerError, match="TLS handshake"):
+        connect(server(trusted, highest=ssl.TLSVersion.TLSv1_1), trusted)
+    assert not server.heard
+
+
+def test_only_the_name_is_left_unchecked_where_hostname_checks_are_off(server, trusted):
+    connect(server(trusted, names=[x509.DNSName("elsewhere.example")]), trusted, check_hostname=False).close()
+    with pytest.raises(AuthenticationFailed):
+        connect(server(Authority("another")), trusted, check_hostname=False)
