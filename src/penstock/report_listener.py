@@ -29,6 +29,9 @@ PATIENCE_SECONDS = 5.0
 MOST_CONNECTIONS = 256
 """Held at once; the oldest is closed for one more. A report takes a millisecond, so only strangers stay so long."""
 
+WARNING_SECONDS = 60.0
+"""Between two warnings that connections cannot be accepted, which is tried ten times a second."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -186,6 +189,7 @@ class ReportListener:
         self._wake, self._woken = socket.socketpair()
         self._closing = False
         self._has_warned = False
+        self._warn_from = 0.0
         self._callers: dict[socket.socket, _Caller] = {}
         self._thread = threading.Thread(target=self._run, name="penstock-reports", daemon=True)
         self._thread.start()
@@ -232,7 +236,9 @@ class ReportListener:
             connection, _ = self._socket.accept()
         except OSError as error:
             if not isinstance(error, BlockingIOError | ConnectionError):
-                log.warning("a task that wants to report cannot be heard: %s", error)
+                if time.monotonic() >= self._warn_from:
+                    self._warn_from = time.monotonic() + WARNING_SECONDS
+                    log.warning("a task that wants to report cannot be heard: %s", error)
                 time.sleep(0.1)  # out of files, perhaps, and it would be asked for again at once
             return
         if len(self._callers) >= MOST_CONNECTIONS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import pickle
@@ -373,6 +374,22 @@ def test_those_who_say_nothing_are_hung_up_on(listen, monkeypatch):
     monkeypatch.setattr(listening, "PATIENCE_SECONDS", 0.05)
     address = listen().address
     assert say(address, b"half a ", more=True) == b""
+
+
+def test_a_process_without_file_descriptors_says_so_once_and_hears_again_later(listen, caplog, monkeypatch):
+    listener = listen()
+    assert send_report(listener.address, REPORT, SECONDS)  # so its thread listens by now
+
+    class Exhausted:
+        def accept(self):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(listener, "_socket", Exhausted())
+        for _ in range(3):
+            listener._accept(None)
+    assert caplog.text.count("Too many open files") == 1
+    assert send_report(listener.address, REPORT, SECONDS)
 
 
 def test_F17_a_closed_listener_leaves_no_thread_and_no_socket(listen):
