@@ -24,9 +24,10 @@ from penstock.consumer.membership_notes import (
     MemberNote,
     leader_notes,
 )
-from penstock.consumer.membership_plan import LARGEST_SUBSCRIPTION, ROOM_FOR_NOTES, plan, read_members
+from penstock.consumer.membership_plan import ROOM_FOR_NOTES, plan, read_members
 from penstock.topics import TopicPartition
 from penstock.wire.membership import (
+    LARGEST_SAID,
     JoinedMember,
     Subscription,
     decode_assignment,
@@ -259,13 +260,19 @@ def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read(
 
 
 def test_as_leader_a_subscription_of_megabytes_gets_nothing(caplog):
-    claims = tuple(TopicPartition("t", number) for number in range(LARGEST_SUBSCRIPTION // 4))
-    group = read_members([joined("x", Subscription(("t",), b"", claims)), penstock("m2", {"t": 1})])
+    """A partition that a member claims to hold is four bytes, and a hundred once they are read."""
+    said = Subscription(("t",), bytes(LARGEST_SAID), (TopicPartition("t", 0),))
+    group = read_members([joined("x", said), penstock("m2", {"t": 1})])
     assert [(member.member_id, member.owned, dict(member.threads)) for member in group.members] == [
         ("x", (), {}),
         ("m2", (), {"t": 1}),
     ]
-    assert "x" in caplog.text
+    assert f"more than {LARGEST_SAID}" in caplog.text
+
+
+def test_an_assignment_of_megabytes_is_none():
+    with pytest.raises(ValueError, match=f"more than {LARGEST_SAID}"):
+        decode_assignment(encode_assignment([TopicPartition("t", 0)], bytes(LARGEST_SAID)))
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])

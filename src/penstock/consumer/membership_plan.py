@@ -28,10 +28,6 @@ ROOM_FOR_NOTES = 256 << 10
 """The coordinator keeps a generation, with all that was said in it, as one record of at most `message.max.bytes`: 1 MB
 unless it was changed. A quarter of that is enough for some hundred thousand (partition, member) pairs."""
 
-LARGEST_SUBSCRIPTION = 4 << 20
-"""Of one member, in bytes; four of them name a partition that it holds, which takes a hundred once it is read. A broker
-hands over 100 MB of it, though it could not keep them."""
-
 
 # --- a member's offer -------------------------------------------------------------------------------------------------
 
@@ -78,8 +74,6 @@ def read_members(joined: Sequence[JoinedMember]) -> GroupView:
 
 def _subscription(joined: JoinedMember) -> Subscription:
     try:
-        if len(joined.subscription) > LARGEST_SUBSCRIPTION:
-            raise ValueError(f"a subscription of {len(joined.subscription)} bytes")
         return decode_subscription(joined.subscription)
     except ValueError as error:
         log.warning("member %s sent %s: it gets no partitions", joined.member_id, error)

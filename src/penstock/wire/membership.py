@@ -39,6 +39,11 @@ WAYS_OUT = {
 }
 
 
+LARGEST_SAID = 4 << 20
+"""Of one member or to one, in bytes. Four of them name a partition, which takes a hundred once it is read. Brokers hand
+over up to 100 MB, though they could not keep them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """What a member tells the leader."""
@@ -226,6 +231,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 def decode_subscription(data: bytes) -> Subscription:
     """Raises ValueError for bytes that are none: another client wrote them, and it may be mistaken."""
     try:
+        _check_size(data)
         read = ConsumerProtocolSubscription.decode(data)
         owned = getattr(read, "owned_partitions", None)
         generation = getattr(read, "generation_id", None)
@@ -259,10 +265,16 @@ def decode_assignment(data: bytes) -> tuple[list[TopicPartition], bytes]:
     if not data:  # for a member that the leader left out
         return [], b""
     try:
+        _check_size(data)
         read = ConsumerProtocolAssignment.decode(data)
         return sorted(set(_partitions(read.assigned_partitions or ()))), bytes(read.user_data or b"")
     except Exception as error:  # see above
         raise ValueError(f"no assignment: {error or type(error).__name__}") from error
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > LARGEST_SAID:
+        raise ValueError(f"{len(data)} bytes, more than {LARGEST_SAID}")
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
