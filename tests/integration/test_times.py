@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,9 @@ from penstock.options import parse_options
 from penstock.plan import plan_batch
 from penstock.ranges import Narrowing, OffsetRange
 from penstock.topics import TopicPartition
+from penstock.wire import first_records
+from penstock.wire.producer import Producer as OwnProducer
+from penstock.wire.producer import Record
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -128,7 +132,17 @@ def transactions(kafka, topic):
     return START + 4 * MINUTE + 3
 
 
-LOGS = [deleted, deleted_within_a_segment, compacted, transactions]
+def untimed(kafka, topic):
+    """A segment whose records have no timestamp: the broker takes the time of its file instead, which is now."""
+    kafka.create_topic(topic, 1, configs={"segment.ms": 50})
+    with OwnProducer(parse_options(kafka.client_options() | {"subscribe": topic}).client, topic) as producer:
+        while len(list(kafka._work_dir.glob(f"*/data/{topic}-0/*.log"))) < 3:
+            producer.append(0, [Record(None, b"v", -1)])
+    write(kafka, topic, [Rec(b"v", timestamp=START + i) for i in range(10)])
+    return START + 5
+
+
+LOGS = [deleted, deleted_within_a_segment, compacted, transactions, untimed]
 
 
 @pytest.fixture(scope="module", params=LOGS, ids=lambda make: make.__name__)
@@ -201,3 +215,54 @@ def test_the_command_line_reads_from_and_until_the_same_record(log, command):
     assert [row["offset"] for row in rows] == [offset for offset in log.records if offset >= log.first]
     rows = command("read", log.topic, "--from", "earliest", "--until", moment.isoformat(), "--json", *COMMITTED)
     assert [row["offset"] for row in rows] == [offset for offset in log.records if offset < log.first]
+
+
+def test_F8_a_good_answer_costs_one_request_more_and_a_filter_none(kafka, cluster, topic, produce, asked):
+    name = topic(partitions=20)
+    produce(name, [Rec(b"v", timestamp=START + i, partition=i % 20) for i in range(200)])
+    partitions = [TopicPartition(name, p) for p in range(20)]
+    ends = cluster.end(partitions)
+    asked.clear()
+    assert set(cluster.first_at(dict.fromkeys(partitions, START + 40), ends).values()) == {2}
+    assert asked == ["ListOffsetsRequest", "FetchRequest"]
+    asked.clear()
+    assert set(cluster.first_at(dict.fromkeys(partitions, START + 200), ends).values()) == {None}
+    assert asked == ["ListOffsetsRequest", "ListOffsetsRequest"]
+    asked.clear()
+    cluster.by_time(dict.fromkeys(partitions, START + 40))
+    assert asked == ["ListOffsetsRequest"]
+
+
+def test_F8_an_open_transaction_is_proof_that_nothing_committed_is_so_late(kafka, topic, produce, transaction, asked):
+    name = topic()
+    tp = TopicPartition(name, 0)
+    produce(name, [Rec(b"v", timestamp=START + i) for i in range(5)])
+    cluster = cluster_of(kafka, **{"kafka.isolation.level": "read_committed"})
+    with transaction(name) as write_open:
+        write_open(name, [Rec(b"v", timestamp=START + HOUR)])
+        ends = cluster.end([tp])
+        assert ends == {tp: 5}
+        asked.clear()
+        assert cluster.first_at({tp: START + HOUR}, ends) == {tp: None}
+        assert asked == ["ListOffsetsRequest"]
+
+
+def test_F8_a_long_log_is_scanned_piece_by_piece(kafka, cluster, topic, operator, monkeypatch):
+    """Batches of many sizes, some larger than a piece: none is passed over, and none is looked at twice."""
+    monkeypatch.setattr(first_records, "SCAN_BYTES", 32 << 10)
+    monkeypatch.setattr(first_records, "FIRST_BYTES", 1 << 10)
+    name = topic(partitions=3, segment_ms=HOUR)
+    tps = [TopicPartition(name, p) for p in range(3)]
+    with OwnProducer(cluster.config, name) as producer:
+        for tp in tps:
+            producer.append(tp.partition, [Record(None, b"v", START + 50 * MINUTE)])
+            for size in (1, 100, 20_000, 100_000, 1, 50_000):
+                values = [os.urandom(size) for _ in range(3)]
+                producer.append(tp.partition, [Record(None, value, START + tp.partition) for value in values])
+            producer.append(tp.partition, [Record(None, b"v", START + 2 * HOUR)])
+            producer.append(tp.partition, [Record(None, b"v", START)])
+    operator.delete_records(name, dict.fromkeys(range(3), 1))
+    ends = cluster.end(tps)
+    assert cluster.by_time(dict.fromkeys(tps, START + 40 * MINUTE)).unknown == set(tps)
+    assert cluster.first_at(dict.fromkeys(tps, START + 40 * MINUTE), ends) == dict.fromkeys(tps, 19)
+    assert cluster.first_at(dict.fromkeys(tps, START + 2 * HOUR + 1), ends) == dict.fromkeys(tps)

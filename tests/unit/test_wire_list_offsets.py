@@ -6,6 +6,7 @@ import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from penstock.errors import AuthorizationFailed
+from penstock.options import parse_options
 from penstock.topics import TopicPartition
 from penstock.wire.frame import EncodedRequest
 from penstock.wire.list_offsets import (
@@ -17,6 +18,8 @@ from penstock.wire.list_offsets import (
     LATEST,
     LOWEST,
     NOT_FOUND,
+    ask_largest,
+    ask_times,
     encode_offsets_request,
     read_offsets_response,
     read_times_response,
@@ -187,3 +190,34 @@ def test_tagged_fields_are_stepped_over_with_timestamps_too():
     tagged = plain[:first] + b"\x01\x00\x01x" + plain[first + 1 :]
     found, _ = read_times_response(memoryview(tagged), 11, 5, ASKED, LATER)
     assert found == {TopicPartition("a", p): (10 + p, time) for p in range(2)}
+
+
+class Sent:
+    """A connection to a broker of some version, that keeps what is sent."""
+
+    def __init__(self, version):
+        options = {"kafka.bootstrap.servers": "h:1", "subscribe": "a", "kafka.isolation.level": "read_committed"}
+        self.config = parse_options(options).client
+        self.requests = []
+        self._version = version
+
+    def version(self, request, at_most):
+        return min(self._version, at_most)
+
+    def send(self, request, timeout):
+        self.requests.append(request)
+        return 5
+
+
+def test_times_are_asked_for_as_one_that_reads_uncommitted():
+    """An open transaction then gives an offset, and not -1."""
+    connection = Sent(7)
+    ask_times(connection, list(TIMES), LATER, METADATA)
+    ask_largest(connection, list(TIMES), METADATA)
+    assert [request.body[4] for request in connection.requests] == [0, 0], "the isolation level, after the replica"
+
+
+def test_brokers_that_do_not_know_the_largest_timestamp_are_not_asked():
+    connection = Sent(6)
+    assert ask_largest(connection, list(TIMES), METADATA)(1.0) == (dict.fromkeys(TIMES, NOT_FOUND), {})
+    assert connection.requests == []
