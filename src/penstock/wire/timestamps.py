@@ -13,8 +13,8 @@ be less in two cases:
 - Transactions. Their markers bear the time of the commit, and aborted records theirs: the index counts both, a reader
   sees neither. A value that turns out to be such a one is thrown away, and the best is taken that the last batches
   before the offset have (`WALK_BACK`). The index cannot be asked what lies behind a marker.
-- A log whose beginning was cut off inside a segment (`kafka-delete-records`), or a compacted one: the broker finds a
-  segment by its latest timestamp, finds that record gone, and does not look into the next segment.
+- A log whose records are out of order and were deleted inside of a segment, or compacted: the broker finds a segment by
+  its latest timestamp, finds that record gone, and does not look into the next segment (`time_index` has all of it).
 
 The broker's own question for the largest timestamp (-3, KIP-734) is not asked: it counts markers and deleted records,
 has no answer where that record lies past the last stable offset, brokers before Kafka 3.0 do not know it, and some
