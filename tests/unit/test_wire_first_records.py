@@ -22,7 +22,6 @@ from penstock.wire.first_records import Scan, Step, find_first, look_into
 from penstock.wire.time_index import TimeAnswers, look_up
 
 TP = TopicPartition(TOPIC, PARTITION)
-PATIENT = Attempts("looking", 60.0)
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,9 @@ class Brokers:
             return Step(late[0], late[0])
         return Step(None, min(there[-1].offset + 1, scan.stop)) if there else None
 
-    def first_at(self, time, since=None, attempts=PATIENT):
+    def first_at(self, time, since=None, seconds=600.0):
         ends = {tp: log.end for tp, log in self.logs.items()}
-        return find_first(dict.fromkeys(self.logs, time), ends, self, attempts, since or {})
+        return find_first(dict.fromkeys(self.logs, time), ends, self, Attempts("looking", seconds), since or {})
 
 
 ENTRIES = st.tuples(st.integers(-1, 20), st.sampled_from(["record"] * 4 + ["marker", "aborted", "emptied", "gap"]))
@@ -203,7 +202,7 @@ def test_a_scan_that_takes_too_long_says_where_it_stands_and_what_to_do():
     with pytest.raises(
         TimeLookupTimeout, match=r"orders-3 was scanned up to offset 3 of 100.*raise default\.api"
     ) as told:
-        Brokers({TP: log}).first_at(5, attempts=Attempts("looking", 0.0))
+        Brokers({TP: log}).first_at(5, seconds=0.0)
     assert told.value.partitions == ((TOPIC, PARTITION, 5, 3, 100),)
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 LEAST_BYTES = 16 << 10
 """Of each partition: a batch as Java's producer makes it by default. Where the batch is larger a broker sends nothing
-of it unless it comes first in the answer. Such partitions are asked again for `GROWTH` times as much."""
+of it unless it comes first in the answer. Such partitions are asked again for `GROWTH` times as much. Those for which
+an answer had no room are asked again for the same."""
 
 GROWTH = 16
 LARGEST = 64 << 20
@@ -94,7 +95,11 @@ def ask_pieces(
                 found[silent.pop(0)] = None
                 if not silent:
                     return found, refused
-            asked_size = min(asked_size * GROWTH, LARGEST)
+            came = sum(len(fetched.records) for fetched in response.partitions)
+            if came + asked_size <= max(
+                RESPONSE_BYTES, asked_size
+            ):  # there was room for more: their batches are larger
+                asked_size = min(asked_size * GROWTH, LARGEST)
             correlation_id = send(silent, asked_size)
 
     return read
