@@ -135,6 +135,7 @@ def transactions(kafka, topic):
 def untimed(kafka, topic):
     """A segment whose records have no timestamp: the broker takes the time of its file instead, which is now."""
     kafka.create_topic(topic, 1, configs={"segment.ms": 50})
+    cluster_of(kafka).end([TopicPartition(topic, 0)])  # waits for its leader
     with OwnProducer(parse_options(kafka.client_options() | {"subscribe": topic}).client, topic) as producer:
         while len(list(kafka._work_dir.glob(f"*/data/{topic}-0/*.log"))) < 3:
             producer.append(0, [Record(None, b"v", -1)])
@@ -253,6 +254,7 @@ def test_F8_a_long_log_is_scanned_piece_by_piece(kafka, cluster, topic, operator
     monkeypatch.setattr(first_records, "FIRST_BYTES", 1 << 10)
     name = topic(partitions=3, segment_ms=HOUR)
     tps = [TopicPartition(name, p) for p in range(3)]
+    cluster.end(tps)  # waits for their leaders
     with OwnProducer(cluster.config, name) as producer:
         for tp in tps:
             producer.append(tp.partition, [Record(None, b"v", START + 50 * MINUTE)])
