@@ -19,6 +19,7 @@ ALLOWED = {
     "demo.py": "timestamps of made-up records",
     "eventtime/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
     "letters.py": "timestamps of dead letters",
+    "plan.py": "whether endingTimestamp is over",
     "stream.py": "whether endingTimestamp is over",
     "streamer/parquet.py": "how old an unfinished file is: if a live one is removed, its write is repeated",
     "wire/security.py": "when an unsecured token was issued",
