@@ -15,7 +15,7 @@ from penstock.errors import IncompatibleSchema, SchemaNotFound
 from penstock.formats import decoding
 from penstock.formats.decoding import _Native, descriptors_of
 from penstock.formats.registry import RegisteredSchema
-from penstock.formats.spec import Avro
+from penstock.formats.spec import Avro, Json, Protobuf
 
 
 class Registry:
@@ -156,6 +156,10 @@ KINDS = {
     3: record("warehouse.Order", "id", "weight"),
     4: record("Purchase", "id"),
     5: '"long"',
+    6: record("shop.Order", "number"),
+    7: record("Purchase", "number"),
+    8: record("warehouse.Order", "number"),
+    9: record("shop.Refund", "number"),
 }
 
 
@@ -173,18 +177,59 @@ def framed(*ids):
     )
 
 
-def test_records_of_another_kind_are_not_read_though_their_fields_fit():
-    found = decoder_of_orders(1, leaves_out=True).decode(framed(1, 2, 3, 4, 5))
+@pytest.mark.parametrize("leaves_out", [True, False])
+def test_a_record_of_another_name_is_one_bad_record_though_its_fields_fit(leaves_out):
+    found = decoder_of_orders(1, leaves_out=leaves_out).decode(framed(1, 2, 3, 4, 5))
     assert [row["id"] for row in found.array.to_pylist()] == [7, None, 7, 7, None]
     assert [row for row, _ in found.faults] == [1, 4]
-    assert "record Payment was written, which is none of Order or Purchase" in found.faults[0][1]
-    with pytest.raises(IncompatibleSchema, match="schema 2 cannot be read with schema 1: record Payment"):
-        decoder_of_orders(1, leaves_out=False).decode(framed(1, 2))
+    assert "schema 2 is another's: Payment was written, which is none of Order or Purchase" in found.faults[0][1]
+    assert "a value without a name was written" in found.faults[1][1]
+
+
+def test_an_incompatible_version_of_the_same_record_is_an_error_unless_bad_records_are_left_out():
+    for schema_id in (6, 7, 8):
+        with pytest.raises(IncompatibleSchema, match=f"schema {schema_id} cannot be read with schema 1: "):
+            decoder_of_orders(1, leaves_out=False).decode(framed(1, schema_id))
+        found = decoder_of_orders(1, leaves_out=True).decode(framed(1, schema_id))
+        assert [row for row, _ in found.faults] == [1]
+
+
+def test_a_record_of_another_name_is_one_bad_record_of_a_users_schema_if_it_does_not_fit():
+    found = decoder_of_orders(None, leaves_out=False).decode(framed(1, 9, 5))
+    assert found.array.field("id").to_pylist() == [7, None, None]
+    assert "schema 9 is another's: Refund was written" in found.faults[0][1]
+    with pytest.raises(IncompatibleSchema):
+        decoder_of_orders(None, leaves_out=False).decode(framed(6))
+
+
+def test_two_schemas_without_names_are_versions_of_each_other(registry, monkeypatch):
+    monkeypatch.setattr(registry, "schema", lambda each: RegisteredSchema(each, "AVRO", '"string"'))
+    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True, schema_id=1), registry, leaves_out=False)
+    with pytest.raises(IncompatibleSchema, match="was written as string"):
+        decoder.decode(framed(2))
+
+
+def test_a_union_is_a_version_of_what_it_has_a_name_of(registry, monkeypatch):
+    texts = {2: f'["null", {ORDER}]', 3: f'["string", {KINDS[9]}]', 4: f'["string", {KINDS[6]}]'}
+    monkeypatch.setattr(registry, "schema", lambda each: RegisteredSchema(each, "AVRO", texts[each]))
+    spec = Avro(ORDER, pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
+    decoder = _Native("value", spec, registry, leaves_out=False)
+    found = decoder.decode(pa.record_batch({"value": [b"\0\0\0\0\2\2\x0e", b"\0\0\0\0\3\2\x0e"]}))
+    assert found.array.field("id").to_pylist() == [7, None]
+    with pytest.raises(IncompatibleSchema):
+        decoder.decode(pa.record_batch({"value": [b"\0\0\0\0\4\2\x0e"]}))
 
 
 def test_a_schema_that_a_user_wrote_may_be_called_anything():
     found = decoder_of_orders(None, leaves_out=False).decode(framed(1, 2, 3, 4))
     assert (found.array.field("id").to_pylist(), found.faults) == ([7] * 4, [])
+
+
+def test_poison_pills_cost_themselves_whatever_their_schema_is():
+    values = framed(*[1] * 100, 9, *[1] * 100)
+    found = decoder_of_orders(1, leaves_out=False).decode(values)
+    assert [row for row, _ in found.faults] == [100]
+    assert found.array.field("id").to_pylist() == [7] * 100 + [None] + [7] * 100
 
 
 # Protobuf, as registries keep it
@@ -217,3 +262,52 @@ def test_a_descriptor_is_known_by_the_name_that_it_is_referred_to_by():
 def test_what_is_no_descriptor_is_named():
     with pytest.raises(ValueError, match=r"common\.proto is no file descriptor"):
         descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", "bm9uZQ=="),)))
+
+
+def test_json_is_read_by_its_names_whatever_schema_its_frame_names(registry):
+    spec = Json(pa.struct([("id", pa.int64())]), framed=True)
+    values = [b'\0\0\0\0\1{"id": 7}', b'\0\0\0\0\2{"name": "x"}', b'\0\0\0\0\3"x"']
+    found = _Native("value", spec, registry, leaves_out=False).decode(pa.record_batch({"value": values}))
+    assert found.array.field("id").to_pylist() == [7, None, None]
+    assert [row for row, _ in found.faults] == [2]
+    assert registry.asked == []
+
+
+# Messages of another name
+
+READ = 'syntax = "proto3"; package shop; message Order { int64 id = 1; }'
+WRITTEN = {
+    1: READ,
+    2: 'syntax = "proto3"; package shop; message Payment { string id = 1; }',
+    3: 'syntax = "proto3"; package shop; message Order { string id = 1; }',
+    4: 'edition = "2023"; package shop; message Payment { string id = 1; }',
+    5: 'edition = "2023"; package shop; message Order { string id = 1; }',
+}
+
+
+def decode_orders(*ids):
+    registry = SimpleNamespace(
+        schema=lambda each: RegisteredSchema(each, "PROTOBUF", WRITTEN[each]), remembers=lambda _: True
+    )
+    descriptors = descriptors_of(RegisteredSchema(1, "PROTOBUF", READ))
+    spec = Protobuf(descriptors, "shop.Order", pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
+    values = [b"\0" + each.to_bytes(4) + indexes + b"\x08\x07" for each, indexes in ids]
+    return _Native("value", spec, registry, leaves_out=False).decode(pa.record_batch({"value": values}))
+
+
+FIRST, SECOND = b"\0", b"\2\2"
+
+
+def test_a_message_of_another_name_or_index_is_one_bad_record():
+    found = decode_orders((1, FIRST), (2, FIRST), (1, SECOND), (4, FIRST), (1, FIRST))
+    assert found.array.field("id").to_pylist() == [7, None, None, None, 7]
+    reasons = dict(found.faults)
+    assert "is message shop.Payment, and shop.Order is read" in reasons[1]
+    assert "lead nowhere" in reasons[2]
+    assert "it has no message Order" in reasons[3]
+
+
+@pytest.mark.parametrize("schema_id", [3, 5])
+def test_an_incompatible_version_of_the_same_message_is_an_error(schema_id):
+    with pytest.raises(IncompatibleSchema, match=f"schema {schema_id} cannot be read with schema 1"):
+        decode_orders((1, FIRST), (schema_id, FIRST))

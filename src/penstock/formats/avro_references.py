@@ -100,18 +100,20 @@ def _collect(schema: Any, namespace: str, types: dict[str, tuple[dict[str, Any],
                 _collect(schema.get(part), namespace, types)
 
 
-def record_names(text: str) -> list[str]:
-    """What the record that a schema describes goes by, without namespaces: its name, then its aliases. [] if it
-    describes anything else."""
+def root_names(text: str) -> list[list[str]] | None:
+    """The names of what a schema describes, without namespaces: a list for each named type, its name first, then its
+    aliases. A union may have several, a primitive type has none. None for a text that cannot be read."""
     try:
         schema = json.loads(text)
-    except (ValueError, RecursionError):  # the parser's to judge
-        return []
-    if not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
-        return []
-    aliases = schema.get("aliases")
-    names = [schema.get("name"), *(aliases if isinstance(aliases, list) else ())]
-    return [name.rpartition(".")[2] for name in names if isinstance(name, str)]
+    except (ValueError, RecursionError):
+        return None
+    names = []
+    for branch in schema if isinstance(schema, list) else [schema]:
+        if isinstance(branch, dict) and branch.get("type") in _NAMED:
+            aliases = branch.get("aliases")
+            given = [branch.get("name"), *(aliases if isinstance(aliases, list) else ())]
+            names.append([name.rpartition(".")[2] for name in given if isinstance(name, str)])
+    return names
 
 
 def full_name(name: str, namespace: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
-from penstock.formats.avro_references import record_names
+from penstock.formats.avro_references import root_names
 from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
@@ -157,15 +157,25 @@ class _Native:
         if found.kind != kind:
             self._refuse(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
             return
+        other = None
         try:
             if isinstance(spec, Avro):
                 text = found.avro_text()
-                _check_kind(text, spec)
+                other = _other_record(text, spec.schema)
+                # By their fields alone they may fit: orders and payments both have an id. A schema that a user
+                # has written may be called anything, as in Spark and Java.
+                if other is not None and spec.schema_id is not None and _is_object(text) and _is_object(spec.schema):
+                    raise ValueError("records of another name are not read")
                 schema = text.encode()
             else:
+                other = _other_message(found.text, spec.message)
                 schema = descriptors_of(found)
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
+            if other is not None:
+                # Not a version of what is read: whoever framed this record took a wrong id. It costs that record alone.
+                self._refuse(schema_id, f"schema {schema_id} is another's: {other} ({error})")
+                return
             incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))
             if not self._leaves_out:
                 raise incompatible from error
@@ -181,15 +191,31 @@ def _frame_counts(values: pa.Array) -> dict[int, int]:
     }
 
 
-def _check_kind(written: str, spec: Avro) -> None:
-    """Raises ValueError if a record is of another kind than those of the registry's schema that the columns were made
-    by. By their fields alone they may fit: a topic's orders and payments both have an id. A schema that a user has
-    written may be called anything, as in Spark and Java."""
-    if spec.schema_id is None:
-        return
-    theirs, ours = record_names(written), record_names(spec.schema)
-    if theirs and ours and theirs[0] not in ours:
-        raise ValueError(f"record {theirs[0]} was written, which is none of {' or '.join(ours)}")
+def _other_record(written: str, read: str) -> str | None:
+    """Why a writer's Avro schema is not a version of the reader's; None if it is, or may be. Names are compared without
+    their namespaces, as in Avro's resolution."""
+    theirs, ours = root_names(written), root_names(read)
+    if theirs is None or ours is None or (not theirs and not ours):
+        return None
+    names, known = [each[0] for each in theirs if each], [name for each in ours for name in each]
+    if not set(names).isdisjoint(known):
+        return None
+    what = f"{' or '.join(names)} was written" if names else "a value without a name was written"
+    return f"{what}, which is none of {' or '.join(known)}" if known else what
+
+
+def _is_object(schema: str) -> bool:
+    """Whether a schema is one type, and not a union."""
+    return schema.lstrip().startswith("{")
+
+
+def _other_message(written: str, message: str) -> str | None:
+    """The same for Protobuf, where the kernel looks each record's message up: this is for schemas that it cannot
+    compile. One that does not even hold the message's name is not a version of it."""
+    name = message.rpartition(".")[2]
+    descriptor = file_descriptor(written)
+    known = name in written if descriptor is None else name.encode() in descriptor
+    return None if known else f"it has no message {name}"
 
 
 class _Own:
