@@ -40,6 +40,7 @@ from penstock.errors import (
     SinkError,
     TimeLookupTimeout,
     UnknownTopic,
+    UnreadableSchema,
     UnrelatedCheckpoint,
 )
 
@@ -111,6 +112,7 @@ __all__ = [
     "TimeLookupTimeout",
     "TopicPartition",
     "UnknownTopic",
+    "UnreadableSchema",
     "UnrelatedCheckpoint",
     "WatermarkStrategy",
     "__version__",

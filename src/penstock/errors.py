@@ -23,6 +23,7 @@
     │   ├── RegistryUnavailable   no answer after all retries; carries the history of tries
     │   ├── RegistryRefused       the registry, or a proxy before it, does not let us in, or TLS failed
     │   ├── SchemaNotFound        an id, subject or version that the registry does not have
+    │   ├── UnreadableSchema      a schema of a type that Penstock does not know, or that refers to too many others
     │   └── IncompatibleSchema    records were written with a schema that the one to read with cannot take
     ├── DeserializerFailed        a user's own deserializer failed on a record, or broke its contract
     ├── EventTimeError            a column or a user's function gives no event times, or no watermarks
@@ -307,6 +308,18 @@ class SchemaNotFound(RegistryError):
             f"the schema registry at {url} has no {what}. It may have been deleted, or registered elsewhere: check "
             "schemaRegistry.url, and subjectNameStrategy where a subject was looked for"
         )
+
+
+class UnreadableSchema(RegistryError):
+    """A schema that the registry has and Penstock does not read. `kind` and `text` are the registry's."""
+
+    def __init__(self, url: str, what: str, reason: str, kind: str, text: str) -> None:
+        self.url = url
+        self.what = what
+        self.reason = reason
+        self.kind = kind
+        self.text = text
+        super().__init__(f"{what} at {url} {reason}")
 
 
 class IncompatibleSchema(RegistryError):

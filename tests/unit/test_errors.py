@@ -28,6 +28,7 @@ EXAMPLES = [
     errors.RegistryUnavailable("schema 7", ["http://r: refused"]),
     errors.RegistryRefused("http://r", "401", "Log in"),
     errors.SchemaNotFound("http://r", "schema 7"),
+    errors.UnreadableSchema("http://r", "schema 7", "is of type 'XML'", "XML", "<a/>"),
     errors.IncompatibleSchema("t-value", 8, 7, "field a"),
     errors.MalformedRecord("t", 3, 42, "value", "is no JSON", b"{"),
     errors.DeserializerFailed("t", 3, 42, "orders:Orders", "ValueError: no price", "Traceback"),

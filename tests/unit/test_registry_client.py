@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives import serialization
 
 from penstock.embedded.certificates import Identity, make_identity
 from penstock.embedded.java import find_java
-from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable, SchemaNotFound
+from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable, SchemaNotFound, UnreadableSchema
 from penstock.formats import registry as registry_module
 from penstock.formats import registry_connection, registry_deadline
 from penstock.formats.registry import RegistryConfig, SchemaRegistry
@@ -474,7 +474,7 @@ def test_senseless_answers_are_errors_that_say_where(serve, ask, bad, said):
     server.answers["/schemas/ids/7"] = bad
     with pytest.raises(RegistryError, match=said) as error:
         ask(server).schema(7)
-    assert type(error.value) is RegistryError
+    assert type(error.value) is (UnreadableSchema if "XSD" in said else RegistryError)
     assert server.url in str(error.value)
     assert len(server.requests) == 1
 
@@ -590,13 +590,46 @@ def test_a_circle_of_references_ends(serve, ask):
     assert dict(ask(server).latest("one").references) == {"N.one": "1", "N.two": "2"}
 
 
-def test_references_without_end_are_an_error(serve, ask, monkeypatch):
+def test_a_chain_of_references_without_end_is_an_error(serve, ask):
+    server = serve()
+    serve_subjects(server, **{f"s{at}": ("x", [f"s{at + 1}"]) for at in range(100)})
+    with pytest.raises(UnreadableSchema, match=r"latest version of subject 's0' .* more than 32 deep"):
+        ask(server).latest("s0")
+    assert len(server.requests) == 33
+
+
+def test_references_as_deep_as_allowed_are_read(serve, ask):
+    server = serve()
+    serve_subjects(server, **{f"s{at}": (str(at), [f"s{at + 1}"]) for at in range(32)}, s32=("32", []))
+    assert [text for _, text in ask(server).latest("s0").references] == [str(at) for at in range(32, 0, -1)]
+
+
+def test_references_without_number_are_an_error(serve, ask, monkeypatch):
     monkeypatch.setattr(registry_module, "REFERENCES_LIMIT", 20)
     server = serve()
-    serve_subjects(server, **{f"s{at}": ("x", [f"s{at + 1}"]) for at in range(40)})
-    with pytest.raises(RegistryError, match="more than 20 other schemas"):
-        ask(server).latest("s0")
-    assert len(server.requests) < 25
+    serve_subjects(server, top=("x", [f"s{at}" for at in range(40)]), **{f"s{at}": ("x", []) for at in range(40)})
+    with pytest.raises(UnreadableSchema, match="more than 20 other schemas"):
+        ask(server).latest("top")
+    assert len(server.requests) == 21
+
+
+def test_references_that_are_large_together_are_an_error(serve, ask, monkeypatch):
+    monkeypatch.setattr(registry_module, "REFERENCES_BYTES", 2 << 20)
+    server = serve()
+    text = "x" * (1 << 20)
+    serve_subjects(server, top=("x", [f"s{at}" for at in range(9)]), **{f"s{at}": (text, []) for at in range(9)})
+    with pytest.raises(UnreadableSchema, match="schemas of more than 2 MB"):
+        ask(server).latest("top")
+    assert len(server.requests) == 4
+
+
+def test_references_that_take_too_long_are_an_error(serve, ask, monkeypatch):
+    monkeypatch.setattr(registry_module, "REFERENCES_SECONDS", -1.0)
+    server = serve()
+    serve_subjects(server, top=("x", ["a"]), a=("x", []))
+    with pytest.raises(RegistryError, match="only 0 of its references came"):
+        ask(server).latest("top")
+    assert len(server.requests) == 1
 
 
 def test_a_missing_reference_says_who_needs_it(serve, ask):

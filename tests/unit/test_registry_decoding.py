@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from penstock._kernel import compile_protobuf, protobuf_message, protobuf_type
-from penstock.errors import IncompatibleSchema, SchemaNotFound
+from penstock.errors import IncompatibleSchema, SchemaNotFound, UnreadableSchema
 from penstock.formats import decoding
 from penstock.formats.decoding import _Native, descriptors_of
 from penstock.formats.registry import RegisteredSchema
@@ -230,6 +230,27 @@ def test_poison_pills_cost_themselves_whatever_their_schema_is():
     found = decoder_of_orders(1, leaves_out=False).decode(values)
     assert [row for row, _ in found.faults] == [100]
     assert found.array.field("id").to_pylist() == [7] * 100 + [None] + [7] * 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "is_error"),
+    [("XML", "<a/>", False), ("AVRO", KINDS[9], False), ("AVRO", '"shop.Refund"', False), ("AVRO", ORDER, True)],
+)
+def test_a_schema_that_is_not_read_costs_its_records_unless_it_is_a_version_of_theirs(kind, text, is_error):
+    def schema(schema_id):
+        if schema_id == 1:
+            return RegisteredSchema(1, "AVRO", ORDER)
+        raise UnreadableSchema("http://registry", "schema 2", "refers to too many others", kind, text)
+
+    registry = SimpleNamespace(schema=schema, remembers=lambda _: True)
+    spec = Avro(ORDER, pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
+    values = pa.record_batch({"value": [b"\0\0\0\0\1\x0e", b"\0\0\0\0\2\x0e"]})
+    if is_error:
+        with pytest.raises(UnreadableSchema):
+            _Native("value", spec, registry, leaves_out=False).decode(values)
+    found = _Native("value", spec, registry, leaves_out=is_error).decode(values)
+    assert found.array.field("id").to_pylist() == [7, None]
+    assert "refers to too many others" in found.faults[0][1]
 
 
 # Protobuf, as registries keep it

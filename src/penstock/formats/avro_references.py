@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+LONGEST_NAME = 1024
+"""A namespace is written once, and would be written out for each type."""
+
 _NAMED = ("record", "error", "enum", "fixed")
 _PRIMITIVES = frozenset(
     ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "array", "map", "union", *_NAMED)
@@ -109,6 +112,8 @@ def root_names(text: str) -> list[list[str]] | None:
         return None
     names = []
     for branch in schema if isinstance(schema, list) else [schema]:
+        if isinstance(branch, str) and branch not in _PRIMITIVES:
+            names.append([branch.rpartition(".")[2]])
         if isinstance(branch, dict) and branch.get("type") in _NAMED:
             aliases = branch.get("aliases")
             given = [branch.get("name"), *(aliases if isinstance(aliases, list) else ())]
@@ -124,4 +129,6 @@ def _full_name_of(schema: dict[str, Any], around: str) -> str:
     name, namespace = schema.get("name"), schema.get("namespace", around)
     if not isinstance(name, str) or not name or not isinstance(namespace, str):
         raise ValueError(f"a named type of the Avro schema has no name: {str(schema)[:40]}")
+    if len(name) + len(namespace) > LONGEST_NAME:
+        raise ValueError(f"a named type of the Avro schema has a name of more than {LONGEST_NAME} characters")
     return full_name(name, namespace)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
-from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound
+from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound, UnreadableSchema
 from penstock.formats.avro_references import root_names
 from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.registry_options import RegistryConfig
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Decoded:
     array: pa.Array
+    """With `rows` None, it may have less rows than the input: what is left is to be decoded by another call."""
     faults: list[tuple[int, str]] = field(default_factory=list)
     """Rows of the input that did not parse, and why; in order."""
     rows: pa.Array | None = None
-    """The rows of the input that the array's rows belong to; None: to all of them, in order."""
+    """The rows of the input that the array's rows belong to; None: to the first of them, mostly all, in order."""
     end: int | None = None
     """The row of the input with which the stream has ended (F4). The array has none of it, nor of what follows."""
     failure: Callable[[int, str, int, int], Exception] | None = None
@@ -153,6 +154,12 @@ class _Native:
             self._refuse(schema_id, str(error), UNKNOWN_SECONDS)
             self._in_vain.append(time.monotonic())
             return
+        except UnreadableSchema as error:
+            is_other = error.kind != kind or self._other(error.text) is not None
+            if not is_other and not self._leaves_out:
+                raise
+            self._refuse(schema_id, str(error))
+            return
         self._refused.pop(schema_id, None)
         if found.kind != kind:
             self._refuse(schema_id, f"schema {schema_id} is of type {found.kind}, not {kind}")
@@ -161,14 +168,14 @@ class _Native:
         try:
             if isinstance(spec, Avro):
                 text = found.avro_text()
-                other = _other_record(text, spec.schema)
+                other = self._other(text)
                 # By their fields alone they may fit: orders and payments both have an id. A schema that a user
                 # has written may be called anything, as in Spark and Java.
                 if other is not None and spec.schema_id is not None and _is_object(text) and _is_object(spec.schema):
                     raise ValueError("records of another name are not read")
                 schema = text.encode()
             else:
-                other = _other_message(found.text, spec.message)
+                other = self._other(found.text)
                 schema = descriptors_of(found)
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
@@ -181,6 +188,12 @@ class _Native:
                 raise incompatible from error
             self._refuse(schema_id, str(incompatible))
 
+    def _other(self, written: str) -> str | None:
+        """Why a writer's schema is not a version of the reader's; None if it is, or may be."""
+        spec = self._spec
+        assert isinstance(spec, Avro | Protobuf)
+        return _other_record(written, spec.schema) if isinstance(spec, Avro) else _other_message(written, spec.message)
+
 
 def _frame_counts(values: pa.Array) -> dict[int, int]:
     """How many values name a schema's id, by ids."""
@@ -192,8 +205,7 @@ def _frame_counts(values: pa.Array) -> dict[int, int]:
 
 
 def _other_record(written: str, read: str) -> str | None:
-    """Why a writer's Avro schema is not a version of the reader's; None if it is, or may be. Names are compared without
-    their namespaces, as in Avro's resolution."""
+    """Names are compared without their namespaces, as in Avro's resolution."""
     theirs, ours = root_names(written), root_names(read)
     if theirs is None or ours is None or (not theirs and not ours):
         return None
@@ -210,8 +222,8 @@ def _is_object(schema: str) -> bool:
 
 
 def _other_message(written: str, message: str) -> str | None:
-    """The same for Protobuf, where the kernel looks each record's message up: this is for schemas that it cannot
-    compile. One that does not even hold the message's name is not a version of it."""
+    """The kernel looks each record's message up: this is for schemas that it cannot compile. One that does not even
+    hold the message's name is not a version of it."""
     name = message.rpartition(".")[2]
     descriptor = file_descriptor(written)
     known = name in written if descriptor is None else name.encode() in descriptor

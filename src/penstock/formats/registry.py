@@ -12,12 +12,13 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import quote
 
-from penstock.errors import RegistryError, SchemaNotFound
+from penstock.errors import RegistryError, SchemaNotFound, UnreadableSchema
 from penstock.formats.avro_references import inline
 from penstock.formats.registry_config import RegistryConfig
 from penstock.formats.registry_connection import NotThere, RegistryConnection
@@ -33,8 +34,13 @@ UNKNOWN_SECONDS = 10.0
 a registry of several nodes may answer so for a moment about a schema that was registered at another one."""
 
 SCHEMAS_KEPT = 1000
-REFERENCES_LIMIT = 1000
-"""More than any schema has. A registry could otherwise keep us busy for ever."""
+
+# What a schema refers to, and what that refers to: more than any schema has. Each is a request, and a chain of them may
+# have no end.
+REFERENCES_LIMIT = 200
+REFERENCES_DEEPEST = 32
+REFERENCES_BYTES = 16 << 20
+REFERENCES_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,43 +151,79 @@ class SchemaRegistry:
         kind = KINDS.get(_optional(url, what, found, "schemaType", str))
         if kind is None:
             given = str(found["schemaType"])[:40]
-            raise RegistryError(
-                f"{what} at {url} is of type {given!r}. Penstock reads AVRO, PROTOBUF and JSON: name another subject"
-            )
-        texts: dict[str, str] = {}
-        self._resolve(url, what, found, texts, set())
+            reason = f"is of type {given!r}. Penstock reads AVRO, PROTOBUF and JSON: name another subject"
+            raise UnreadableSchema(url, what, reason, given, text)
+        try:
+            references = self._references(url, what, found)
+        except _TooMuch as error:
+            raise UnreadableSchema(url, what, f"refers to {error}", kind, text) from None
         return RegisteredSchema(
             schema_id,
             kind,
             text,
-            tuple(texts.items()),
+            references,
             _optional(url, what, found, "subject", str),
             _optional(url, what, found, "version", int),
         )
 
-    def _resolve(
-        self, url: str, what: str, found: dict[str, Any], texts: dict[str, str], seen: set[tuple[str, int]]
-    ) -> None:
-        """Add what `found` refers to, and what that refers to before it. The first of a name counts, as with
-        Confluent's clients; `seen` ends circles, which JSON Schemas may have."""
-        for reference in _optional(url, what, found, "references", list) or ():
-            if not isinstance(reference, dict):
-                raise _senseless(url, what, "references")
-            name = _member(url, what, reference, "name", str)
-            subject = _member(url, what, reference, "subject", str)
-            number = _member(url, what, reference, "version", int)
+    def _references(self, url: str, what: str, found: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+        """Names and texts of what `found` refers to, what is needed always before what needs it. The first of a name
+        counts, as with Confluent's clients. Circles, which JSON Schemas may have, end."""
+        texts: dict[str, str] = {}
+        seen: set[tuple[str, int]] = set()
+        size, end = 0, time.monotonic() + REFERENCES_SECONDS
+        # A path through what refers to each other, without recursion: of each its name and text, and what is left of
+        # its references.
+        path: list[tuple[str, str, Iterator[_Reference]]] = [("", "", _references_of(url, what, found))]
+        while path:
+            parent, text, left = path[-1]
+            reference = next(left, None)
+            if reference is None:
+                path.pop()
+                if path:
+                    texts.setdefault(parent, text)
+                continue
+            name, subject, number = reference
             if name in texts or (subject, number) in seen:
                 continue
             seen.add((subject, number))
             if len(seen) > REFERENCES_LIMIT:
-                raise RegistryError(f"{what} at {url} needs more than {REFERENCES_LIMIT} other schemas")
-            needed = f"{name!r}, version {number} of subject {subject!r}, to which {what} refers"
+                raise _TooMuch(f"more than {REFERENCES_LIMIT} other schemas")
+            if len(path) > REFERENCES_DEEPEST:
+                raise _TooMuch(f"schemas that refer to others more than {REFERENCES_DEEPEST} deep")
+            if time.monotonic() > end:
+                came = len(seen) - 1
+                raise RegistryError(f"{what} at {url}: only {came} of its references came in {REFERENCES_SECONDS:g} s")
+            needed = f"{name!r}, version {number} of subject {subject!r}, to which {parent or what} refers"
             # A schema that others refer to may be deleted for everybody but them.
             answer = self._ask().get(f"/subjects/{quote(subject, safe='')}/versions/{number}?deleted=true", needed)
             if isinstance(answer, NotThere):
                 raise SchemaNotFound(answer.url, needed)
-            self._resolve(answer[0], needed, answer[1], texts, seen)
-            texts.setdefault(name, _member(answer[0], needed, answer[1], "schema", str))
+            text = _member(answer[0], needed, answer[1], "schema", str)
+            size += len(text)
+            if size > REFERENCES_BYTES:
+                raise _TooMuch(f"schemas of more than {REFERENCES_BYTES >> 20} MB")
+            path.append((name, text, _references_of(answer[0], needed, answer[1])))
+        return tuple(texts.items())
+
+
+_Reference: TypeAlias = tuple[str, str, int]
+"""Name, subject and version."""
+
+
+class _TooMuch(Exception):
+    """A schema refers to more than any schema does."""
+
+
+def _references_of(url: str, what: str, found: dict[str, Any]) -> Iterator[_Reference]:
+    for reference in _optional(url, what, found, "references", list) or ():
+        if not isinstance(reference, dict):
+            raise _senseless(url, what, "references")
+        yield (
+            _member(url, what, reference, "name", str),
+            _member(url, what, reference, "subject", str),
+            _member(url, what, reference, "version", int),
+        )
 
 
 def _member(url: str, what: str, found: dict[str, Any], name: str, kind: type[Any]) -> Any:

@@ -22,6 +22,7 @@ from penstock.errors import (
     SchemaNotFound,
     TimeLookupTimeout,
     UnknownTopic,
+    UnreadableSchema,
     UnrelatedCheckpoint,
 )
 
@@ -34,6 +35,7 @@ EXPLAINED = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
     *(UnrelatedCheckpoint, OpenTransaction, TimeLookupTimeout),
     *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
+    UnreadableSchema,
 )
 """What a user has to mend, and not in this code. Others keep their traceback: it is what a report of a bug needs."""
 
