@@ -229,3 +229,28 @@ def test_a_type_that_no_column_can_have_is_named_with_its_field(type_, said):
 
 def test_a_type_spark_does_not_have_is_still_shown():
     assert ddl_of(pa.struct([("a", pa.time64("us"))])) == "a time64[us]"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a " + "ARRAY<" * 61 + "INT" + ">" * 61, "more than 60 levels deep"),
+        ("a " + "MAP<STRING, " * 31 + "INT" + ">" * 31, "more than 60 levels deep"),
+        ("a " + "ARRAY<" * 100_000 + "INT" + ">" * 100_000, "nested too deeply"),
+        (json.dumps({"type": "struct", "fields": []}).replace("[]", "[" * 100_000), "nested too deeply|is none"),
+        (", ".join(f"f{at} INT" for at in range(20_001)), "more than 20000 fields"),
+        ("a STRUCT<" + ", ".join(f"f{at} INT" for at in range(20_000)) + ">", "more than 20000 fields"),
+        ("a ! " + "/*" * 500_000, "column 3"),
+        ("a " + "x" * 1_000_000, "expected a type"),
+        ("a DECIMAL(" + "9" * 10_000 + ")", "expected a number|digits"),
+    ],
+    ids=["arrays", "maps", "very-deep", "json", "fields", "inner-fields", "comments", "word", "number"],
+)
+def test_a_schema_that_is_too_much_is_refused_before_it_takes_long(text, said):
+    with pytest.raises(ValueError, match=said):
+        parse_schema(text)
+
+
+def test_what_a_column_may_have_at_most_is_read():
+    assert parse_schema("a " + "ARRAY<" * 59 + "INT" + ">" * 59).num_fields == 1
+    assert parse_schema(", ".join(f"f{at} INT" for at in range(20_000))).num_fields == 20_000

@@ -353,3 +353,62 @@ def test_nonsense_is_a_value_error_or_a_type(schema):
     except ValueError:
         return
     assert parse_schema(ddl_of(made)).equals(made)
+
+
+# Small schemas that describe far too much. Each was minutes of work, or all memory.
+
+
+def chain(part, levels=40):
+    """Definitions of which each refers to the next."""
+    definitions = {f"d{at}": part({"$ref": f"#/$defs/d{at + 1}"}) for at in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": definitions | {f"d{levels}": {"type": "string"}}}
+
+
+BOMBS = {
+    "fields": chain(lambda ref: {"properties": {"a": ref, "b": ref}}),
+    "alternatives": {"properties": {"a": chain(lambda ref: {"oneOf": [ref, {"title": "b", **ref}]})}}
+    | {"$defs": chain(lambda ref: {"oneOf": [ref, {"title": "b", **ref}]})["$defs"]},
+    "items": chain(lambda ref: {"properties": {"a": {"prefixItems": [ref, ref]}}}, 25),
+    "keywords": {
+        "properties": {f"f{at}": {"$ref": "#/$defs/x"} for at in range(2_000)},
+        "$defs": {"x": {f"k{at}": 1 for at in range(20_000)}},
+    },
+    "enums": {
+        "properties": {f"f{at}": {"$ref": "#/$defs/x"} for at in range(2_000)},
+        "$defs": {"x": {"enum": list(range(20_000))}},
+    },
+    "addresses": {
+        "$id": "http://" + "x" * 100_000,
+        "properties": {f"f{at}": {"$id": f"i{at}", "type": "string"} for at in range(5_000)},
+    },
+    "names": {"properties": {"n" * 10_000: {"properties": {f"f{at}": {"type": "string"} for at in range(5_000)}}}},
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_schema_that_describes_far_too_much_is_refused(bomb):
+    with pytest.raises(ValueError, match=r"takes too long to read|more than 20000 fields|nested too deeply"):
+        json_schema_type(json.dumps(BOMBS[bomb]))
+
+
+def test_anchors_are_looked_for_once():
+    schema = {
+        "properties": {f"f{at}": {"$ref": f"#a{at}"} for at in range(5_000)},
+        "$defs": {f"d{at}": {"$anchor": f"a{at}", "type": "integer"} for at in range(5_000)},
+    }
+    assert json_schema_type(json.dumps(schema)).num_fields == 5_000
+
+
+def test_a_chain_of_references_is_followed():
+    definitions = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(200)} | {"d200": {"type": "integer"}}
+    assert of({"$ref": "#/$defs/d0"}, **{"$defs": definitions}) == "BIGINT"
+
+
+@pytest.mark.parametrize("levels", [58, 61])
+def test_levels_have_a_limit(levels):
+    schema = '{"properties":{"a":' * levels + '{"type":"string"}' + "}}" * levels
+    if levels < 60:
+        assert ddl_of(json_schema_type(schema)).count("STRUCT") == levels - 1
+    else:
+        with pytest.raises(ValueError, match="too deeply"):
+            json_schema_type(schema)

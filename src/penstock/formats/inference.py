@@ -14,13 +14,14 @@ object the last one counts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.formats.types import list_type, struct_type
+from penstock.formats.types import MOST_LEVELS, check_size, list_type, struct_type
 
 __all__ = ["infer_json"]
 
@@ -79,18 +80,20 @@ def infer_json(values: Sequence[bytes | None]) -> pa.StructType:
     made = _settled(_all_common(objects))
     if made is None:
         raise ValueError(f"the JSON objects in {len(values)} records have no fields")
+    check_size(made)
     return made
 
 
 def _object_of(value: bytes) -> _Object | None:
     try:
         document, _ = _decode(value.decode().lstrip(" \t\r\n"))
-        return _object(document) if isinstance(document, dict) else None
+        return _object(document, MOST_LEVELS) if isinstance(document, dict) else None
     except (ValueError, RecursionError):  # also a number too long for Python, or half of a surrogate pair in a name
         return None
 
 
-def _type_of(document: Any) -> _Type:
+def _type_of(document: Any, levels: int) -> _Type:
+    """`levels`: how deep it may still nest. Raises ValueError beyond that."""
     match document:
         case None | "":
             return NULL
@@ -106,25 +109,38 @@ def _type_of(document: Any) -> _Type:
         case float():
             return DOUBLE
         case list():
-            return _List(_all_common(map(_type_of, document)))
-    return _object(document)
+            if not levels:
+                raise ValueError("nests too deep for a column")
+            return _List(_all_common([_type_of(each, levels - 1) for each in document]))
+    return _object(document, levels)
 
 
-def _object(document: dict[str, Any]) -> _Object:
+def _object(document: dict[str, Any], levels: int) -> _Object:
+    if not levels:
+        raise ValueError("nests too deep for a column")
     for name in document:
         name.encode()
-    return _Object({name: _type_of(value) for name, value in document.items()})
+    return _Object({name: _type_of(value, levels - 1) for name, value in document.items()})
 
 
-def _all_common(types: Iterable[_Type]) -> _Type:
-    found: _Type = NULL
-    for type_ in types:
-        found = _common(found, type_)
-    return found
+def _all_common(types: Sequence[_Type]) -> _Type:
+    """The least type that holds all of these. Objects are merged at once: one after the other, what was found so far
+    would be copied for each."""
+    kinds = {type(each) for each in types} - {_Null}
+    if kinds == {_Object}:
+        fields: dict[str, list[_Type]] = {}
+        for each in types:
+            for name, inner in each.fields.items() if isinstance(each, _Object) else ():
+                fields.setdefault(name, []).append(inner)
+        return _Object({name: _all_common(found) for name, found in fields.items()})
+    if kinds == {_List}:
+        return _List(_all_common([each.element for each in types if isinstance(each, _List)]))
+    none: _Type = NULL
+    return reduce(_common, types, none)
 
 
 def _common(one: _Type, other: _Type) -> _Type:
-    """The least type that holds both."""
+    """The least type that holds both; lists and objects have none with others."""
     if one == other or isinstance(other, _Null):
         return one
     match one, other:
@@ -134,11 +150,6 @@ def _common(one: _Type, other: _Type) -> _Type:
             return _Whole(max(one.digits or LONG_DIGITS, other.digits or LONG_DIGITS))
         case (_Whole(), _Simple(type=simple)) | (_Simple(type=simple), _Whole()) if simple == DOUBLE.type:
             return DOUBLE
-        case _List(), _List():
-            return _List(_common(one.element, other.element))
-        case _Object(), _Object():
-            merged = {name: _common(type_, other.fields.get(name, NULL)) for name, type_ in one.fields.items()}
-            return _Object(other.fields | merged)
     return STRING
 
 

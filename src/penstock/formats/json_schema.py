@@ -15,17 +15,34 @@ has no single type is STRING: the JSON as it was written. Validation (required, 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
 
 import pyarrow as pa
 
-from penstock.formats.types import TIMESTAMP, ddl_of, list_type, map_type, struct_type
+from penstock.formats.types import (
+    MOST_FIELDS,
+    MOST_LEVELS,
+    TIMESTAMP,
+    check_size,
+    ddl_of,
+    list_type,
+    map_type,
+    struct_type,
+)
 
 __all__ = ["json_schema_type"]
 
 MAX_DECIMAL = 38
+
+MOST_STEPS = 2_000_000
+"""What reading a schema may take, about in characters and keywords looked at: a second or two."""
+
+STEP = 10
+"""What is the least."""
 
 INTEGERS = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32()}
 
@@ -52,6 +69,7 @@ def json_schema_type(text: str, references: Sequence[tuple[str, str]] = ()) -> p
     if not pa.types.is_struct(made):
         shown = f"{ddl_of(made)} instead" if not pa.types.is_string(made) else "no single type"
         raise ValueError(f"the JSON Schema describes {shown}, and only an object with properties makes columns")
+    check_size(made)
     return made
 
 
@@ -82,11 +100,35 @@ class _Schema(NamedTuple):
 
 class _Reader:
     def __init__(self, main: Any, documents: Mapping[str, Any]) -> None:
+        self._left = MOST_STEPS
+        self._fields = 0
+        self._levels = 0
+        self._anchors: dict[int, dict[str, Any]] = {}
+        """Of each root, by its identity."""
         self._resources: dict[str, _Resource] = {}
         self._main = self._add("", main)
         for name, document in documents.items():
             self._resources[name] = self._add(name, document)
         self._names = list(documents)
+
+    def _spend(self, steps: int) -> None:
+        """Before they are done. A few parts that refer to each other twice each make millions."""
+        self._left -= steps
+        if self._left < 0:
+            raise ValueError("the JSON Schema takes too long to read, all references followed")
+
+    def _count(self, fields: int) -> None:
+        self._fields += fields
+        if self._fields > MOST_FIELDS:
+            raise ValueError(f"the JSON Schema has more than {MOST_FIELDS} fields, all references followed")
+
+    @contextmanager
+    def _deeper(self, path: str) -> Iterator[None]:
+        self._levels += 1
+        if self._levels > MOST_LEVELS:
+            raise ValueError(f"the JSON Schema is nested too deeply: {MOST_LEVELS} levels are at {_called(path)[:200]}")
+        yield
+        self._levels -= 1
 
     def root(self) -> pa.DataType:
         body = _body(self._main.root)
@@ -97,6 +139,7 @@ class _Reader:
         main = _Resource(document, urldefrag(urljoin(name, _id(document)))[0], document)
         for part in _parts(document):
             if (id_ := _id(part)) and not id_.startswith("#"):
+                self._spend(len(main.address) + len(id_))
                 address = urldefrag(urljoin(main.address, id_))[0]
                 self._resources.setdefault(address, _Resource(part, address, document))
         return main
@@ -109,7 +152,7 @@ class _Reader:
             alone = [_Schema(_without(each.body, "oneOf", "anyOf"), each.resource) for each in schemas]
             # Members of one allOf with alternatives each are rare: the first that has some counts.
             return _common([self._type([*alone, each], path, seen) for each in alternatives])
-        made = [self._typed(name, schemas, path, seen) for name in _type_names(schemas)]
+        made = [self._typed(name, schemas, path, seen) for name in self._type_names(schemas)]
         return _common(made)
 
     def _gathered(
@@ -118,9 +161,10 @@ class _Reader:
         """All that holds for a value: $ref and allOf, followed."""
         gathered: list[_Schema] = []
         here: list[int] = []
-        waiting = list(schemas)
+        waiting = deque(schemas)
         while waiting:
-            schema = waiting.pop(0)
+            schema = waiting.popleft()
+            self._spend(STEP + len(schema.body) + len(seen) + len(here))
             body, resource = schema.body, self._inside(schema)
             for keyword in REFERENCES:
                 if isinstance(reference := body.get(keyword), str):
@@ -140,8 +184,15 @@ class _Reader:
     def _inside(self, schema: _Schema) -> _Resource:
         """A part with an address of its own has references of its own."""
         id_ = _id(schema.body)
+        if not id_:
+            return schema.resource
+        self._spend(len(schema.resource.address) + len(id_))
         address = urldefrag(urljoin(schema.resource.address, id_))[0]
-        return self._resources.get(address, schema.resource) if id_ else schema.resource
+        return self._resources.get(address, schema.resource)
+
+    def _type_names(self, schemas: Sequence[_Schema]) -> list[str]:
+        self._spend(sum(len(_list(schema.body.get(keyword))) for schema in schemas for keyword in ("type", "enum")))
+        return _type_names(schemas)
 
     def _typed(self, name: str, schemas: Sequence[_Schema], path: str, seen: tuple[int, ...]) -> pa.DataType:
         match name:
@@ -165,10 +216,15 @@ class _Reader:
             for name, each in _dict(schema.body.get("properties")).items():
                 properties.setdefault(name, []).append(_Schema(_body(each), schema.resource))
         if properties:
+            self._count(len(properties))
             names = sorted(properties, key=lambda name: _index(properties[name]))
-            return struct_type(
-                {name: self._type(properties[name], f"{path}.{name}" if path else name, seen) for name in names}
-            )
+            made = {}
+            with self._deeper(path):
+                for name in names:
+                    below = f"{path}.{name}" if path else name
+                    self._spend(len(below))
+                    made[name] = self._type(properties[name], below, seen)
+            return struct_type(made)
         values = [
             _Schema(each, schema.resource)
             for schema in schemas
@@ -177,7 +233,8 @@ class _Reader:
         ]
         if not values:
             return pa.string()
-        return map_type(pa.string(), _common([self._type([each], f"{path}.value", seen) for each in values]))
+        with self._deeper(path):
+            return map_type(pa.string(), _common([self._type([each], f"{path}.value", seen) for each in values]))
 
     def _array(self, schemas: Sequence[_Schema], path: str, seen: tuple[int, ...]) -> pa.DataType:
         elements = []
@@ -185,12 +242,13 @@ class _Reader:
             items = schema.body.get("items")
             each = [*_list(schema.body.get("prefixItems")), *(items if isinstance(items, list) else [items])]
             elements += [_Schema(item, schema.resource) for item in each if isinstance(item, dict)]
-        made = [self._type([element], f"{path}.element", seen) for element in elements]
-        return list_type(_common(made))
+        with self._deeper(path):
+            return list_type(_common([self._type([element], f"{path}.element", seen) for element in elements]))
 
     # Where references lead.
 
     def _target(self, reference: str, resource: _Resource, path: str) -> _Schema:
+        self._spend(len(reference) + len(resource.address))
         address, fragment = urldefrag(reference)
         found = resource if not address else self._resource(address, resource)
         if found is None:
@@ -200,10 +258,23 @@ class _Reader:
                 f"the JSON Schema {where}, and of what it may refer to there is {known}. Register it with references"
             )
         for root in (found.root, found.document):
-            target = _at(root, unquote(fragment))
+            target = self._at(root, unquote(fragment))
             if isinstance(target, dict | bool):
                 return _Schema(_body(target), found._replace(root=root))
         raise ValueError(f"the JSON Schema refers to {reference} at {_called(path)}, and nothing is there")
+
+    def _at(self, root: Any, fragment: str) -> Any:
+        """What a JSON pointer or an anchor names; None if there is none."""
+        if not fragment or fragment.startswith("/"):
+            return _pointed_at(root, fragment)
+        anchors = self._anchors.get(id(root))
+        if anchors is None:
+            anchors = self._anchors[id(root)] = {}
+            for part in _parts(root):
+                for keyword in ("$anchor", "$dynamicAnchor", "$id", "id"):
+                    if isinstance(name := part.get(keyword), str):
+                        anchors.setdefault(name.removeprefix("#"), part)
+        return anchors.get(fragment.removeprefix("#"))
 
     def _resource(self, address: str, resource: _Resource) -> _Resource | None:
         for name in (address, urljoin(resource.address, address)):
@@ -344,18 +415,19 @@ def _id(body: Any) -> str:
 
 
 def _parts(document: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(document, dict):
-        yield document
-    for each in document.values() if isinstance(document, dict) else _list(document):
-        yield from _parts(each)
+    """All objects in it, those around others first."""
+    waiting = [document]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            yield each
+            waiting += reversed(each.values())
+        elif isinstance(each, list):
+            waiting += reversed(each)
 
 
-def _at(root: Any, fragment: str) -> Any:
-    """What a JSON pointer or an anchor names; None if there is none."""
-    if fragment and not fragment.startswith("/"):
-        anchors = (fragment, f"#{fragment}")
-        names = ("$anchor", "$dynamicAnchor", "$id", "id")
-        return next((part for part in _parts(root) if any(part.get(name) in anchors for name in names)), None)
+def _pointed_at(root: Any, fragment: str) -> Any:
+    """What a JSON pointer names; None if there is nothing."""
     found = root
     for step in fragment.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")

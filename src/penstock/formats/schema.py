@@ -16,12 +16,23 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from penstock.formats.types import REFUSED, SIMPLE, TIMESTAMP, TIMESTAMP_NTZ, ddl_of, list_type, map_type, struct_type
+from penstock.formats.types import (
+    REFUSED,
+    SIMPLE,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    check_size,
+    ddl_of,
+    list_type,
+    map_type,
+    struct_type,
+)
 
 __all__ = ["ddl_of", "parse_schema"]
 
@@ -56,6 +67,9 @@ DECIMALS = ("decimal", "dec", "numeric")
 TIMESTAMPS = ("timestamp", "timestamp_ltz", "timestamp_ntz")
 KNOWN = (*SIMPLE, *COMPLEX, *SIZED, *DECIMALS, *TIMESTAMPS, "string")
 
+LONGEST_TYPE = 40
+"""What is longer is not held against the names of types."""
+
 TOKENS = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
       | (?P<quoted>`(?:[^`]|``)*`)
@@ -70,8 +84,15 @@ def parse_schema(text: str) -> pa.StructType:
     """The struct that a schema's text describes."""
     if not text.strip():
         raise ValueError(f"the schema is empty: expected columns, as in {EXAMPLE}")
-    if text.lstrip().startswith(("{", "[")):
-        return _of_json(text)
+    try:
+        made = _of_json(text) if text.lstrip().startswith(("{", "[")) else _of_ddl(text)
+    except RecursionError:
+        raise ValueError("the schema is nested too deeply") from None
+    check_size(made)
+    return made
+
+
+def _of_ddl(text: str) -> pa.StructType:
     try:
         return _Parser(text).schema()
     except ValueError as error:
@@ -98,19 +119,27 @@ class _Token:
     at: int
 
 
+def _tokens(text: str) -> Iterator[_Token]:
+    """Those of a text, then its end again and again."""
+    for match in TOKENS.finditer(text):
+        if match.lastgroup != "space":
+            yield _Token(str(match.lastgroup), match.group(), match.start())
+    while True:
+        yield _Token("end", "", len(text))
+
+
 class _Parser:
     """Spark's DDL, by recursive descent."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        found = [_Token(str(m.lastgroup), m.group(), m.start()) for m in TOKENS.finditer(text)]
-        self._tokens = [token for token in found if token.kind != "space"]
-        self._tokens.append(_Token("end", "", len(text)))
-        self._next = 0
+        # As they are come to: what follows an error is not looked at, and may take long.
+        self._tokens = _tokens(text)
+        self._token, self._after = next(self._tokens), next(self._tokens)
 
     def schema(self) -> pa.StructType:
         """A whole text: `struct<...>`, or a list of columns."""
-        first, second = self._tokens[0], self._tokens[min(1, len(self._tokens) - 1)]
+        first, second = self._token, self._after
         if first.text.lower() == "struct" and second.text == "<":
             made = self._type()
         elif second.kind == "end" or second.text in ("<", "("):
@@ -151,7 +180,7 @@ class _Parser:
             name = token.text
         else:
             self._fail("expected the name of a column", token)
-        self._next += 1
+        self._advance()
         if (after := self._peek()).kind == "mark" and after.text in "-.$/@#+":
             self._fail("expected a type, or `backquotes` around a name that is not only letters, digits and _")
         return name
@@ -160,14 +189,14 @@ class _Parser:
         if self._peek().kind != "text":
             self._fail("expected a comment in quotes")
         while self._peek().kind == "text":
-            self._next += 1
+            self._advance()
 
     def _type(self) -> pa.DataType:
         token = self._peek()
         name = token.text.lower()
         if token.kind != "word" or (name not in KNOWN and name not in REFUSED):
             self._unknown_type(token)
-        self._next += 1
+        self._advance()
         if name in REFUSED:
             self._fail(f"type {name.upper()} {REFUSED[name]}", token, found=False)
         if name in COMPLEX:
@@ -237,13 +266,16 @@ class _Parser:
         within = f"a number from {least} to {most}" if most is not None else f"a number of at least {least}"
         if not token.text.isdecimal() or int(token.text) < least or (most is not None and int(token.text) > most):
             self._fail(f"expected {within}", token)
-        self._next += 1
+        self._advance()
         return int(token.text)
 
     # Tokens, and what to say of them.
 
     def _peek(self) -> _Token:
-        return self._tokens[self._next]
+        return self._token
+
+    def _advance(self) -> None:
+        self._token, self._after = self._after, next(self._tokens)
 
     def _is(self, mark: str) -> bool:
         return self._peek().kind == "mark" and self._peek().text == mark
@@ -252,9 +284,10 @@ class _Parser:
         return self._peek().kind == "word" and self._peek().text.lower() == word
 
     def _take(self, mark: str) -> bool:
-        taken = self._is(mark)
-        self._next += taken
-        return taken
+        if not self._is(mark):
+            return False
+        self._advance()
+        return True
 
     def _take_words(self, *words: str) -> bool:
         """All of them, if the first is there."""
@@ -263,7 +296,7 @@ class _Parser:
         for word in words:
             if not self._is_word(word):
                 self._fail(f"expected {' '.join(words).upper()}")
-            self._next += 1
+            self._advance()
         return True
 
     def _expect(self, mark: str, what: str) -> None:
@@ -277,9 +310,8 @@ class _Parser:
     def _unknown_type(self, token: _Token) -> NoReturn:
         if token.kind != "word":
             self._fail("expected a type", token)
-        near = OTHER_NAMES.get(token.text.lower()) or next(
-            iter(difflib.get_close_matches(token.text.lower(), KNOWN, n=1)), ""
-        )
+        name = token.text[:LONGEST_TYPE].lower()
+        near = OTHER_NAMES.get(name) or next(iter(difflib.get_close_matches(name, KNOWN, n=1)), "")
         self._fail("expected a type", token, way_out=f"Did you mean {near.upper()}?" if near else "")
 
     def _fail(self, what: str, token: _Token | None = None, *, found: bool = True, way_out: str = "") -> NoReturn:

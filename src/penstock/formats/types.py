@@ -10,6 +10,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+MOST_FIELDS = 20_000
+"""Fields of a type at all depths together: more make no table, and each takes memory in every batch."""
+
+MOST_LEVELS = 60
+"""How deep structs, arrays and maps may lie in each other: Arrow hands 64 levels from one library to another."""
+
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
 
@@ -61,6 +67,29 @@ def list_type(element: pa.DataType) -> pa.ListType:
 
 def map_type(key: pa.DataType, value: pa.DataType) -> pa.MapType:
     return pa.map_(key, value)
+
+
+def check_size(type_: pa.DataType) -> None:
+    """Raises ValueError for a type that has more fields or levels than a column may."""
+    fields = 0
+    waiting = [(type_, 0)]
+    while waiting:
+        each, level = waiting.pop()
+        if level > MOST_LEVELS:
+            raise ValueError(f"the schema is nested more than {MOST_LEVELS} levels deep")
+        if pa.types.is_struct(each):
+            fields += each.num_fields
+            inner = [field.type for field in each] if fields <= MOST_FIELDS else []
+        elif pa.types.is_map(each):
+            inner = [each.key_type, each.item_type]
+            level += 1  # Arrow's maps are lists of structs
+        elif pa.types.is_list(each):
+            inner = [each.value_type]
+        else:
+            continue
+        if fields > MOST_FIELDS:
+            raise ValueError(f"the schema has more than {MOST_FIELDS} fields, those inside of others counted")
+        waiting += [(part, level + 1) for part in inner]
 
 
 def ddl_of(type_: pa.DataType) -> str:
