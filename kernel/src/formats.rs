@@ -46,7 +46,8 @@ pub struct Fault {
 }
 
 pub struct Decoded {
-    /// As many rows as went in, of the format's type.
+    /// A row for each that went in, of the format's type; or for the first of them, one at least, if all together would
+    /// take too much memory.
     pub array: ArrayRef,
     /// In the order of the rows, one per row at most.
     pub faults: Vec<Fault>,
@@ -62,7 +63,10 @@ pub enum Outcome {
 pub trait Format: Send {
     fn data_type(&self) -> &DataType;
 
-    /// One row for each of `rows`. An error is ours (a column too large for Arrow), never that of a record.
+    /// Bytes of columns that a row takes whatever its bytes are.
+    fn row_weight(&self) -> usize;
+
+    /// One row for each of `rows`, or for the first of them. An error is ours, never that of a record.
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError>;
 
     /// Whether rows cannot be read before the schema they were written with is known.
@@ -85,6 +89,7 @@ pub struct Reader {
     writers: HashMap<u32, Option<String>>,
     /// Whether all rows count as those of writer [`ANY`], whatever id they name.
     any: bool,
+    most_rows: usize,
 }
 
 /// The writer of all rows, where nobody can tell one from another.
@@ -92,7 +97,8 @@ const ANY: u32 = 0;
 
 impl Reader {
     pub fn new(format: Box<dyn Format>, framing: Framing) -> Self {
-        Reader { format, framing, writers: HashMap::new(), any: false }
+        let most_rows = budget::most_rows(format.row_weight());
+        Reader { format, framing, writers: HashMap::new(), any: false, most_rows }
     }
 
     pub fn data_type(&self) -> &DataType {
@@ -122,15 +128,15 @@ impl Reader {
         self.writers.retain(|_, refused| refused.is_none());
     }
 
-    /// Decodes a column; or, if rows were written with schemas that are not known, says which, each once,
-    /// the smallest first.
+    /// Decodes a column, or the first rows of it; or, if rows were written with schemas that are not known, says which,
+    /// each once, the smallest first.
     pub fn decode(&mut self, values: &BinaryArray) -> Result<Outcome, ArrowError> {
         let needs_writers = self.framing != Framing::None && self.format.needs_writers();
         let mut refused = Vec::new();
         let mut unknown = Vec::new();
-        let mut rows = Vec::with_capacity(values.len());
+        let mut rows = Vec::with_capacity(values.len().min(self.most_rows));
         let mut known = None; // the last id, which is mostly the next one too
-        for (row, value) in values.iter().enumerate() {
+        for (row, value) in values.iter().take(self.most_rows).enumerate() {
             let framed = match value.map(|value| self.framing.cut(value)) {
                 None => {
                     rows.push(Row::Null);
@@ -141,6 +147,7 @@ impl Reader {
             };
             let reason = match framed {
                 Err(reason) => reason.to_owned(),
+                Ok((_, bytes)) if bytes.len() > budget::LONGEST => budget::too_long(bytes.len()),
                 Ok((schema, bytes)) if !needs_writers || (schema == known && known.is_some()) => {
                     rows.push(Row::Bytes { schema, bytes });
                     continue;
@@ -170,6 +177,8 @@ impl Reader {
         }
         let mut decoded = self.format.decode(&rows)?;
         if !refused.is_empty() {
+            let rows = decoded.array.len();
+            refused.retain(|fault| fault.row < rows);
             decoded.faults.append(&mut refused);
             decoded.faults.sort_by_key(|fault| fault.row);
         }

@@ -60,7 +60,8 @@ class Format:
         """What all values were written with, whatever their ids say. Raises ValueError as `add_schema`."""
 
     def decode(self, values: _ArrowArray) -> Decoded:
-        """A row for each value of a binary column."""
+        """A row for each value of a binary column; or for the first of them, one at least, if all together would take
+        too much memory. Decode the rest in another call."""
 
 def avro_type(schema: str) -> Type:
     """The type of the column that an Avro schema (JSON) makes. Raises ValueError."""

@@ -103,8 +103,8 @@ class PayloadPeek:
                 poll_timeout=min(self._options.poll_timeout, PATIENCE_SECONDS),
             )
             columns = TypedColumns(self._plan, tp.topic, tp.partition, span=span)
-            for records in reader:
-                columns.batch(records)
+            for _ in columns.batches(reader):
+                pass
         except PenstockError as error:
             log.warning("the event times of %s around offset %d are not known: %s", tp, start, error)
             return None

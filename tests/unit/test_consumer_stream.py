@@ -13,6 +13,10 @@ from hostile.forge import PARTITION, TOPIC, counted
 from penstock.consumer.chunk import Lease
 from penstock.consumer.cursor import Cursor
 from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.formats.decoding import _Native
+from penstock.formats.options import FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import RawBytes, Text
 from penstock.topics import TopicPartition
 from penstock.wire.fetch import FetchedPartition
 
@@ -501,3 +505,19 @@ def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
     for cursor in cursors:
         fed.stream.release(cursor)
     assert dict.__len__(fed.stream._decoders) == 0
+
+
+def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
+    """The kernel decodes the first rows alone if all would take too much memory."""
+    whole = _Native.decode
+    monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
+    fed = Fed(typed=TypedSource(RawBytes(), Text(), FormatOptions()))
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0, 5), batch(5, 5))
+    found, positions = [], []
+    with contextlib.suppress(ConsumerTimeout):
+        for made in fed.stream.batches(["value"]):
+            found.append(made.num_rows)
+            positions.append(cursor.consumed)
+    assert found == [3, 3, 3, 1]
+    assert positions == [3, 6, 9, 10]

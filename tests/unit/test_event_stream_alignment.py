@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
 from datetime import timedelta
 
@@ -18,6 +19,10 @@ from hostile.forge import BASE_TIME, TOPIC
 from penstock import TopicPartition, WatermarkStrategy
 from penstock.consumer.cursor import Cursor
 from penstock.consumer.event_stream import EventStream
+from penstock.formats.decoding import _Native
+from penstock.formats.options import FormatOptions
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import RawBytes, Text
 
 
 def within(handed, partitions, drift, reached=None, active=None):
@@ -363,3 +368,19 @@ def test_async_messages_have_event_time_and_wait_for_what_is_held_back():
     assert found == [(0, 0), (1, 5), (1, 450), (0, 500), (0, 501)]
     fed.ask_for_more()
     assert fed.combined == 449
+
+
+def test_E4_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
+    """The kernel decodes the first rows alone if all would take too much memory."""
+    whole = _Native.decode
+    monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
+    fed = Fed(ALIGNED, typed=TypedSource(RawBytes(), Text(), FormatOptions()))
+    fed.put(0, *range(0, 500, 50))
+    fed.put(1, *range(0, 500, 200))
+    found = [[], []]
+    for batch in until_time_out(fed.stream.batches(["value", "partition"])):
+        found[batch["partition"][0].as_py()].append([int(value) for value in batch["value"].to_pylist()])
+    assert max(len(piece) for pieces in found for piece in pieces) == 3
+    assert [*itertools.chain(*found[0])] == list(range(0, 500, 50))
+    assert [*itertools.chain(*found[1])] == list(range(0, 500, 200))
+    assert [fed.stream.position(cursor) for cursor in fed.cursors] == [10, 3]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from penstock.columns import TYPES, arrow_schema
@@ -13,10 +15,11 @@ from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
 from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.custom import load_deserializer
+from penstock.formats.decoding import Decoded, _Native, kernel_format
 from penstock.formats.options import ColumnOptions, FormatOptions
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
-from penstock.formats.spec import Custom, Json, RawBytes, Text
+from penstock.formats.spec import Avro, Custom, Json, RawBytes, Text
 from penstock.formats.typed import TypedColumns
 
 POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
@@ -49,11 +52,18 @@ class Letters:
         self.written += [(offsets[row], column, reason) for row, column, reason in faults]
 
 
+def whole(columns, batch):
+    """The one piece that is made of a batch."""
+    [piece] = columns.pieces(batch)
+    assert piece.next_offset is None
+    return piece.rows
+
+
 def typed(values, *, key=None, value=None, wanted=None, letters=None, keys=None, **options):
     spec = value or Json(POINT)
     plan = TypedSource(key or RawBytes(), spec, FormatOptions(**options)).plan(wanted)
     columns = TypedColumns(plan, "t", 3, letters)
-    return columns.batch(records(values, keys).select(plan.fetched)), columns
+    return whole(columns, records(values, keys).select(plan.fetched)), columns
 
 
 def test_values_become_structs_and_tombstones_null():
@@ -237,7 +247,7 @@ def test_json_without_a_schema_is_judged_also_if_none_of_it_is_picked(mode):
     columns = [("offset", pa.int64())] + ([("_error", pa.string())] if mode == "PERMISSIVE" else [])
     options = FormatOptions(value=ColumnOptions("value", "json"), mode=mode)
     plan = resolve_formats(options, ["t"], lambda *_: [], given=pa.schema(columns)).plan(pa.schema(columns))
-    batch = TypedColumns(plan, "t", 3).batch(records(MIXED).select(plan.fetched))
+    batch = whole(TypedColumns(plan, "t", 3), records(MIXED).select(plan.fetched))
     if mode == "DROPMALFORMED":
         assert batch.column("offset").to_pylist() == [100, 102, 103], "nothing says what x is, so it is no fault"
     else:
@@ -252,7 +262,7 @@ def test_json_without_a_schema_is_judged_also_if_none_of_it_is_picked(mode):
 def test_a_batch_after_the_end_was_given_back_is_read_for_itself():
     _, columns = typed([b"1", b"end"], **own())
     assert columns.ended_at == 101
-    again = columns.batch(records([b"5"]).select(columns._plan.fetched))
+    again = whole(columns, records([b"5"]).select(columns._plan.fetched))
     assert (again.num_rows, columns.ended_at) == (1, None)
 
 
@@ -273,7 +283,7 @@ def timed(values, watermark=None, *, value=None, wanted=None, event_time="value.
     plan = source.plan(wanted, source.event_time_field(event_time))
     span = EventTimeSpan(watermark)
     columns = TypedColumns(plan, "t", 3, Letters(), span=span, watermarks=(watermark, 4))
-    return columns.batch(records(values).select(plan.fetched)), span
+    return whole(columns, records(values).select(plan.fetched)), span
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED", "DEADLETTER"])
@@ -316,3 +326,110 @@ def test_F19_an_event_time_that_was_not_asked_for_is_not_in_the_result(flatten):
 def test_F19_a_time_by_the_record_stands_beside_typed_columns():
     batch, span = timed(GOOD, 0, value=Json(POINT), event_time="timestamp", wanted=pa.schema([("value", POINT)]))
     assert (batch.schema.names, span.highest, span.late) == (["value"], 0, 4)
+
+
+# Batches that take too much memory become several
+
+
+class Few:
+    """Decodes a few rows at a time, as the kernel does when they take much memory."""
+
+    def __init__(self, most, name):
+        self.most = most
+        self.name = name
+        self.calls = []
+
+    def decode(self, batch):
+        values = batch.column(self.name).to_pylist()
+        self.calls.append(values)
+        taken = values[: self.most]
+        faults = [(row, "is bad") for row, value in enumerate(taken) if value == b"bad"]
+        return Decoded(pa.array([None if value == b"bad" else value.decode() for value in taken]), faults)
+
+
+class Half:
+    """A user's class that skips every other record, and sees each of them once."""
+
+    def __init__(self):
+        self.calls = []
+
+    def decode(self, batch):
+        self.calls.append(batch.num_rows)
+        rows = list(range(0, batch.num_rows, 2))
+        return Decoded(batch.column("key").take(pa.array(rows)).cast(pa.string()), rows=pa.array(rows))
+
+
+def cut(key, value, values, **options):
+    plan = TypedSource(Text(), Text(), FormatOptions(**options)).plan()
+    columns = TypedColumns(plan, "t", 3, options.get("letters"))
+    columns._decoders = {"key": key, "value": value}
+    keys = [f"k{at}".encode() for at in range(len(values))]
+    return columns, columns.pieces(records(values, keys).select(plan.fetched))
+
+
+def test_a_batch_is_cut_where_any_of_its_columns_is_and_nothing_is_lost():
+    values = [b"a", b"b", b"c", b"d", b"bad", b"f", b"g"]
+    columns, pieces = cut(Few(3, "key"), Few(2, "value"), values, include_errors=True)
+    pieces = list(pieces)
+    assert [piece.rows.num_rows for piece in pieces] == [2, 1, 2, 1, 1]
+    assert [piece.next_offset for piece in pieces] == [102, 103, 105, 106, None]
+    made = pa.Table.from_batches([piece.rows for piece in pieces])
+    assert made["key"].to_pylist() == [f"k{at}" for at in range(7)]
+    assert made["value"].to_pylist() == ["a", "b", "c", "d", None, "f", "g"]
+    assert made["offset"].to_pylist() == list(range(100, 107))
+    assert made["_error"].to_pylist() == [None] * 4 + ["value: is bad"] + [None] * 2
+    assert columns.malformed == 1
+
+
+def test_pieces_are_made_when_they_are_asked_for():
+    value = Few(2, "value")
+    _, pieces = cut(Few(9, "key"), value, [b"a"] * 6)
+    next(pieces)
+    assert len(value.calls) == 1
+    assert len(list(pieces)) == 2
+
+
+def test_a_users_class_sees_each_record_once_though_the_other_column_is_cut():
+    key = Half()
+    columns, pieces = cut(key, Few(2, "value"), [b"a", b"b", b"c", b"d", b"e", b"f"])
+    pieces = list(pieces)
+    assert key.calls == [6]
+    assert [piece.rows.column("offset").to_pylist() for piece in pieces] == [[100, 102], [104]]
+    assert [piece.next_offset for piece in pieces] == [104, None]
+    assert columns.skipped == 3
+
+
+def test_batches_of_an_iterator_come_in_pieces():
+    plan = TypedSource(RawBytes(), Text(), FormatOptions()).plan()
+    columns = TypedColumns(plan, "t", 3)
+    columns._decoders = {"value": Few(2, "value")}
+    made = list(columns.batches([records([b"a"] * 3).select(plan.fetched), records([b"b"]).select(plan.fetched)]))
+    assert [batch.column("value").to_pylist() for batch in made] == [["a", "a"], ["a"], ["b"]]
+
+
+DEFAULT = "x" * 586_000
+WITH_DEFAULT = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": DEFAULT}],
+    }
+)
+WITHOUT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+
+
+def test_a_long_default_in_many_records_comes_in_pieces():
+    spec = Avro(WITH_DEFAULT, pa.struct([("a", pa.int64()), ("b", pa.string())]), framed=True)
+    decoder = _Native("value", replace(spec, framed=False), None, leaves_out=False)
+    decoder._format = kernel_format(spec)
+    decoder._format.add_schema(1, json.dumps(WITHOUT).encode())
+    columns = TypedColumns(TypedSource(RawBytes(), spec, FormatOptions()).plan(), "t", 3)
+    columns._decoders = {"value": decoder}
+    sizes = []
+    for piece in columns.pieces(records([b"\0\0\0\0\1\2"] * 1000)):
+        sizes.append(piece.rows.num_rows)
+        assert piece.rows.nbytes < 2**28
+        lengths = pc.binary_length(piece.rows.column("value").field("b"))
+        assert (pc.min(lengths).as_py(), pc.max(lengths).as_py()) == (586_000, 586_000)
+    assert sum(sizes) == 1000
+    assert len(sizes) == 5

@@ -19,6 +19,7 @@ mod skip;
 mod tests;
 mod types;
 mod unions;
+mod work;
 
 use std::collections::HashMap;
 
@@ -32,6 +33,10 @@ use resolve::Resolver;
 use schema::Schema;
 use skip::Skip;
 use types::Path;
+use work::Work;
+
+use super::budget::{Budget, allowance};
+use super::columns::weight;
 
 /// The type of the column that a reader's schema (JSON) makes.
 pub fn data_type(reader: &str) -> Result<DataType, String> {
@@ -61,9 +66,11 @@ struct Writer {
 
 impl Writer {
     fn new(writer: &Schema, reader: &Schema, wanted: &DataType) -> Result<Self, String> {
-        let mut resolver = Resolver::new(writer, reader);
+        let mut work = Work::default();
+        let mut resolver = Resolver::new(writer, reader, &mut work);
         let fill = resolver.resolve(writer.root, reader.root, wanted, &Path::ROOT)?;
-        Ok(Writer { fill, shared: resolver.shared })
+        let shared = resolver.finish()?;
+        Ok(Writer { fill, shared })
     }
 }
 
@@ -80,30 +87,13 @@ impl Avro {
         Ok(Avro { data_type: wanted, reader, column, writers: vec![writer], ids, checks_texts: false })
     }
 
-    /// `most`: bytes of records, defaults and symbols together.
-    fn decode_within(&mut self, most: usize, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
-        let bytes: usize =
-            rows.iter().map(|row| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 }).sum();
-        let spare = most.checked_sub(bytes).ok_or(ArrowError::OffsetOverflowError(bytes))?;
-        if !self.checks_texts {
-            let (faults, _) = self.fill(rows, spare)?;
-            // An error is a text that is none, in a record without another fault: looked for below.
-            if let Ok(array) = self.column.finish() {
-                return Ok(Decoded { array, faults });
-            }
-        }
-        self.checks_texts = true;
-        let (faults, not_text) = self.fill(rows, spare)?;
-        self.checks_texts = not_text;
-        Ok(Decoded { array: self.column.finish()?, faults })
-    }
-
-    /// Each row into the column; what comes back are those that were not to be read, and whether one of them is so for a
-    /// text that is none.
-    fn fill(&mut self, rows: &[Row<'_>], mut spare: usize) -> Result<(Vec<Fault>, bool), ArrowError> {
+    /// Each row into the column, as far as a batch goes; what comes back are those that were not to be read, and whether
+    /// one of them is so for a text that is none.
+    fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
         // An error or a panic of the last call may have left rows behind.
         self.column.truncate(0);
         let (mut faults, mut not_text) = (Vec::new(), false);
+        let mut budget = Budget::default();
         let (mut id, mut writer) = (None, &self.writers[0]);
         for (row, value) in rows.iter().enumerate() {
             let (schema, bytes) = match value {
@@ -126,6 +116,7 @@ impl Avro {
                 };
                 (id, writer) = (schema, &self.writers[place]);
             }
+            let spare = allowance(bytes.len());
             let mut cursor = Cursor::new(bytes, &writer.shared, self.checks_texts, spare);
             let mut read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
             if read.is_err() && !self.checks_texts {
@@ -134,11 +125,12 @@ impl Avro {
                 cursor = Cursor::new(bytes, &writer.shared, true, spare);
                 read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
             }
-            if cursor.overdrawn {
-                return Err(ArrowError::OffsetOverflowError(i32::MAX as usize));
-            }
             match read {
-                Ok(()) => spare = cursor.spare,
+                Ok(()) => {
+                    if budget.is_used_up_by(bytes.len() + spare - cursor.spare) {
+                        break;
+                    }
+                }
                 Err(bad) => {
                     self.column.truncate(row);
                     self.column.append_bad();
@@ -147,7 +139,7 @@ impl Avro {
                 }
             }
         }
-        Ok((faults, not_text))
+        (faults, not_text)
     }
 }
 
@@ -156,9 +148,22 @@ impl Format for Avro {
         &self.data_type
     }
 
+    fn row_weight(&self) -> usize {
+        weight(&self.data_type)
+    }
+
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
-        // No text, list or map of the result is longer than this, so that no offset of 32 bits overflows.
-        self.decode_within(i32::MAX as usize, rows)
+        if !self.checks_texts {
+            let (faults, _) = self.fill(rows);
+            // An error is a text that is none, in a record without another fault: looked for below.
+            if let Ok(array) = self.column.finish() {
+                return Ok(Decoded { array, faults });
+            }
+        }
+        self.checks_texts = true;
+        let (faults, not_text) = self.fill(rows);
+        self.checks_texts = not_text;
+        Ok(Decoded { array: self.column.finish()?, faults })
     }
 
     fn needs_writers(&self) -> bool {

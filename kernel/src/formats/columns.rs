@@ -13,8 +13,8 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, NullArray};
 use arrow_schema::{ArrowError, DataType, Fields, TimeUnit};
 
-pub use nested::{Lists, Maps, Structs};
-pub use single::{Booleans, Bytes, Primitives, extend_first};
+pub use nested::{Lists, Maps, Structs, weight};
+pub use single::{Booleans, Bytes, KEPT, Primitives, extend_first};
 
 /// `N` is what a format keeps beside the columns of a struct, to find them by.
 pub enum Column<N> {
@@ -95,6 +95,14 @@ impl<N> Column<N> {
         match self {
             Column::Null(rows) => *rows,
             other => each!(other, column => column.len()),
+        }
+    }
+
+    /// Bytes that a row of a struct takes which is null; of anything else that is little.
+    pub fn weight(&self) -> usize {
+        match self {
+            Column::Struct(structs) => 1 + structs.columns.iter().map(Column::weight).sum::<usize>(),
+            _ => size_of::<i32>(),
         }
     }
 

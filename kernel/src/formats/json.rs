@@ -97,11 +97,12 @@ impl Json {
         self.documents.len()
     }
 
-    /// Reads the documents in `text`, which are the rows from `first` on. Does nothing if they are not UTF-8.
-    fn read(&mut self, first: usize, faults: &mut Vec<Fault>) -> bool {
+    /// Reads the documents in `text`, which are the rows from `first` on, and says how many: not all, if they make too much
+    /// for one batch. None, and nothing is done, if they are not UTF-8.
+    fn read(&mut self, first: usize, faults: &mut Vec<Fault>) -> Option<usize> {
         let mut cursor = Cursor::new(&self.text, &mut self.scratch);
         if !cursor.is_text() {
-            return false;
+            return None;
         }
         let reader = Reader { zone: &self.zone };
         for (row, document) in (first..).zip(&self.documents) {
@@ -118,9 +119,10 @@ impl Json {
             };
             cursor.open(begin, end);
             let outcome = root(&reader, &mut self.column, &mut cursor);
+            let mut is_last = false;
             if outcome == Ok(true) {
-                cursor.close();
-                if !cursor.is_wrong() {
+                is_last = cursor.close();
+                if !cursor.is_wrong() && !is_last {
                     continue;
                 }
             } else {
@@ -130,8 +132,11 @@ impl Json {
             if let Some(reason) = cursor.reason() {
                 faults.push(Fault { row, reason });
             }
+            if is_last {
+                return Some(row + 1 - first);
+            }
         }
-        true
+        Some(self.documents.len())
     }
 }
 
@@ -160,6 +165,10 @@ impl Format for Json {
         &self.data_type
     }
 
+    fn row_weight(&self) -> usize {
+        columns::weight(&self.data_type)
+    }
+
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         if self.column.len() > 0 {
             // The last call panicked, against all expectation.
@@ -169,12 +178,15 @@ impl Format for Json {
         let mut faults = Vec::new();
         let mut done = 0;
         while done < rows.len() {
-            let mut count = self.gather(&rows[done..], false);
-            if !self.read(done, &mut faults) {
-                count = self.gather(&rows[done..done + count], true);
-                self.read(done, &mut faults);
+            let count = self.gather(&rows[done..], false);
+            let read = self.read(done, &mut faults).or_else(|| {
+                self.gather(&rows[done..done + count], true);
+                self.read(done, &mut faults)
+            });
+            done += read.unwrap_or(count);
+            if self.scratch.budget.is_used_up() {
+                break;
             }
-            done += count;
         }
         Ok(Decoded { array: self.column.finish()?, faults })
     }

@@ -31,6 +31,7 @@ mod moment;
 mod names;
 mod plan;
 mod record;
+mod source;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -48,7 +49,7 @@ use self::descriptors::guarded;
 use self::record::Record;
 use self::wire::{Cursor, MAX_DEPTH};
 use self::writer::Writer;
-use super::budget::{BATCH, Budget};
+use super::budget::Budget;
 use super::{Decoded, Fault, Format, Row};
 
 /// Compiles `.proto` texts, and files that are compiled already, by the names they import each other by, into a descriptor
@@ -111,8 +112,8 @@ impl Protobuf {
         self.record.close()
     }
 
-    /// Each row into the columns; what comes back are those that were not to be read, and whether one of them is so for a
-    /// text that is none.
+    /// Each row into the columns, as far as a batch goes; what comes back are those that were not to be read, and whether
+    /// one of them is so for a text that is none.
     fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
         let (mut faults, mut not_text) = (Vec::new(), false);
         let mut budget = Budget::default();
@@ -131,18 +132,23 @@ impl Protobuf {
                 }
                 Row::Bytes { schema, bytes } => (*schema, *bytes),
             };
-            budget.begin_record(0);
+            budget.begin_record(bytes.len());
             let mut read = self.row(schema, bytes, &mut budget);
             if read.is_err() && !self.checks_texts {
                 // Perhaps for a text before that place.
                 self.record.truncate(row);
                 self.record.check_texts(true);
-                budget.begin_record(0);
+                budget.begin_record(bytes.len());
                 read = self.row(schema, bytes, &mut budget);
                 self.record.check_texts(false);
             }
             match read {
-                Ok(()) => budget.end_record(),
+                Ok(()) => {
+                    budget.end_record();
+                    if budget.is_used_up() {
+                        break;
+                    }
+                }
                 Err(bad) => {
                     self.record.truncate(row);
                     self.record.push_empty();
@@ -160,15 +166,11 @@ impl Format for Protobuf {
         &self.data_type
     }
 
+    fn row_weight(&self) -> usize {
+        self.record.weight()
+    }
+
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
-        let size = |row: &Row<'_>| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 };
-        // Repaired strings grow threefold at most, and only they, names and defaults are longer than their bytes: so no
-        // column outgrows its offsets.
-        if rows.iter().map(size).sum::<usize>() > (i32::MAX as usize - BATCH) / 3 {
-            return Err(ArrowError::InvalidArgumentError(
-                "more than 500 MB of Protobuf messages in one batch".to_owned(),
-            ));
-        }
         if !self.checks_texts {
             let (faults, _) = self.fill(rows);
             // An error is a text that is none, in a record without another fault: looked for below.

@@ -12,6 +12,10 @@ impl Format for Known {
         &DataType::Utf8
     }
 
+    fn row_weight(&self) -> usize {
+        text::Text.row_weight()
+    }
+
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         text::Text.decode(rows)
     }

@@ -15,6 +15,10 @@ impl Format for Text {
         &DataType::Utf8
     }
 
+    fn row_weight(&self) -> usize {
+        size_of::<i32>() + 1
+    }
+
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         let bytes =
             rows.iter().map(|row| if let Row::Bytes { bytes, .. } = row { bytes.len() } else { 0 }).sum();

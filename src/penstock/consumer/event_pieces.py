@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,8 @@ class Piece:
     """The offset of the record by which a user's own class has ended the stream behind these."""
     native: Batch | None = None
     """The same for the kernel, while it is whole."""
+    next_offset: int | None = None
+    """Where to decode on behind these, if not all of what was decoded is in them."""
 
     @property
     def rows(self) -> int:
@@ -47,13 +49,14 @@ class Piece:
         return self if rows == self.rows else self._cut(0, rows, strategy)
 
     def after(self, rows: int, strategy: WatermarkStrategy) -> Piece:
-        return self._cut(rows, self.rows - rows, strategy, self.ended_at)
+        rest = self._cut(rows, self.rows - rows, strategy)
+        return replace(rest, ended_at=self.ended_at, next_offset=self.next_offset)
 
-    def _cut(self, at: int, rows: int, strategy: WatermarkStrategy, ended_at: int | None = None) -> Piece:
+    def _cut(self, at: int, rows: int, strategy: WatermarkStrategy) -> Piece:
         """Do not simplify: a user's functions get whole batches, once each, and never with a lock held."""
         times = _slice(self.times, at, rows)
         marks = None if self.marks is None else _slice(self.marks, at, rows)
-        return Piece(self.records.slice(at, rows), times, marks, _watermark(strategy, times, marks), ended_at)
+        return Piece(self.records.slice(at, rows), times, marks, _watermark(strategy, times, marks))
 
     def rows_up_to(self, limit: int, strategy: WatermarkStrategy) -> int:
         """How many rows come until the first that carries a watermark past the limit, and that one: there is one."""
@@ -98,7 +101,7 @@ class EventReading:
         watermark = _watermark(self._strategy, times, marks)
         if typed is None:
             return Piece(records, times, marks, watermark, native=batch)
-        return Piece(records, times, marks, watermark, typed.ended_at)
+        return Piece(records, times, marks, watermark, typed.ended_at, next_offset=typed.next_offset)
 
     def shown(self, piece: Piece) -> pa.RecordBatch:
         """What the user asked for."""

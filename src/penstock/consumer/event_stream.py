@@ -100,6 +100,9 @@ class EventStream(Stream):
             if part.ended_at is not None:
                 chunk.rewind()  # whoever reads on after the end reads what follows it
                 end = part.ended_at + 1
+            elif part.next_offset is not None:
+                chunk.rewind()
+                end = part.next_offset
             reached = self._event_time.reached_with(cursor.tp, part)
             batch = EventBatch(reading.shown(part), part.times, *reached)
             self._handed, cursor.in_hand = (cursor, part, reached), True

@@ -185,10 +185,14 @@ class Stream(ChunkQueue):
         return ended
 
     def _hand_out_typed(self, typed: TypedBatches, chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
-        if typed.ended_at is None:
+        if typed.ended_at is not None:
+            end = typed.ended_at + 1
+        elif typed.next_offset is not None:
+            end = typed.next_offset
+        else:
             return self._hand_out_batch(chunk, batch, end)
-        chunk.rewind()  # whoever reads on after the end reads what follows it
-        return self._hand_out_batch(chunk, batch, typed.ended_at + 1)
+        chunk.rewind()  # whoever reads on reads what follows
+        return self._hand_out_batch(chunk, batch, end)
 
     def _next(
         self,

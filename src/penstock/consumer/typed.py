@@ -25,14 +25,17 @@ class TypedBatches:
         self._plan = plan
         self._client = client
         self._group = group
-        self.columns = tuple(plan.fetched)
-        """Kafka's columns to decode for this."""
+        self.columns = (*plan.fetched, *(() if "offset" in plan.fetched else ("offset",)))
+        """Kafka's columns to decode for this. Offsets say where to go on if a batch is handed out in pieces."""
         self._partitions: dict[Cursor, TypedColumns] = {}
         self.ended_at: int | None = None
         """The offset of the record by which a user's own class has ended the stream (F4)."""
+        self.next_offset: int | None = None
+        """Where the rest of the batch begins that was made last, if it is not whole."""
 
     def make(self, cursor: Cursor, batch: Batch) -> pa.RecordBatch:
-        """The typed rows of a batch; maybe none. Raises MalformedRecord, and what a registry answers."""
+        """The typed rows of a batch, maybe none; or the first of them, if all would take too much memory: then
+        `next_offset` says where the rest begins. Raises MalformedRecord, and what a registry answers."""
         columns = self._partitions.get(cursor)
         if columns is None:
             for gone in [each for each in self._partitions if each.released]:
@@ -40,12 +43,12 @@ class TypedBatches:
             columns = self._partitions[cursor] = TypedColumns(self._plan, *cursor.tp, self._letters(cursor.tp))
         before = columns.malformed, columns.dropped, columns.skipped
         try:
-            made = columns.batch(pa.record_batch(batch))
+            made, self.next_offset = next(columns.pieces(pa.record_batch(batch)))
         finally:
             after = columns.malformed, columns.dropped, columns.skipped
             if after != before:
                 self._on_made(after[0] - before[0], after[1] - before[1], after[2] - before[2])
-        self.ended_at = columns.ended_at
+        self.ended_at = columns.ended_at if self.next_offset is None else None
         return made
 
     def _letters(self, tp: TopicPartition) -> _Letters | None:

@@ -1,7 +1,8 @@
 """Typed columns out of Kafka's: one partition's batches, one after the other, in the thread that reads them.
 
 A batch's walk: decode key and value -> leave out what a user's class skipped -> do with what did not parse as `mode`
-says -> lay the columns out. A batch without a fault is decoded and laid out, and nothing else.
+says -> lay the columns out. A batch without a fault is decoded and laid out, and nothing else. A batch whose columns
+would take too much memory, as the kernel finds on the way, becomes several.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import MalformedRecord
 from penstock.eventtime.columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 from penstock.eventtime.span import EventTimeSpan
-from penstock.formats.decoding import open_decoder
+from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, part_of
 from penstock.formats.plan import TypedPlan
 
@@ -34,6 +35,14 @@ class Letters(Protocol):
 
     def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
         """Take these rows, each with the column that did not parse and the reason."""
+
+
+class TypedPiece(NamedTuple):
+    """Typed rows of a batch."""
+
+    rows: pa.RecordBatch
+    next_offset: int | None
+    """The offset of the first record that is not in it. None: the batch has no more, or its offsets are not known."""
 
 
 class TypedColumns:
@@ -69,35 +78,53 @@ class TypedColumns:
         self.ended_at: int | None = None
         """The offset of the record with which the stream has ended (F4): nothing comes after it."""
 
-    def batches(self, raw: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def batches(self, raw: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for records in raw:
-            made = self.batch(records)
-            if made.num_rows:
-                yield made
+            for made in self.pieces(records):
+                if made.rows.num_rows:
+                    yield made.rows
             if self.ended_at is not None:
                 return
 
-    def batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """The typed rows of a batch; maybe none."""
-        part = _Part(records)
+    def pieces(self, records: pa.RecordBatch) -> Iterator[TypedPiece]:
+        """The typed rows of a batch, one piece after the other: mostly there is one, maybe without rows. Each is made
+        when it is asked for."""
         self.ended_at = None
-        for column, decoder in self._decoders.items():
-            decoded = decoder.decode(part.records)
-            if decoded.faults and decoded.failure is not None and self._plan.mode == "FAILFAST":
-                row = decoded.faults[0][0]
-                raise decoded.failure(row, *self._place, part.records.column("offset")[row].as_py())
-            if decoded.end is not None:
-                self.ended_at = part.records.column("offset")[decoded.end].as_py()
-            if decoded.rows is not None:
-                ended = 0 if decoded.end is None else part.records.num_rows - decoded.end
-                self.skipped += part.records.num_rows - len(decoded.rows) - ended
-                part.keep(decoded.rows)
-            part.add(column, decoded.array, decoded.faults, decoded.rows)
-        if part.faults:
-            self._judge(part)
-        if self._span is not None and (where := self._plan.event_time) is not None:
-            self._span.observe(where.values(part.column(where.source)))
-        return self._laid_out(part)
+        for part in self._decoded(_Part(records), list(self._decoders.items())):
+            if part.faults:
+                self._judge(part)
+            if self._span is not None and (where := self._plan.event_time) is not None:
+                self._span.observe(where.values(part.column(where.source)))
+            yield TypedPiece(self._laid_out(part), part.next_offset)
+
+    def _decoded(self, part: _Part, decoders: Sequence[tuple[str, ColumnDecoder]]) -> Iterator[_Part]:
+        """What the decoders make of a part, one after the other: smaller parts, if one has no room for all."""
+        if not decoders:
+            yield part
+            return
+        (column, decoder), *others = decoders
+        rest: _Part | None = part
+        while rest is not None:
+            part, rest = self._decode(rest, column, decoder)
+            yield from self._decoded(part, others)
+
+    def _decode(self, part: _Part, column: str, decoder: ColumnDecoder) -> tuple[_Part, _Part | None]:
+        """One column of the first records, and the rest of the records if that is not all."""
+        decoded = decoder.decode(part.records)
+        if decoded.faults and decoded.failure is not None and self._plan.mode == "FAILFAST":
+            row = decoded.faults[0][0]
+            raise decoded.failure(row, *self._place, part.records.column("offset")[row].as_py())
+        if decoded.end is not None:
+            self.ended_at = part.records.column("offset")[decoded.end].as_py()
+        rest = None
+        if decoded.rows is not None:
+            ended = 0 if decoded.end is None else part.records.num_rows - decoded.end
+            self.skipped += part.records.num_rows - len(decoded.rows) - ended
+            part.keep(decoded.rows)
+        elif len(decoded.array) < part.records.num_rows:
+            rest = part.cut(len(decoded.array))
+        part.add(column, decoded.array, decoded.faults, decoded.rows)
+        return part, rest
 
     def _judge(self, part: _Part) -> None:
         faults = part.sorted_faults()
@@ -146,6 +173,21 @@ class _Part:
         self.records = records
         self.typed: dict[str, pa.Array] = {}
         self.faults: list[Fault] = []
+        self.next_offset: int | None = None
+        """See TypedPiece."""
+
+    def cut(self, rows: int) -> _Part:
+        """Go on with the first rows only. Returns the others."""
+        rest = _Part(self.records.slice(rows))
+        rest.typed = {column: array.slice(rows) for column, array in self.typed.items()}
+        rest.faults = [Fault(each.row - rows, each.column, each.reason) for each in self.faults if each.row >= rows]
+        rest.next_offset = self.next_offset
+        if "offset" in self.records.schema.names:
+            self.next_offset = self.records.column("offset")[rows].as_py()
+        self.records = self.records.slice(0, rows)
+        self.typed = {column: array.slice(0, rows) for column, array in self.typed.items()}
+        self.faults = [each for each in self.faults if each.row < rows]
+        return rest
 
     def column(self, source: str) -> pa.Array:
         """A column of Kafka's, decoded if it was to be."""

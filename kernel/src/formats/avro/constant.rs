@@ -1,5 +1,6 @@
 //! A default out of the reader's schema, written in Avro.
 
+use arrow_array::Array;
 use arrow_schema::DataType;
 use sonic_rs::{JsonContainerTrait, JsonValueTrait, Value};
 
@@ -8,6 +9,8 @@ use super::fill::{Column, Default};
 use super::resolve::Resolver;
 use super::schema::{Kind, NodeId, Schema};
 use super::types::Path;
+use super::work::{STEP, Work};
+use crate::formats::budget::RECORD;
 
 pub fn constant(
     schema: &Schema,
@@ -15,96 +18,132 @@ pub fn constant(
     value: &Value,
     wanted: &DataType,
     path: &Path<'_>,
+    work: &mut Work,
 ) -> Result<Default, String> {
     let refused = |reason: &dyn std::fmt::Display| path.error(format!("its default {reason}"));
-    let mut bytes = Vec::new();
-    write(schema, id, value, &mut bytes).map_err(|reason| refused(&reason))?;
-    let mut resolver = Resolver::new(schema, schema);
+    let mut writer = Writer { schema, to: Vec::new(), work };
+    writer.write(id, value).map_err(|reason| refused(&reason))?;
+    let Writer { to: bytes, work, .. } = writer;
+    let mut resolver = Resolver::new(schema, schema, work);
     let fill = resolver.resolve(id, id, wanted, path)?;
-    let default = Default { bytes, fill, shared: resolver.shared };
-    // Once here, so that no record is found bad for it.
+    let mut default = Default { bytes, fill, shared: resolver.finish()?, cost: 0 };
+    // Once here, so that no record is found bad for it, and its cost is known.
     let mut column = Column::new(wanted, &|_| ()).map_err(|error| path.error(error))?;
-    let mut cursor = Cursor::new(&default.bytes, &default.shared, true, i32::MAX as usize);
+    let mut cursor = Cursor::new(&default.bytes, &default.shared, true, RECORD);
     cursor.fill(&default.fill, &mut column).map_err(|bad| refused(&bad))?;
+    let array = column.finish().map_err(|error| refused(&error))?;
+    default.cost = array.to_data().get_slice_memory_size().map_err(|error| refused(&error))?;
+    work.spend(default.cost)?;
+    if default.cost > RECORD {
+        return Err(refused(&format!("takes {} bytes of columns, more than a record may", default.cost)));
+    }
     Ok(default)
 }
 
-fn write(schema: &Schema, id: NodeId, value: &Value, to: &mut Vec<u8>) -> Result<(), String> {
-    let kind = schema.kind(id);
-    let mismatch = || {
-        let text: String = value.to_string().chars().take(40).collect();
-        format!("{text} is no {}", kind.name())
-    };
-    match kind {
-        Kind::Null if value.is_null() => {}
-        Kind::Boolean => to.push(value.as_bool().ok_or_else(mismatch)?.into()),
-        Kind::Int => {
-            let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-            long(number.ok_or_else(mismatch)?.into(), to);
-        }
-        Kind::Long => long(value.as_i64().ok_or_else(mismatch)?, to),
-        Kind::Float => to.extend((number(value).ok_or_else(mismatch)? as f32).to_le_bytes()),
-        Kind::Double => to.extend(number(value).ok_or_else(mismatch)?.to_le_bytes()),
-        Kind::String => {
-            let text = value.as_str().ok_or_else(mismatch)?;
-            long(text.len() as i64, to);
-            to.extend(text.as_bytes());
-        }
-        Kind::Bytes => {
-            let bytes = bytes(value).ok_or_else(mismatch)?;
-            long(bytes.len() as i64, to);
-            to.extend(bytes);
-        }
-        Kind::Fixed(size) => {
-            to.extend(bytes(value).filter(|bytes| bytes.len() == *size).ok_or_else(mismatch)?);
-        }
-        Kind::Enum { symbols, .. } => {
-            let index = symbols.iter().position(|symbol| value.as_str() == Some(symbol));
-            long(index.ok_or_else(mismatch)? as i64, to);
-        }
-        Kind::Record(fields) => {
-            value.as_object().ok_or_else(mismatch)?;
-            for field in fields {
-                let value = value.get(field.name.as_str()).or(field.default.as_ref());
-                let value = value.ok_or_else(|| format!("has no value for field {}", field.name))?;
-                write(schema, field.node, value, to)?;
-            }
-        }
-        Kind::Array(item) => {
-            let items = value.as_array().ok_or_else(mismatch)?;
-            if !items.is_empty() {
-                long(items.len() as i64, to);
-                items.iter().try_for_each(|value| write(schema, *item, value, to))?;
-            }
-            to.push(0);
-        }
-        Kind::Map(item) => {
-            let entries = value.as_object().ok_or_else(mismatch)?;
-            if !entries.is_empty() {
-                long(entries.len() as i64, to);
-                for (key, value) in entries.iter() {
-                    long(key.len() as i64, to);
-                    to.extend(key.as_bytes());
-                    write(schema, *item, value, to)?;
-                }
-            }
-            to.push(0);
-        }
-        Kind::Union(branches) => {
-            // The first branch, says the specification up to 1.11; any of them, it says since.
-            let start = to.len();
-            for (index, &branch) in branches.iter().enumerate() {
-                long(index as i64, to);
-                if write(schema, branch, value, to).is_ok() {
-                    return Ok(());
-                }
-                to.truncate(start);
-            }
-            return Err(mismatch());
-        }
-        Kind::Null => return Err(mismatch()),
+/// How much of a wrong value an error shows.
+const SHOWN: usize = 40;
+
+fn shown(value: &Value) -> String {
+    if value.is_array() {
+        return "that is a list".to_owned();
     }
-    Ok(())
+    if value.is_object() {
+        return "that is an object".to_owned();
+    }
+    match value.as_str() {
+        Some(text) => format!("{:?}", text.chars().take(SHOWN).collect::<String>()),
+        None => value.to_string(),
+    }
+}
+
+struct Writer<'a> {
+    schema: &'a Schema,
+    to: Vec<u8>,
+    work: &'a mut Work,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, id: NodeId, value: &Value) -> Result<(), String> {
+        self.work.spend(STEP / 4 + value.as_str().map_or(0, str::len))?;
+        let schema = self.schema;
+        let kind = schema.kind(id);
+        let mismatch = || format!("{} is no {}", shown(value), kind.name());
+        let to = &mut self.to;
+        match kind {
+            Kind::Null if value.is_null() => {}
+            Kind::Boolean => to.push(value.as_bool().ok_or_else(mismatch)?.into()),
+            Kind::Int => {
+                let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
+                long(number.ok_or_else(mismatch)?.into(), to);
+            }
+            Kind::Long => long(value.as_i64().ok_or_else(mismatch)?, to),
+            Kind::Float => to.extend((number(value).ok_or_else(mismatch)? as f32).to_le_bytes()),
+            Kind::Double => to.extend(number(value).ok_or_else(mismatch)?.to_le_bytes()),
+            Kind::String => {
+                let text = value.as_str().ok_or_else(mismatch)?;
+                long(text.len() as i64, to);
+                to.extend(text.as_bytes());
+            }
+            Kind::Bytes => {
+                let bytes = bytes(value).ok_or_else(mismatch)?;
+                long(bytes.len() as i64, to);
+                to.extend(bytes);
+            }
+            Kind::Fixed(size) => {
+                to.extend(bytes(value).filter(|bytes| bytes.len() == *size).ok_or_else(mismatch)?);
+            }
+            Kind::Enum { symbols, .. } => {
+                self.work.spend(symbols.len())?;
+                let index = symbols.iter().position(|symbol| value.as_str() == Some(symbol));
+                long(index.ok_or_else(mismatch)? as i64, to);
+            }
+            Kind::Record(fields) => {
+                let entries = value.as_object().ok_or_else(mismatch)?;
+                self.work.spend(fields.len().saturating_mul(STEP / 4 + entries.len()))?; // each is looked for among all
+                for field in fields {
+                    let value = value.get(field.name.as_str()).or(field.default.as_ref());
+                    let value = value.ok_or_else(|| format!("has no value for field {}", field.name))?;
+                    self.write(field.node, value)?;
+                }
+            }
+            Kind::Array(item) => {
+                let items = value.as_array().ok_or_else(mismatch)?;
+                if !items.is_empty() {
+                    long(items.len() as i64, to);
+                    items.iter().try_for_each(|value| self.write(*item, value))?;
+                }
+                self.to.push(0);
+            }
+            Kind::Map(item) => {
+                let entries = value.as_object().ok_or_else(mismatch)?;
+                if !entries.is_empty() {
+                    long(entries.len() as i64, to);
+                    for (key, value) in entries.iter() {
+                        self.work.spend(key.len())?;
+                        long(key.len() as i64, &mut self.to);
+                        self.to.extend(key.as_bytes());
+                        self.write(*item, value)?;
+                    }
+                }
+                self.to.push(0);
+            }
+            Kind::Union(branches) => {
+                // The first branch, says the specification up to 1.11; any of them, it says since.
+                let start = to.len();
+                for (index, &branch) in branches.iter().enumerate() {
+                    long(index as i64, &mut self.to);
+                    if self.write(branch, value).is_ok() {
+                        return Ok(());
+                    }
+                    self.work.check()?;
+                    self.to.truncate(start);
+                }
+                return Err(mismatch());
+            }
+            Kind::Null => return Err(mismatch()),
+        }
+        Ok(())
+    }
 }
 
 fn long(value: i64, to: &mut Vec<u8>) {

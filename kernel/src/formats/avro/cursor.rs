@@ -18,10 +18,8 @@ pub struct Cursor<'a> {
     /// Whether each text is checked. If not, the whole column will be when it is finished, which is cheaper and does not
     /// say which record it was.
     pub checks_texts: bool,
-    /// How many bytes of columns may still come out of the schema and not out of the record.
+    /// How many bytes of columns may still come of the record beyond its own.
     pub spare: usize,
-    /// Whether they were more.
-    pub overdrawn: bool,
 }
 
 #[cold]
@@ -46,7 +44,7 @@ fn no_branch<T>(index: i64, branches: usize) -> Read<T> {
 
 impl<'a> Cursor<'a> {
     pub fn new(record: &'a [u8], shared: &'a [Skip], checks_texts: bool, spare: usize) -> Self {
-        Cursor { rest: record, shared, depth: 0, empty_items: 0, checks_texts, spare, overdrawn: false }
+        Cursor { rest: record, shared, depth: 0, empty_items: 0, checks_texts, spare }
     }
 
     pub fn end(&self) -> Read<()> {

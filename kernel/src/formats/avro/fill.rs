@@ -3,10 +3,13 @@
 //!
 //! A record that turns out bad in the middle has left its first fields in their columns: whoever calls cuts them back.
 
+use std::sync::Arc;
+
 use super::bad::{Bad, Read, bad, inside, not_text};
 use super::cursor::Cursor;
 use super::schema::Unit;
 use super::skip::Skip;
+use crate::formats::budget::TooWide;
 use crate::formats::columns::{self, Lists, Maps, Structs};
 
 pub type Column = columns::Column<()>;
@@ -28,8 +31,8 @@ pub enum Fill {
     Timestamp(Width, Unit),
     Decimal(Box<Decimal>),
     Fixed(usize),
-    /// For each of the writer's symbols its text, or why the reader cannot take it.
-    Enum(Vec<Result<Box<str>, String>>),
+    /// For each of the writer's symbols its text, or why the reader cannot take it. Shared by all fields of this type.
+    Enum(Arc<Symbols>),
     Record(Box<Record>),
     List {
         item: Box<Fill>,
@@ -44,6 +47,8 @@ pub enum Fill {
     /// A branch that the reader's schema has no place for.
     Refused(String),
 }
+
+pub type Symbols = Vec<Result<Box<str>, String>>;
 
 /// Of a written number, of which a long may not be taken for an int.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +89,8 @@ pub struct Default {
     pub bytes: Vec<u8>,
     pub fill: Fill,
     pub shared: Vec<Skip>,
+    /// Bytes that it makes of columns.
+    pub cost: usize,
 }
 
 impl Cursor<'_> {
@@ -208,16 +215,14 @@ impl Cursor<'_> {
     }
 
     fn default(&mut self, default: &Default, column: &mut Column) -> Read<()> {
-        self.spend(default.bytes.len())?;
-        let mut cursor = Cursor::new(&default.bytes, &default.shared, false, self.spare);
-        let read = cursor.fill(&default.fill, column);
-        (self.spare, self.overdrawn) = (cursor.spare, cursor.overdrawn);
-        read
+        self.spend(default.cost)?;
+        Cursor::new(&default.bytes, &default.shared, false, usize::MAX).fill(&default.fill, column)
     }
 
     fn list(&mut self, item: &Fill, is_empty: bool, lists: &mut Lists<()>) -> Read<()> {
         let mut total = 0;
         while let Some(count) = self.block(false, is_empty)? {
+            self.spend(count.saturating_mul(lists.weight))?;
             for index in 0..count {
                 if let Err(bad) = self.fill(item, &mut lists.element) {
                     return Err(inside(bad, &format!("[{}]", total + index)));
@@ -231,6 +236,7 @@ impl Cursor<'_> {
 
     fn map(&mut self, value: &Fill, maps: &mut Maps<()>) -> Read<()> {
         while let Some(count) = self.block(false, false)? {
+            self.spend(count.saturating_mul(maps.weight))?;
             for _ in 0..count {
                 let key = self.bytes()?;
                 if self.checks_texts && std::str::from_utf8(key).is_err() {
@@ -246,7 +252,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// The columns' bytes that are not the record's: a batch has a limit for them.
+    /// The columns' bytes that are not the record's, before they are made.
     #[inline]
     fn spend(&mut self, bytes: usize) -> Read<()> {
         match self.spare.checked_sub(bytes) {
@@ -254,10 +260,7 @@ impl Cursor<'_> {
                 self.spare = spare;
                 Ok(())
             }
-            None => {
-                self.overdrawn = true;
-                bad("has more defaults and symbols than a column can hold")
-            }
+            None => bad(TooWide::REASON),
         }
     }
 }

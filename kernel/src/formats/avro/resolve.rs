@@ -1,27 +1,55 @@
 //! The writer's schema against the reader's, by the rules of Avro's schema resolution, settled once per pair.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields};
 
 use super::constant::constant;
-use super::fill::{self, Decimal, Fill, Record, Width};
+use super::fill::{self, Decimal, Fill, Record, Symbols, Width};
 use super::schema::{Field, Kind, Logical, NodeId, Schema, last_part};
 use super::skip::Skip;
-use super::types::{MOST_TYPES, Path, leaf};
+use super::types::{Path, data_type_of, leaf};
+use super::work::{STEP, Work};
 
 pub struct Resolver<'a> {
     pub writer: &'a Schema,
     pub reader: &'a Schema,
-    /// Where in `shared` the records are that are skipped, by their node.
+    pub work: &'a mut Work,
+    /// The records that are skipped, in the order of their places, and where each of them is.
+    skipped: Vec<NodeId>,
     places: HashMap<NodeId, usize>,
-    pub shared: Vec<Skip>,
-    count: usize,
+    /// By the writer's and the reader's node.
+    enums: HashMap<(NodeId, NodeId), Arc<Symbols>>,
+    /// By the reader's node.
+    types: HashMap<NodeId, Option<DataType>>,
 }
 
 impl<'a> Resolver<'a> {
-    pub fn new(writer: &'a Schema, reader: &'a Schema) -> Self {
-        Resolver { writer, reader, places: HashMap::new(), shared: Vec::new(), count: 0 }
+    pub fn new(writer: &'a Schema, reader: &'a Schema, work: &'a mut Work) -> Self {
+        let (skipped, places) = (Vec::new(), HashMap::new());
+        Resolver { writer, reader, work, skipped, places, enums: HashMap::new(), types: HashMap::new() }
+    }
+
+    /// How to get past the records that [`Skip::Shared`] refers to. Not while they are met, by recursion: a chain of them
+    /// may be as long as the schema.
+    pub fn finish(mut self) -> Result<Vec<Skip>, String> {
+        let mut shared = Vec::new();
+        while let Some(&id) = self.skipped.get(shared.len()) {
+            let Kind::Record(fields) = self.writer.kind(id) else { unreachable!("only records are shared") };
+            let mut skips = Vec::with_capacity(fields.len());
+            for field in fields {
+                self.work.spend(STEP + field.name.len())?;
+                skips.push((field.name.clone(), self.skip(field.node)?));
+            }
+            shared.push(Skip::Record(skips));
+        }
+        Ok(shared)
+    }
+
+    /// The whole type of one of the reader's nodes, if it has one.
+    pub fn type_of(&mut self, id: NodeId) -> Option<DataType> {
+        self.types.entry(id).or_insert_with(|| data_type_of(self.reader, id).ok()).clone()
     }
 
     /// `wanted`: the type of `reader`, or a part of it.
@@ -32,10 +60,7 @@ impl<'a> Resolver<'a> {
         wanted: &DataType,
         path: &Path<'_>,
     ) -> Result<Fill, String> {
-        self.count += 1;
-        if self.count > MOST_TYPES {
-            return Err(format!("has more than {MOST_TYPES} types, all references followed"));
-        }
+        self.work.spend(STEP)?;
         if let Kind::Union(branches) = self.writer.kind(writer) {
             return self.written_union(branches, reader, wanted, path);
         }
@@ -61,7 +86,13 @@ impl<'a> Resolver<'a> {
                 if !self.same_name(writer, reader) {
                     return Err(mismatch());
                 }
-                Ok(enumeration(written, known, *default))
+                if let Some(symbols) = self.enums.get(&(writer, reader)) {
+                    return Ok(Fill::Enum(Arc::clone(symbols)));
+                }
+                self.work.spend(written.iter().chain(known).map(|symbol| STEP + symbol.len()).sum())?;
+                let symbols = Arc::new(enumeration(written, known, *default));
+                self.enums.insert((writer, reader), Arc::clone(&symbols));
+                Ok(Fill::Enum(symbols))
             }
             (Kind::Fixed(size), Kind::Fixed(to), _) => {
                 if size != to || !self.same_name(writer, reader) {
@@ -125,6 +156,8 @@ impl<'a> Resolver<'a> {
         wanted: &Fields,
         path: &Path<'_>,
     ) -> Result<Fill, String> {
+        let aliases = fields.iter().map(|field| field.aliases.len()).sum::<usize>();
+        self.work.spend(STEP * (written.len() + fields.len() + aliases))?;
         let by_name: HashMap<&str, &Field> =
             fields.iter().map(|field| (field.name.as_str(), field)).collect();
         let in_writer: HashMap<&str, usize> =
@@ -148,8 +181,9 @@ impl<'a> Resolver<'a> {
         }
         let mut record = Record { fields: Vec::new(), names: Vec::new(), missing: Vec::new() };
         for (index, from) in written.iter().enumerate() {
+            self.work.spend(from.name.len())?;
             let Some(&place) = taken.get(&index) else {
-                record.fields.push(fill::Field::Unwanted(self.skip(from.node)));
+                record.fields.push(fill::Field::Unwanted(self.skip(from.node)?));
                 record.names.push(from.name.clone());
                 continue;
             };
@@ -166,19 +200,21 @@ impl<'a> Resolver<'a> {
             let Some(default) = &field.default else {
                 return Err(path.error("is not in the writer's schema, and has no default in the reader's"));
             };
-            let default = constant(self.reader, field.node, default, wanted[place].data_type(), &path)?;
+            let wanted = wanted[place].data_type();
+            let default = constant(self.reader, field.node, default, wanted, &path, self.work)?;
             record.missing.push((place, default));
         }
         Ok(Fill::Record(Box::new(record)))
     }
 
     /// How to pass over a value that nobody wants.
-    pub fn skip(&mut self, id: NodeId) -> Skip {
+    pub fn skip(&mut self, id: NodeId) -> Result<Skip, String> {
+        self.work.spend(STEP)?;
         if self.writer.is_empty(id) {
             // Not only for speed: thirty records, each with two fields of the one before, take a billion steps.
-            return Skip::Nothing;
+            return Ok(Skip::Nothing);
         }
-        match self.writer.kind(id) {
+        Ok(match self.writer.kind(id) {
             Kind::Null => Skip::Nothing,
             Kind::Boolean => Skip::Sized(1),
             Kind::Int => Skip::Int,
@@ -189,35 +225,34 @@ impl<'a> Resolver<'a> {
             Kind::Fixed(size) => Skip::Sized(*size),
             Kind::Enum { symbols, .. } => Skip::Enum(symbols.len()),
             Kind::Array(item) => {
-                Skip::Array { item: Box::new(self.skip(*item)), is_empty: self.writer.is_empty(*item) }
+                Skip::Array { item: Box::new(self.skip(*item)?), is_empty: self.writer.is_empty(*item) }
             }
-            Kind::Map(value) => Skip::Map(Box::new(self.skip(*value))),
-            Kind::Union(branches) => Skip::Union(branches.iter().map(|&branch| self.skip(branch)).collect()),
-            Kind::Record(fields) => {
-                if let Some(&index) = self.places.get(&id) {
-                    return Skip::Shared(index);
-                }
-                let index = self.shared.len();
-                self.places.insert(id, index);
-                self.shared.push(Skip::Nothing);
-                let fields = fields.iter().map(|field| (field.name.clone(), self.skip(field.node))).collect();
-                self.shared[index] = Skip::Record(fields);
+            Kind::Map(value) => Skip::Map(Box::new(self.skip(*value)?)),
+            Kind::Union(branches) => {
+                Skip::Union(branches.iter().map(|&branch| self.skip(branch)).collect::<Result<_, _>>()?)
+            }
+            Kind::Record(_) => {
+                let index = *self.places.entry(id).or_insert_with(|| {
+                    self.skipped.push(id);
+                    self.skipped.len() - 1
+                });
                 Skip::Shared(index)
             }
-        }
+        })
     }
 }
 
 /// What each of the writer's symbols is read as.
-fn enumeration(written: &[String], known: &[String], default: Option<usize>) -> Fill {
+fn enumeration(written: &[String], known: &[String], default: Option<usize>) -> Symbols {
+    let all: HashSet<&String> = known.iter().collect();
     let read = |symbol: &String| {
-        let text = if known.contains(symbol) { Some(symbol) } else { default.map(|at| &known[at]) };
+        let text = if all.contains(symbol) { Some(symbol) } else { default.map(|at| &known[at]) };
         match text {
             Some(text) => Ok(text.as_str().into()),
             None => Err(format!("is the symbol {symbol:?}, which the reader's enum has not")),
         }
     };
-    Fill::Enum(written.iter().map(read).collect())
+    written.iter().map(read).collect()
 }
 
 fn decimal(size: Option<usize>, precision: u8) -> Fill {

@@ -11,6 +11,15 @@ pub const DEEPEST: usize = 64;
 /// parser: it recurses without a limit, and a hundred thousand brackets end the process.
 const DEEPEST_JSON: usize = 8 * DEEPEST;
 
+/// More types than these, references not followed, are in no schema that somebody wrote.
+const MOST_NODES: usize = 100_000;
+
+/// Bytes of all names with their namespaces: a namespace is written once, and is in the name of each type inside it.
+const MOST_NAMES: usize = 16 << 20;
+
+/// How many branches of a union an error shows.
+const SHOWN: usize = 5;
+
 /// The index of a [`Node`] in its schema. Named types may refer to themselves, hence no tree of boxes.
 pub type NodeId = usize;
 
@@ -121,7 +130,7 @@ impl Schema {
                 return Err(format!("is no JSON: {}", error.lines().next().unwrap_or_default()));
             }
         };
-        let mut parser = Parser { nodes: Vec::new(), names: HashMap::new() };
+        let mut parser = Parser { nodes: Vec::new(), names: HashMap::new(), room: MOST_NAMES };
         let root = parser.node(&value, "", 0)?;
         let empty = empty(&parser.nodes);
         Ok(Schema { nodes: parser.nodes, empty, root })
@@ -140,8 +149,12 @@ impl Schema {
         let node = self.node(id);
         match (&node.kind, node.logical, &node.name) {
             (Kind::Union(branches), _, _) => {
-                let branches: Vec<_> = branches.iter().map(|&branch| self.describe(branch)).collect();
-                format!("[{}]", branches.join(", "))
+                let shown = branches.iter().take(SHOWN).map(|&branch| self.describe(branch));
+                let shown = shown.collect::<Vec<_>>().join(", ");
+                match branches.len().saturating_sub(SHOWN) {
+                    0 => format!("[{shown}]"),
+                    more => format!("[{shown} and {more} more]"),
+                }
             }
             (_, Some(Logical::Decimal { precision, scale }), _) => format!("decimal({precision},{scale})"),
             (kind, Some(Logical::Date), _) => format!("{} (date)", kind.name()),
@@ -164,17 +177,21 @@ impl Schema {
 fn empty(nodes: &[Node]) -> Vec<bool> {
     let mut empty: Vec<bool> =
         nodes.iter().map(|node| matches!(node.kind, Kind::Null | Kind::Fixed(0) | Kind::Record(_))).collect();
-    loop {
-        let before = empty.iter().filter(|empty| **empty).count();
-        for (id, node) in nodes.iter().enumerate() {
-            if let Kind::Record(fields) = &node.kind {
-                empty[id] = fields.iter().all(|field| empty[field.node]);
-            }
-        }
-        if empty.iter().filter(|empty| **empty).count() == before {
-            return empty;
+    let mut within: Vec<Vec<NodeId>> = vec![Vec::new(); nodes.len()];
+    for (id, node) in nodes.iter().enumerate() {
+        if let Kind::Record(fields) = &node.kind {
+            fields.iter().for_each(|field| within[field.node].push(id));
         }
     }
+    let mut found: Vec<NodeId> = (0..nodes.len()).filter(|&id| !empty[id]).collect();
+    while let Some(id) = found.pop() {
+        for record in std::mem::take(&mut within[id]) {
+            if std::mem::replace(&mut empty[record], false) {
+                found.push(record);
+            }
+        }
+    }
+    empty
 }
 
 /// How many brackets are open at most, outside of strings.
@@ -200,6 +217,8 @@ fn nesting(json: &str) -> usize {
 struct Parser {
     nodes: Vec<Node>,
     names: HashMap<String, NodeId>,
+    /// Bytes of names that may still come.
+    room: usize,
 }
 
 fn primitive(name: &str) -> Option<Kind> {
@@ -217,9 +236,12 @@ fn primitive(name: &str) -> Option<Kind> {
 }
 
 impl Parser {
-    fn push(&mut self, kind: Kind, logical: Option<Logical>, name: Option<Name>) -> NodeId {
+    fn push(&mut self, kind: Kind, logical: Option<Logical>, name: Option<Name>) -> Result<NodeId, String> {
+        if self.nodes.len() == MOST_NODES {
+            return Err(format!("has more than {MOST_NODES} types"));
+        }
         self.nodes.push(Node { kind, logical, name });
-        self.nodes.len() - 1
+        Ok(self.nodes.len() - 1)
     }
 
     fn node(&mut self, value: &Value, namespace: &str, depth: usize) -> Result<NodeId, String> {
@@ -228,7 +250,7 @@ impl Parser {
         }
         if let Some(name) = value.as_str() {
             if let Some(kind) = primitive(name) {
-                return Ok(self.push(kind, None, None));
+                return self.push(kind, None, None);
             }
             let found = self.names.get(&qualified(name, namespace)).or_else(|| self.names.get(name));
             return found.copied().ok_or_else(|| format!("names the type {name:?}, which is not defined"));
@@ -244,17 +266,17 @@ impl Parser {
             "array" => {
                 let items = value.get("items").ok_or("has an array without items")?;
                 let items = self.node(items, namespace, depth + 1)?;
-                Ok(self.push(Kind::Array(items), None, None))
+                self.push(Kind::Array(items), None, None)
             }
             "map" => {
                 let values = value.get("values").ok_or("has a map without values")?;
                 let values = self.node(values, namespace, depth + 1)?;
-                Ok(self.push(Kind::Map(values), None, None))
+                self.push(Kind::Map(values), None, None)
             }
             "record" | "error" => self.record(value, namespace, depth),
             "enum" => self.symbols(value, namespace),
             "fixed" => {
-                let (name, _) = name_of(value, namespace)?;
+                let (name, _) = self.name_of(value, namespace)?;
                 let size = value.get("size").and_then(|size| size.as_u64());
                 // Arrow's limit for one value of a fixed size.
                 let size = size
@@ -267,7 +289,7 @@ impl Parser {
             other => match primitive(other) {
                 Some(kind) => {
                     let logical = logical(&kind, value)?;
-                    Ok(self.push(kind, logical, None))
+                    self.push(kind, logical, None)
                 }
                 None => self.node(&Value::from(other), namespace, depth + 1),
             },
@@ -279,32 +301,25 @@ impl Parser {
             .iter()
             .map(|branch| self.node(branch, namespace, depth + 1))
             .collect::<Result<_, _>>()?;
-        for (index, &branch) in branches.iter().enumerate() {
+        let mut known = HashSet::new();
+        for &branch in &branches {
             let node = &self.nodes[branch];
             if let Kind::Union(_) = node.kind {
                 return Err("has a union right inside a union".to_owned());
             }
-            let same = |&other: &NodeId| {
-                let other = &self.nodes[other];
-                match (&node.name, &other.name) {
-                    (Some(name), Some(other)) => name.full == other.full,
-                    (None, None) => node.kind.name() == other.kind.name(),
-                    _ => false,
-                }
-            };
-            if branches[..index].iter().any(same) {
+            if !known.insert(node.name.as_ref().ok_or(node.kind.name()).map(|name| name.full.as_str())) {
                 return Err(format!("has a union with two branches of type {}", node.kind.name()));
             }
         }
         if branches.is_empty() {
             return Err("has a union without branches".to_owned());
         }
-        Ok(self.push(Kind::Union(branches), None, None))
+        self.push(Kind::Union(branches), None, None)
     }
 
     fn define(&mut self, kind: Kind, logical: Option<Logical>, name: Name) -> Result<NodeId, String> {
         let full = name.full.clone();
-        let id = self.push(kind, logical, Some(name));
+        let id = self.push(kind, logical, Some(name))?;
         match self.names.insert(full.clone(), id) {
             None => Ok(id),
             Some(_) => Err(format!("defines the type {full} twice")),
@@ -312,7 +327,7 @@ impl Parser {
     }
 
     fn record(&mut self, value: &Value, namespace: &str, depth: usize) -> Result<NodeId, String> {
-        let (name, namespace) = name_of(value, namespace)?;
+        let (name, namespace) = self.name_of(value, namespace)?;
         let full = name.full.clone();
         // Known before its fields are: they may refer to it.
         let id = self.define(Kind::Record(Vec::new()), None, name)?;
@@ -340,8 +355,26 @@ impl Parser {
         Ok(id)
     }
 
+    /// The name that a type defines, and the namespace of what is inside it.
+    fn name_of(&mut self, value: &Value, namespace: &str) -> Result<(Name, String), String> {
+        let name = value.get("name").and_then(|name| name.as_str());
+        let name =
+            name.filter(|name| !name.is_empty()).ok_or("has a record, enum or fixed without a name")?;
+        let namespace = value.get("namespace").and_then(|name| name.as_str()).unwrap_or(namespace);
+        let full = qualified(name, namespace);
+        let namespace = full.rsplit_once('.').map_or("", |(namespace, _)| namespace).to_owned();
+        let aliases = strings(value.get("aliases"));
+        let bytes = full.len() + aliases.iter().map(|alias| alias.len() + namespace.len()).sum::<usize>();
+        self.room = self
+            .room
+            .checked_sub(bytes)
+            .ok_or_else(|| format!("has names of more than {} MB, namespaces counted", MOST_NAMES >> 20))?;
+        let aliases = aliases.iter().map(|alias| qualified(alias, &namespace)).collect();
+        Ok((Name { full, aliases }, namespace))
+    }
+
     fn symbols(&mut self, value: &Value, namespace: &str) -> Result<NodeId, String> {
-        let (name, _) = name_of(value, namespace)?;
+        let (name, _) = self.name_of(value, namespace)?;
         let symbols = strings(value.get("symbols"));
         if symbols.is_empty() {
             return Err(format!("has an enum {} without symbols", name.full));
@@ -368,17 +401,6 @@ fn qualified(name: &str, namespace: &str) -> String {
         (None, _) if name.contains('.') => name.to_owned(),
         (None, _) => format!("{namespace}.{name}"),
     }
-}
-
-/// The name that a type defines, and the namespace of what is inside it.
-fn name_of(value: &Value, namespace: &str) -> Result<(Name, String), String> {
-    let name = value.get("name").and_then(|name| name.as_str());
-    let name = name.filter(|name| !name.is_empty()).ok_or("has a record, enum or fixed without a name")?;
-    let namespace = value.get("namespace").and_then(|name| name.as_str()).unwrap_or(namespace);
-    let full = qualified(name, namespace);
-    let namespace = full.rsplit_once('.').map_or("", |(namespace, _)| namespace).to_owned();
-    let aliases = strings(value.get("aliases")).iter().map(|alias| qualified(alias, &namespace)).collect();
-    Ok((Name { full, aliases }, namespace))
 }
 
 /// The logical type, or None where there is none, it is unknown, or (so says the specification) it is not valid.

@@ -41,40 +41,99 @@ fn no_rows_are_an_empty_column_and_nulls_alone_a_null_one() {
     assert_eq!((bad.len(), bad.null_count()), (2, 2));
 }
 
+/// All rows, batch by batch: how many each of them has, and the faults of all.
+fn batches(format: &mut Avro, rows: &[Row<'_>]) -> (Vec<usize>, Vec<String>) {
+    let (mut sizes, mut reasons, mut done) = (Vec::new(), Vec::new(), 0);
+    while done < rows.len() {
+        let Decoded { array, faults } = format.decode(&rows[done..]).expect("a column");
+        array.to_data().validate_full().expect("valid");
+        assert!(!array.is_empty() && faults.iter().all(|fault| fault.row < array.len()));
+        done += array.len();
+        sizes.push(array.len());
+        reasons.extend(faults.into_iter().map(|fault| fault.reason));
+    }
+    (sizes, reasons)
+}
+
 #[test]
-fn a_column_beyond_arrows_offsets_is_an_error() {
+fn records_too_large_for_one_batch_become_several() {
     let mut format = avro("\"bytes\"");
-    let megabytes = vec![0; 16 << 20];
-    let rows: Vec<_> = (0..128).map(|_| bytes(&megabytes)).collect();
-    assert!(matches!(format.decode(&rows), Err(ArrowError::OffsetOverflowError(_))));
-    assert_eq!(format.decode(&[bytes(&[2, 7])]).expect("a column").array.len(), 1);
+    let mut record = vec![0x80, 0x80, 0x80, 0x01]; // 1 MB
+    record.resize((1 << 20) + 4, 7);
+    let (sizes, reasons) = batches(&mut format, &[bytes(&record); 20]);
+    assert_eq!((sizes, reasons), (vec![8, 8, 4], vec![]));
 }
 
 #[test]
-fn a_default_beyond_arrows_offsets_is_an_error() {
-    let with_default = r#"{"type":"record","name":"R","fields":[
-        {"name":"a","type":"long"},{"name":"b","type":"string","default":"0123456789"}]}"#;
-    let mut format = avro(with_default);
-    format
-        .add_writer(1, br#"{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}"#)
-        .expect("fits");
-    let rows = [Row::Bytes { schema: Some(1), bytes: &[2] }; 10];
-    // The record has a byte, its default eleven.
-    assert!(matches!(format.decode_within(119, &rows), Err(ArrowError::OffsetOverflowError(_))));
-    let column = format.decode_within(120, &rows).expect("a column").array;
-    let texts = column.as_struct().column(1).as_string::<i32>().clone();
-    assert_eq!(texts.iter().collect::<Vec<_>>(), [Some("0123456789"); 10]);
+fn a_long_default_makes_more_batches_and_no_more_memory() {
+    let text = "x".repeat(37_500);
+    let with_default = format!(
+        r#"{{"type":"record","name":"R","fields":[
+        {{"name":"a","type":"long"}},{{"name":"b","type":"string","default":"{text}"}}]}}"#
+    );
+    let mut format = avro(&with_default);
+    let writer = br#"{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}"#;
+    format.add_writer(1, writer).expect("fits");
+    let (sizes, reasons) = batches(&mut format, &[Row::Bytes { schema: Some(1), bytes: &[2] }; 500]);
+    assert_eq!((sizes, reasons), (vec![224, 224, 52], vec![]));
+}
+
+/// A list of items that the writer has without a field whose default is long.
+#[test]
+fn a_record_that_makes_too_much_of_defaults_is_bad_and_no_other_is() {
+    let record = |extra: &str| {
+        format!(
+            r#"{{"type":"record","name":"R","fields":[{{"name":"l","type":{{"type":"array","items":
+            {{"type":"record","name":"I","fields":[{{"name":"a","type":"int"}}{extra}]}}}}}}]}}"#
+        )
+    };
+    let text = "x".repeat(37_500);
+    let mut format = avro(&record(&format!(r#",{{"name":"b","type":"string","default":"{text}"}}"#)));
+    format.add_writer(1, record("").as_bytes()).expect("fits");
+    let items = |count: u8| [&[2 * count][..], &vec![2; count as usize], &[0]].concat();
+    let (few, many) = (items(50), items(60));
+    let row = |bytes| Row::Bytes { schema: Some(1), bytes };
+    let (sizes, reasons) = batches(&mut format, &[row(&few), row(&many), row(&few)]);
+    assert_eq!(sizes, [3]);
+    assert_eq!(reasons.len(), 1);
+    assert!(reasons[0].contains("more columns' cells than it has bytes"), "{}", reasons[0]);
 }
 
 #[test]
-fn symbols_beyond_arrows_offsets_are_an_error() {
-    let symbol = "S".repeat(100);
+fn nulls_of_wide_records_are_paid_for() {
+    let fields: Vec<_> = (0..500).map(|at| format!(r#"{{"name":"f{at}","type":"long"}}"#)).collect();
+    let record = format!(r#"{{"type":"record","name":"W","fields":[{}]}}"#, fields.join(","));
+    for kind in ["array", "map"] {
+        let part = if kind == "array" { "items" } else { "values" };
+        let mut format = avro(&format!(r#"{{"type":"{kind}","{part}":["null",{record}]}}"#));
+        // An item is a byte, an entry two; each makes 4,501 bytes.
+        let entries = |count: usize| {
+            let mut record = vec![(2 * count) as u8 | 0x80, (count >> 6) as u8 | 0x80, (count >> 13) as u8];
+            record.resize(3 + if kind == "array" { count } else { 2 * count }, 0);
+            [record, vec![0]].concat()
+        };
+        let (few, many) = (entries(440), entries(600));
+        let (sizes, reasons) = batches(&mut format, &[bytes(&few), bytes(&many), bytes(&few)]);
+        assert_eq!((sizes, reasons.len()), (vec![3], 1), "{kind}: {reasons:?}");
+        // And together they are more than one batch.
+        let (sizes, reasons) = batches(&mut format, &[bytes(&few); 9]);
+        assert_eq!((sizes.iter().sum::<usize>(), sizes.len(), reasons.len()), (9, 2, 0), "{kind}");
+    }
+}
+
+#[test]
+fn symbols_are_paid_for() {
+    let symbol = "S".repeat(1000);
     let list = format!(r#"{{"type":"array","items":{{"type":"enum","name":"E","symbols":["{symbol}"]}}}}"#);
     let mut format = avro(&list);
-    let record = [20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    assert!(matches!(format.decode_within(1011, &[bytes(&record)]), Err(ArrowError::OffsetOverflowError(_))));
-    let decoded = format.decode_within(1012, &[bytes(&record)]).expect("a column");
-    assert_eq!(decoded.array.as_list::<i32>().value(0).len(), 10);
+    let mut record = vec![0xd0, 0x0f]; // 1,000 items
+    record.resize(1_003, 0);
+    let (sizes, reasons) = batches(&mut format, &[bytes(&record); 10]);
+    assert_eq!((sizes, reasons.len()), (vec![9, 1], 0));
+    let mut record = vec![0xc8, 0xd0, 0x07]; // 62,500 items
+    record.resize(62_504, 0);
+    let (sizes, reasons) = batches(&mut format, &[bytes(&record), bytes(&[0])]);
+    assert_eq!((sizes, reasons.len()), (vec![2], 1));
 }
 
 /// Texts are checked once for all rows of a batch, and one by one only where that finds something.
@@ -237,4 +296,179 @@ fn a_writer_may_be_given_again() {
     assert!(decoded.faults.is_empty());
     let decoded = format.decode(&[Row::Bytes { schema: Some(6), bytes: &[2] }]).expect("a column");
     assert_eq!(decoded.faults[0].reason, "schema 6 is not known");
+}
+
+/// What a schema may make of a small text, and that it is refused before it is made.
+mod bombs {
+    use super::*;
+
+    fn record(name: &str, fields: &[String]) -> String {
+        format!(r#"{{"type":"record","name":"{name}","fields":[{}]}}"#, fields.join(","))
+    }
+
+    fn field(name: &str, kind: &str) -> String {
+        format!(r#"{{"name":"{name}","type":{kind}}}"#)
+    }
+
+    fn refused(reader: &str) -> String {
+        data_type(reader).and_then(|wanted| Avro::new(reader, wanted)).err().expect("refused")
+    }
+
+    /// A reader without fields: all that a writer has is skipped.
+    fn skip_all(writer: &str) -> Result<(), String> {
+        avro(&record("W", &[])).add_writer(1, writer.as_bytes())
+    }
+
+    #[test]
+    fn a_union_of_very_many_branches() {
+        let branch = |at| format!(r#"{{"type":"fixed","name":"F{at}","size":1}}"#);
+        let branches: Vec<String> = (0..99_999).map(branch).collect();
+        let union = format!("[{}]", branches.join(","));
+        assert!(refused(&union).contains("20000 types"));
+        let more = format!(r#"[{},"int","long"]"#, branches.join(","));
+        assert!(refused(&more).contains("100000 types"));
+        let twice = format!("[{},\"F0\"]", branches[..1_000].join(","));
+        assert!(refused(&twice).contains("two branches of type fixed"));
+        // One long, and each branch of the writer's could be it.
+        let union = format!("[{}]", branches[..10_000].join(","));
+        let error = avro("\"long\"").add_writer(1, union.as_bytes()).expect_err("none fits");
+        assert!(error.contains("fixed F0 of 1 bytes, which cannot be read as long"), "{error}");
+        // Each branch of the writer's could be each of the reader's.
+        let union = format!("[{}]", branches[..2_000].join(","));
+        assert!(refused(&union).contains("4 MB to read by"));
+        let union = format!("[{}]", branches[..100].join(","));
+        avro(&union).add_writer(1, union.as_bytes()).expect("fits");
+    }
+
+    #[test]
+    fn an_error_shows_some_branches_of_a_union() {
+        let union = r#"["int","string","boolean","float","bytes","double","null"]"#;
+        let error = avro("{\"type\":\"array\",\"items\":\"int\"}").add_writer(1, union.as_bytes());
+        assert!(error.is_err_and(|error| error.contains("was written as int")));
+        let error = avro(union).add_writer(1, br#"{"type":"array","items":"int"}"#).expect_err("no array");
+        assert!(error.contains("[int, string, boolean, float, bytes and 2 more]"), "{error}");
+    }
+
+    #[test]
+    fn symbols_of_an_enum_that_is_used_everywhere() {
+        let symbols: Vec<String> = (0..1_000).map(|at| format!("\"S{at}\"")).collect();
+        let symbols = format!(r#"{{"type":"enum","name":"E","symbols":[{}]}}"#, symbols.join(","));
+        let mut fields = vec![field("f0", &symbols)];
+        fields.extend((1..1_000).map(|at| field(&format!("f{at}"), "\"E\"")));
+        let mut format = avro(&record("R", &fields));
+        let decoded = format.decode(&[bytes(&[2; 1_000])]).expect("a column");
+        assert_eq!(decoded.array.as_struct().column(999).as_string::<i32>().value(0), "S1");
+    }
+
+    #[test]
+    fn records_that_lie_in_each_other_as_deep_as_there_are_any() {
+        // Branches that the reader cannot take are not looked into, so that the last record is met first.
+        let mut chain = vec![field("f0", &record("R0", &[field("a", "\"int\"")]))];
+        for at in 1..10_000 {
+            let inner = record(&format!("R{at}"), &[field("a", &format!("\"R{}\"", at - 1))]);
+            chain.push(field(&format!("f{at}"), &inner));
+        }
+        let union = format!("[\"long\",{}]", record("Defined", &chain));
+        let writer = record("W", &[field("known", &union), field("deep", "\"R9999\"")]);
+        let mut format = avro(&record("W", &[field("known", "\"long\"")]));
+        format.add_writer(1, writer.as_bytes()).expect("fits");
+        let decoded = format.decode(&[Row::Bytes { schema: Some(1), bytes: &[0, 14, 2] }]).expect("a column");
+        assert_eq!(
+            decoded.faults[0].reason.rsplit(": ").next(),
+            Some("is nested more than 256 records deep")
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_all_names_have() {
+        let fields: Vec<_> = (0..20_000)
+            .map(|at| field(&format!("f{at}"), &format!(r#"{{"type":"fixed","name":"F{at}","size":1}}"#)))
+            .collect();
+        let schema = |namespace: usize| record(&format!("{}.W", "n".repeat(namespace)), &fields);
+        skip_all(&schema(500)).expect("fits");
+        assert!(skip_all(&schema(1_000_000)).is_err_and(|error| error.contains("names of more than 16 MB")));
+        let aliases = "\"a\",".repeat(100_000);
+        let aliases = format!(
+            r#"{{"type":"fixed","size":1,"name":"{}.F","aliases":[{aliases}"b"]}}"#,
+            "n".repeat(10_000)
+        );
+        assert!(refused(&aliases).contains("names of more than 16 MB"));
+    }
+
+    #[test]
+    fn a_record_with_long_names_that_is_used_everywhere() {
+        let fields: Vec<_> =
+            (0..100).map(|at| field(&format!("{at}{}", "x".repeat(5_000)), "\"int\"")).collect();
+        let mut all = vec![field("f0", &record("I", &fields))];
+        all.extend((1..5_000).map(|at| field(&format!("f{at}"), "\"I\"")));
+        let reader: Vec<_> = (0..5_000)
+            .map(|at| {
+                field(
+                    &format!("f{at}"),
+                    if at == 0 { r#"{"type":"record","name":"I","fields":[]}"# } else { "\"I\"" },
+                )
+            })
+            .collect();
+        let error = avro(&record("W", &reader)).add_writer(1, record("W", &all).as_bytes());
+        assert!(error.is_err_and(|error| error.contains("4 MB to read by")));
+    }
+
+    #[test]
+    fn defaults_of_defaults() {
+        // Each item of the list has all fields, each with its default.
+        let fields: Vec<_> = (0..10_000)
+            .map(|at| format!(r#"{{"name":"f{at}","type":"string","default":"0123456789"}}"#))
+            .collect();
+        let items = "{},".repeat(10_000);
+        let list = format!(
+            r#"{{"name":"l","type":{{"type":"array","items":{}}},"default":[{items}{{}}]}}"#,
+            record("I", &fields)
+        );
+        let mut format = avro(&record("R", &[list]));
+        let error = format.add_writer(1, record("R", &[]).as_bytes()).expect_err("too much");
+        assert!(error.contains("4 MB to read by"), "{error}");
+        // The same default, once for each of the fields that have the record it is in.
+        let text = "x".repeat(500_000);
+        let inner = format!(r#"{{"name":"a","type":"string","default":"{text}"}}"#);
+        let with = |first: &str| {
+            let mut all = vec![field("f0", first)];
+            all.extend((1..5_000).map(|at| field(&format!("f{at}"), "\"I\"")));
+            record("W", &all)
+        };
+        let error = avro(&with(&record("I", &[inner])))
+            .add_writer(1, with(&record("I", &[])).as_bytes())
+            .expect_err("too much");
+        assert!(error.contains("4 MB to read by"), "{error}");
+    }
+
+    #[test]
+    fn a_default_that_no_branch_of_a_union_takes() {
+        let branches: Vec<_> =
+            (0..10_000).map(|at| format!(r#"{{"type":"fixed","name":"F{at}","size":1}}"#)).collect();
+        let text = "x".repeat(500_000);
+        let field = format!(r#"{{"name":"a","type":[{}],"default":"{text}"}}"#, branches.join(","));
+        let reader = record("R", &[field]);
+        let wanted = data_type(&reader).expect("a type");
+        let part = DataType::Struct(
+            vec![Field::new("a", DataType::Struct(Vec::<Field>::new().into()), true)].into(),
+        );
+        assert!(Avro::new(&reader, wanted).is_err_and(|error| error.contains("4 MB to read by")));
+        assert!(Avro::new(&reader, part).is_err_and(|error| error.contains("4 MB to read by")));
+    }
+
+    #[test]
+    fn a_row_of_very_many_columns() {
+        let fields: Vec<_> = (0..19_000).map(|at| field(&format!("f{at}"), "\"double\"")).collect();
+        let reader = record("R", &fields);
+        let wanted = data_type(&reader).expect("a type");
+        let mut reader = crate::formats::Reader::new(
+            Box::new(Avro::new(&reader, wanted).expect("a format")),
+            crate::formats::framing::Framing::None,
+        );
+        let values = arrow_array::BinaryArray::from(vec![None; 5_000]);
+        let crate::formats::Outcome::Decoded(decoded) = reader.decode(&values).expect("a column") else {
+            panic!("nothing is unknown");
+        };
+        assert_eq!(decoded.array.len(), 49);
+    }
 }

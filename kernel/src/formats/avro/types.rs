@@ -1,5 +1,6 @@
 //! The Arrow type of a column for an Avro schema: what Spark's `from_avro` makes of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
@@ -167,12 +168,15 @@ impl Types<'_> {
 /// Whether `wanted` is `full`, or `full` with fields left out or in another order.
 pub fn check_part(full: &DataType, wanted: &DataType, path: &Path<'_>) -> Result<(), String> {
     match (full, wanted) {
-        (DataType::Struct(full), DataType::Struct(wanted)) => wanted.iter().try_for_each(|field| {
-            let path = path.below(field.name());
-            let (_, whole) =
-                full.find(field.name()).ok_or_else(|| path.error("is not in the reader's schema"))?;
-            check_field(whole, field, &path)
-        }),
+        (DataType::Struct(full), DataType::Struct(wanted)) => {
+            let by_name: HashMap<&str, &Field> =
+                full.iter().rev().map(|field| (field.name().as_str(), field.as_ref())).collect();
+            wanted.iter().try_for_each(|field| {
+                let path = path.below(field.name());
+                let whole = by_name.get(field.name().as_str());
+                check_field(whole.ok_or_else(|| path.error("is not in the reader's schema"))?, field, &path)
+            })
+        }
         (DataType::List(full), DataType::List(wanted)) => check_field(full, wanted, &path.below("element")),
         (DataType::Map(full, _), DataType::Map(wanted, false)) => {
             match (full.data_type(), wanted.data_type()) {

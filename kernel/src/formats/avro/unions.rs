@@ -5,7 +5,8 @@ use arrow_schema::DataType;
 use super::fill::Fill;
 use super::resolve::{Resolver, primitive};
 use super::schema::{Kind, NodeId};
-use super::types::{Path, Union, data_type_of, member, union};
+use super::types::{Path, Union, member, union};
+use super::work::STEP;
 
 impl Resolver<'_> {
     /// Any type, read by a union: its branch of the same type, or else the first that takes it.
@@ -37,17 +38,18 @@ impl Resolver<'_> {
                 let DataType::Struct(fields) = wanted else {
                     return Err(self.mismatch(writer, reader, path));
                 };
+                // What is tried here and fails is work all the same.
+                self.work.spend(STEP * values.len())?;
                 for index in self.by_likeness(writer, &values) {
+                    self.work.spend(STEP + fields.len())?;
                     let name = member(index);
                     let Some((place, field)) = fields.find(&name) else {
                         // Nobody wants this member; would it have been this one?
-                        let Ok(full) = data_type_of(self.reader, values[index]) else {
-                            continue;
-                        };
+                        let Some(full) = self.type_of(values[index]) else { continue };
                         if self.resolve(writer, values[index], &full, &path.below(&name)).is_err() {
                             continue;
                         }
-                        return Ok(Fill::NoMember(self.skip(writer)));
+                        return Ok(Fill::NoMember(self.skip(writer)?));
                     };
                     if let Ok(fill) =
                         self.resolve(writer, values[index], field.data_type(), &path.below(&name))
@@ -55,6 +57,7 @@ impl Resolver<'_> {
                         return Ok(Fill::Member(place, Box::new(fill)));
                     }
                 }
+                self.work.check()?;
                 Err(self.mismatch(writer, reader, path))
             }
         }
@@ -99,8 +102,10 @@ impl Resolver<'_> {
                     fill
                 }
                 Err(reason) => {
+                    self.work.check()?;
                     error = error.or(Some(reason).filter(|_| !is_null));
                     let what = self.writer.describe(branch);
+                    self.work.spend(STEP + what.len())?;
                     Fill::Refused(format!("is {what}, which the reader's schema has no place for"))
                 }
             });

@@ -84,7 +84,7 @@ impl<N> Lists<N> {
         let element = Column::new(field.data_type(), names)?;
         Ok(Lists {
             element,
-            weight: weight(field.data_type()),
+            weight: extra_weight(field.data_type()),
             ends: Vec::new(),
             nulls: nulls(),
             field: Arc::clone(field),
@@ -145,7 +145,7 @@ impl<N> Maps<N> {
         }
         let (keys, values) = (Bytes::new(), Column::new(value.data_type(), names)?);
         let (ends, nulls, entries) = (Vec::new(), nulls(), Arc::clone(entries));
-        Ok(Maps { keys, values, weight: weight(value.data_type()), ends, nulls, entries, sorted })
+        Ok(Maps { keys, values, weight: extra_weight(value.data_type()), ends, nulls, entries, sorted })
     }
 
     #[inline(always)]
@@ -197,12 +197,15 @@ impl<N> Maps<N> {
 }
 
 /// What an empty struct takes. Nothing else takes far more than it was written with.
-fn weight(data_type: &DataType) -> usize {
-    let DataType::Struct(fields) = data_type else { return 0 };
-    let cell = |data_type: &DataType| match data_type {
+fn extra_weight(data_type: &DataType) -> usize {
+    if matches!(data_type, DataType::Struct(_)) { weight(data_type) } else { 0 }
+}
+
+/// Bytes that a row takes which is null.
+pub fn weight(data_type: &DataType) -> usize {
+    match data_type {
         DataType::Null => 0,
-        DataType::Struct(_) => weight(data_type),
+        DataType::Struct(fields) => 1 + fields.iter().map(|field| weight(field.data_type())).sum::<usize>(),
         other => 1 + other.primitive_width().unwrap_or(size_of::<i32>()),
-    };
-    1 + fields.iter().map(|field| cell(field.data_type())).sum::<usize>()
+    }
 }

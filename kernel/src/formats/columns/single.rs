@@ -56,11 +56,14 @@ pub fn offsets(ends: &mut Vec<i32>, held: usize) -> Result<OffsetBuffer<i32>, Ar
     Ok(OffsetBuffer::new(ScalarBuffer::from(offsets)))
 }
 
+/// Bytes of a column for which room is kept from one batch to the next.
+pub const KEPT: usize = 16 << 20;
+
 /// What was filled, leaving room for as much again and a little more: the next batch is mostly alike, and one that is
 /// larger by a byte would be moved as a whole.
 fn take<T>(values: &mut Vec<T>) -> Vec<T> {
-    let room = Vec::with_capacity(values.len() + values.len() / 16 + 64);
-    std::mem::replace(values, room)
+    let room = (values.len() + values.len() / 16 + 64).min(KEPT / size_of::<T>());
+    std::mem::replace(values, Vec::with_capacity(room))
 }
 
 /// Puts the first `size` of `bytes` behind `values`. Some more are copied if they are there, and cut off again: that is two

@@ -21,9 +21,6 @@ pub const MAX_DEPTH: usize = 1000;
 /// Strings of up to so many bytes are looked at eight bytes at a time.
 const SHORT_STRING: usize = 32;
 
-/// Bytes of columns that a byte of a document pays for: `{"a":1},` makes a cell of nine or seventeen of eight.
-const OWN: usize = 4;
-
 /// How much of a value a reason shows.
 const SHOWN: usize = 40;
 
@@ -76,13 +73,14 @@ impl<'a> Cursor<'a> {
         self.begin = begin;
         self.end = end;
         self.at = begin;
-        self.scratch.budget.begin_record(OWN * (end - begin));
+        self.scratch.budget.begin_record(end - begin);
     }
 
-    /// The document is in the columns.
+    /// The document is in the columns. Says whether it is the last one that its batch has room for.
     #[inline]
-    pub fn close(&mut self) {
+    pub fn close(&mut self) -> bool {
         self.scratch.budget.end_record();
+        self.scratch.budget.is_used_up()
     }
 
     /// Whether all of the text is UTF-8. What is not must not be read.

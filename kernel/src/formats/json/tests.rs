@@ -184,24 +184,41 @@ fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
     let wanted = of(vec![field("list", list(wide)), field("map", map)]);
     let lists = |count: usize| format!("{{\"list\":[{}{{}}]}}", "{},".repeat(count - 1));
     let maps = |count: usize| format!("{{\"map\":{{{}\"b\":null}}}}", "\"a\":null,".repeat(count - 1));
-    // A struct of them is 1,801 bytes: 18,000 are 32 MB, and what the document's own bytes pay for.
-    let (fits, many) = (lists(18_000), lists(40_000));
-    let (fits_too, entries) = (maps(18_000), maps(40_000));
+    // A struct of them is 1,801 bytes: 1,125 are about 2 MB, and more is what the document's own bytes pay for.
+    let (fits, many) = (lists(1_125), lists(2_500));
+    let (fits_too, entries) = (maps(1_125), maps(2_500));
     let documents: Vec<&[u8]> = [&fits, &many, &entries, &fits_too].map(|text| text.as_bytes()).to_vec();
     let (array, faults) = decode(&wanted, &documents);
     assert_eq!(array.len(), 4);
-    assert_eq!(column(array.as_struct(), "list").as_list::<i32>().value_length(0), 18_000);
-    assert_eq!(column(array.as_struct(), "map").as_map().value_length(3), 18_000);
+    assert_eq!(column(array.as_struct(), "list").as_list::<i32>().value_length(0), 1_125);
+    assert_eq!(column(array.as_struct(), "map").as_map().value_length(3), 1_125);
     assert_eq!(faults.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2]);
-    assert!(
-        faults.iter().all(|(_, reason)| reason.contains("more columns' cells than the record has bytes"))
-    );
+    assert!(faults.iter().all(|(_, reason)| reason.contains("more columns' cells than it has bytes")));
 
-    // A batch has an end, too, and the next one begins anew.
+    // A batch has an end, too, and what is left makes the next one.
     let documents = vec![fits.as_bytes(); 20];
-    assert_eq!(decode(&wanted, &documents).1.len(), 4);
-    let many_plain = format!("{{\"list\":[{}{{}}]}}", "{\"f1\":1,\"f2\":2},".repeat(10_000));
+    let rows: Vec<_> = documents.iter().map(|bytes| Row::Bytes { schema: None, bytes }).collect();
+    let mut json = Json::new(wanted.clone(), "UTC").expect("a type that JSON can carry");
+    let (mut sizes, mut done) = (Vec::new(), 0);
+    while done < rows.len() {
+        let Decoded { array, faults } = json.decode(&rows[done..]).expect("an array");
+        assert_eq!(faults, []);
+        done += array.len();
+        sizes.push(array.len());
+    }
+    assert_eq!(sizes, [5, 5, 5, 5]);
+    let many_plain = format!("{{\"list\":[{}{{}}]}}", "{\"f1\":1,\"f2\":2},".repeat(1_300));
     assert_eq!(decode(&wanted, &[many_plain.as_bytes()]).1, []);
+}
+
+#[test]
+fn a_name_again_and_again_is_work_that_has_an_end() {
+    let wide = of((0..2_000).map(|number| field(&format!("f{number}"), DataType::Int64)).collect());
+    let wanted = of(vec![field("a", wide)]);
+    let again = |count: usize| format!("{{{}\"a\":{{}}}}", "\"a\":{},".repeat(count));
+    let (some, many) = (again(200), again(10_000));
+    let (_, faults) = decode(&wanted, &[some.as_bytes(), many.as_bytes()]);
+    assert_eq!(faults.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
 }
 
 #[test]

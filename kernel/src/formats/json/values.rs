@@ -215,6 +215,9 @@ impl Reader<'_> {
                     let was_wrong = cursor.is_wrong();
                     let column = &mut structs.columns[field];
                     let again = column.len() > row;
+                    if again {
+                        cursor.spend(column.weight())?; // for a struct it is work to make one only to drop it
+                    }
                     if self.read(column, first, cursor)? {
                         if again {
                             column.remove(row, row + 1);

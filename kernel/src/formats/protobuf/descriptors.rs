@@ -1,6 +1,7 @@
 //! Descriptor sets: made of `.proto` texts, loaded, and searched for a message.
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use prost_reflect::prost::Message;
@@ -8,11 +9,20 @@ use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
+use super::source::Limits;
+use super::wire::{Cursor, LENGTH, MAX_DEPTH};
+
 /// The crate that builds descriptors takes compilers' output for granted, and panics at some sets that no compiler makes.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the descriptor set contradicts itself: no compiler made it".to_owned()))
 }
+
+/// Fields of all descriptors of a set together, of which each takes hundreds of bytes: an empty message is two bytes long.
+const MOST_FIELDS: usize = 500_000;
+
+/// Bytes of a set.
+const LONGEST_SET: usize = 32 << 20;
 
 /// Names shown when the one asked for is not there.
 const SHOWN: usize = 10;
@@ -50,6 +60,14 @@ impl FileResolver for Files {
 
 /// See [`super::compile`].
 pub fn compile(main: &str, files: Vec<(String, Proto)>) -> Result<Vec<u8>, String> {
+    let mut limits = Limits::default();
+    for (name, file) in &files {
+        let checked = match file {
+            Proto::Source(text) => limits.add(text),
+            Proto::Descriptor(bytes) => weigh(bytes, &FILE),
+        };
+        checked.map_err(|error| format!("{name} {error}"))?;
+    }
     let mut resolver = ChainFileResolver::new();
     resolver.add(Files(files));
     resolver.add(GoogleFileResolver::new());
@@ -62,6 +80,7 @@ pub fn compile(main: &str, files: Vec<(String, Proto)>) -> Result<Vec<u8>, Strin
 
 /// The files of a set, and the last one of them, which is what the others are there for.
 pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
+    weigh(descriptors, &SET).map_err(|error| format!("the descriptor set {error}"))?;
     let mut set = FileDescriptorSet::decode(descriptors).map_err(|_| {
         "is no descriptor set, as `protoc --include_imports --descriptor_set_out` writes it".to_owned()
     })?;
@@ -82,17 +101,57 @@ pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
 /// Google's well-known types are the same everywhere: a set without them is as good.
 fn add_well_known(set: &mut FileDescriptorSet) {
     let known = DescriptorPool::global();
+    let mut there: HashSet<String> = set.file.iter().map(|file| file.name().to_owned()).collect();
     let mut next = 0;
     while next < set.file.len() {
         for import in set.file[next].dependency.clone() {
-            if set.file.iter().all(|file| file.name() != import)
+            if !there.contains(&import)
                 && let Some(file) = known.get_file_by_name(&import)
             {
+                there.insert(import);
                 set.file.push(file.file_descriptor_proto().clone());
             }
         }
         next += 1;
     }
+}
+
+/// The fields of a descriptor that are descriptors themselves, by number.
+struct Shape(&'static [(u32, &'static Shape)]);
+
+static LEAF: Shape = Shape(&[]);
+static ENUM: Shape = Shape(&[(2, &LEAF), (4, &LEAF)]);
+static MESSAGE: Shape =
+    Shape(&[(2, &LEAF), (3, &MESSAGE), (4, &ENUM), (5, &LEAF), (6, &LEAF), (8, &LEAF), (9, &LEAF)]);
+static FILE: Shape = Shape(&[(4, &MESSAGE), (5, &ENUM), (6, &ENUM), (7, &LEAF)]);
+static SET: Shape = Shape(&[(1, &FILE)]);
+
+/// Counts what descriptors hold before memory is taken for it. What is broken is for others to find.
+fn weigh(bytes: &[u8], shape: &'static Shape) -> Result<(), String> {
+    if bytes.len() > LONGEST_SET {
+        return Err(format!("has more than {} MB", LONGEST_SET >> 20));
+    }
+    let mut fields = 0;
+    let mut waiting = vec![(Cursor::new(bytes), shape)];
+    while let Some((mut cursor, shape)) = waiting.pop() {
+        while !cursor.is_empty() {
+            fields += 1;
+            if fields > MOST_FIELDS {
+                return Err(format!(
+                    "has more than {MOST_FIELDS} parts, those of all messages and enums counted"
+                ));
+            }
+            let Ok(tag) = cursor.tag() else { break };
+            let inner = shape.0.iter().find(|(number, _)| tag == number << 3 | LENGTH);
+            if let Some((_, inner)) = inner {
+                let Ok(bytes) = cursor.bytes() else { break };
+                waiting.push((Cursor::new(bytes), inner));
+            } else if cursor.skip(tag, MAX_DEPTH).is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A message by its full name or by the end of it, or the first one of the file.

@@ -1,11 +1,11 @@
 //! Columns for what is asked for of a message.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field as ArrowField, FieldRef, Fields};
-use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value};
+use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value};
 
 use super::column::{Column, Utf8};
 use super::list::List;
@@ -19,7 +19,7 @@ use super::wire::{FIXED32, FIXED64, LENGTH, MAX_DEPTH, START_GROUP, VARINT};
 
 /// The columns of a message of which `wanted` is asked for.
 pub fn plan(message: &MessageDescriptor, wanted: &Fields) -> Result<Record, String> {
-    Plan { path: Vec::new() }.record(message, wanted, false)
+    Plan { path: Vec::new(), names: HashMap::new(), defaults: MOST_DEFAULTS }.record(message, wanted, false)
 }
 
 /// Where a value stands: it decides what its absence means.
@@ -31,8 +31,15 @@ enum Place {
     Entry,
 }
 
+/// Bytes of the defaults of all fields, those of messages that are used several times counted each time.
+const MOST_DEFAULTS: usize = 32 << 20;
+
 struct Plan {
     path: Vec<String>,
+    /// Of each enum, by its full name: thousands of fields may have the same.
+    names: HashMap<String, Arc<Names>>,
+    /// Bytes of defaults that may still come.
+    defaults: usize,
 }
 
 impl Plan {
@@ -48,6 +55,7 @@ impl Plan {
         let mut fields = Vec::new();
         let mut columns = Vec::new();
         let mut oneofs = HashMap::new();
+        let mut numbers = HashSet::new();
         let entry = message.is_map_entry();
         for asked in wanted {
             self.path.push(asked.name().clone());
@@ -57,7 +65,7 @@ impl Plan {
             if !asked.is_nullable() && !entry {
                 return Err(self.refuse("must be nullable"));
             }
-            if fields.iter().any(|other: &Field| other.number == field.number()) {
+            if !numbers.insert(field.number()) {
                 return Err(self.refuse("is asked for twice"));
             }
             let place = if entry { Place::Entry } else { Place::Singular };
@@ -72,9 +80,9 @@ impl Plan {
         }
         for (index, oneof) in oneofs.values() {
             for member in oneof.fields() {
-                if fields.iter().all(|field| field.number != member.number()) {
+                if numbers.insert(member.number()) {
                     fields.push(Field { required: false, ..entry_of(&member, columns.len(), Some(*index)) });
-                    columns.push(Column::Unwanted(closed_names(&member.kind())));
+                    columns.push(Column::Unwanted(self.closed_names(&member.kind())));
                 }
             }
         }
@@ -132,7 +140,69 @@ impl Plan {
         if *wanted != expected {
             return Err(self.refuse(&format!("is {}, and {wanted} is asked for", kind_name(kind, &expected))));
         }
-        Ok(scalar(field, kind, place))
+        self.scalar(field, kind, place)
+    }
+
+    fn scalar(&mut self, field: &FieldDescriptor, kind: &Kind, place: Place) -> Result<Column, String> {
+        let declared = field.field_descriptor_proto().default_value.as_ref();
+        self.defaults = self
+            .defaults
+            .checked_sub(declared.map_or(0, String::len))
+            .ok_or_else(|| format!("the defaults of all fields take more than {} MB", MOST_DEFAULTS >> 20))?;
+        let default = match place {
+            Place::Singular => declared.is_some().then(|| field.default_value()),
+            Place::Element => None,
+            Place::Entry => Some(kind.default_value()),
+        };
+        let zero = place == Place::Singular && !field.supports_presence();
+        fn values<T: Copy + Default>(
+            default: Option<Value>,
+            zero: bool,
+            of: impl Fn(&Value) -> Option<T>,
+        ) -> Values<T> {
+            Values::new(Absence { default: default.as_ref().and_then(of), zero })
+        }
+        let int32 = |default| {
+            values(default, zero, |value: &Value| value.as_i32().or(value.as_u32().map(|value| value as i32)))
+        };
+        let int64 = |default| {
+            values(default, zero, |value: &Value| value.as_i64().or(value.as_u64().map(|value| value as i64)))
+        };
+        let texts = |default: Option<Box<[u8]>>| Texts::new(Absence { default, zero });
+        Ok(match kind {
+            Kind::Int32 | Kind::Uint32 => Column::Int32(int32(default)),
+            Kind::Sint32 => Column::SInt32(int32(default)),
+            Kind::Fixed32 | Kind::Sfixed32 => Column::Fixed32(int32(default)),
+            Kind::Int64 | Kind::Uint64 => Column::Int64(int64(default)),
+            Kind::Sint64 => Column::SInt64(int64(default)),
+            Kind::Fixed64 | Kind::Sfixed64 => Column::Fixed64(int64(default)),
+            Kind::Float => Column::Float(values(default, zero, Value::as_f32)),
+            Kind::Double => Column::Double(values(default, zero, Value::as_f64)),
+            Kind::Bool => Column::Bool(values(default, zero, Value::as_bool)),
+            Kind::Bytes | Kind::Message(_) => Column::Bytes(texts(
+                default.as_ref().and_then(Value::as_bytes).map(|bytes| bytes.as_ref().into()),
+            )),
+            Kind::String => {
+                let checked = field.parent_file().syntax() == Syntax::Proto3;
+                let default = default.as_ref().and_then(Value::as_str).map(|text| text.as_bytes().into());
+                Column::String(texts(default), if checked { Utf8::Checked } else { Utf8::Repaired })
+            }
+            Kind::Enum(descriptor) => {
+                let names = self.names(descriptor);
+                let number = default.as_ref().and_then(Value::as_enum_number);
+                Column::Enum(texts(number.and_then(|number| names.get(number)).map(Into::into)), names)
+            }
+        })
+    }
+
+    fn names(&mut self, descriptor: &EnumDescriptor) -> Arc<Names> {
+        let made = self.names.entry(descriptor.full_name().to_owned());
+        Arc::clone(made.or_insert_with(|| Arc::new(Names::new(descriptor))))
+    }
+
+    fn closed_names(&mut self, kind: &Kind) -> Option<Arc<Names>> {
+        let Kind::Enum(descriptor) = kind else { return None };
+        Some(self.names(descriptor)).filter(|names| names.closed)
     }
 
     fn refuse(&self, why: &str) -> String {
@@ -183,59 +253,5 @@ pub fn wire_type(kind: &Kind) -> u32 {
         Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => FIXED32,
         Kind::String | Kind::Bytes | Kind::Message(_) => LENGTH,
         _ => VARINT,
-    }
-}
-
-fn closed_names(kind: &Kind) -> Option<Arc<Names>> {
-    let Kind::Enum(descriptor) = kind else { return None };
-    Some(Names::new(descriptor)).filter(|names| names.closed).map(Arc::new)
-}
-
-fn scalar(field: &FieldDescriptor, kind: &Kind, place: Place) -> Column {
-    let default = match place {
-        Place::Singular => {
-            field.field_descriptor_proto().default_value.is_some().then(|| field.default_value())
-        }
-        Place::Element => None,
-        Place::Entry => Some(kind.default_value()),
-    };
-    let zero = place == Place::Singular && !field.supports_presence();
-    fn values<T: Copy + Default>(
-        default: Option<Value>,
-        zero: bool,
-        of: impl Fn(&Value) -> Option<T>,
-    ) -> Values<T> {
-        Values::new(Absence { default: default.as_ref().and_then(of), zero })
-    }
-    let int32 = |default| {
-        values(default, zero, |value: &Value| value.as_i32().or(value.as_u32().map(|value| value as i32)))
-    };
-    let int64 = |default| {
-        values(default, zero, |value: &Value| value.as_i64().or(value.as_u64().map(|value| value as i64)))
-    };
-    let texts = |default: Option<Box<[u8]>>| Texts::new(Absence { default, zero });
-    match kind {
-        Kind::Int32 | Kind::Uint32 => Column::Int32(int32(default)),
-        Kind::Sint32 => Column::SInt32(int32(default)),
-        Kind::Fixed32 | Kind::Sfixed32 => Column::Fixed32(int32(default)),
-        Kind::Int64 | Kind::Uint64 => Column::Int64(int64(default)),
-        Kind::Sint64 => Column::SInt64(int64(default)),
-        Kind::Fixed64 | Kind::Sfixed64 => Column::Fixed64(int64(default)),
-        Kind::Float => Column::Float(values(default, zero, Value::as_f32)),
-        Kind::Double => Column::Double(values(default, zero, Value::as_f64)),
-        Kind::Bool => Column::Bool(values(default, zero, Value::as_bool)),
-        Kind::Bytes | Kind::Message(_) => Column::Bytes(texts(
-            default.as_ref().and_then(Value::as_bytes).map(|bytes| bytes.as_ref().into()),
-        )),
-        Kind::String => {
-            let checked = field.parent_file().syntax() == Syntax::Proto3;
-            let default = default.as_ref().and_then(Value::as_str).map(|text| text.as_bytes().into());
-            Column::String(texts(default), if checked { Utf8::Checked } else { Utf8::Repaired })
-        }
-        Kind::Enum(descriptor) => {
-            let names = Arc::new(Names::new(descriptor));
-            let number = default.as_ref().and_then(Value::as_enum_number);
-            Column::Enum(texts(number.and_then(|number| names.get(number)).map(Into::into)), names)
-        }
     }
 }

@@ -5,6 +5,7 @@ use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{Array, StructArray};
 use arrow_schema::Field;
 
+use super::column::Column;
 use super::*;
 
 fn descriptors(text: &str) -> Vec<u8> {
@@ -257,8 +258,102 @@ fn empty_messages_of_many_fields_do_not_take_the_memory() {
     let wide = [10, 0].repeat(100_000);
     let (array, faults) = read(&mut format, &[&[10, 0, 10, 0], &wide, &[10, 0]]);
     assert_eq!(faults.len(), 1);
-    assert!(faults[0].0 == 1 && faults[0].1.starts_with("field w: repeated messages"), "{faults:?}");
+    assert!(faults[0].0 == 1 && faults[0].1.starts_with("field w: makes far more"), "{faults:?}");
     assert_eq!(array.column(0).as_list::<i32>().values().len(), 3);
+}
+
+/// All rows, batch by batch: how many each of them has.
+fn batches(format: &mut Protobuf, records: &[&[u8]]) -> Vec<usize> {
+    let rows: Vec<_> = records.iter().map(|bytes| Row::Bytes { schema: None, bytes }).collect();
+    let (mut sizes, mut done) = (Vec::new(), 0);
+    while done < rows.len() {
+        let Decoded { array, faults } = format.decode(&rows[done..]).expect("a column");
+        assert!(faults.is_empty());
+        done += array.len();
+        sizes.push(array.len());
+    }
+    sizes
+}
+
+#[test]
+fn messages_too_large_for_one_batch_become_several() {
+    let mut large = format(r#"syntax = "proto3"; message M { bytes b = 1; }"#);
+    let mut record = vec![10, 0x80, 0x80, 0x40]; // 1 MB
+    record.resize((1 << 20) + 4, 7);
+    assert_eq!(batches(&mut large, &[&record[..]; 20]), [8, 8, 4]);
+    // Good records are not bad for what others before them took.
+    let fields = (1..=1000).map(|number| format!("int64 f{number} = {number};")).collect::<String>();
+    let mut repeated =
+        format(&format!("syntax = \"proto3\"; message M {{ repeated W w = 1; }} message W {{ {fields} }}"));
+    let wide = [10, 0].repeat(187);
+    assert_eq!(batches(&mut repeated, &[&wide[..]; 12]), [5, 5, 2]);
+}
+
+#[test]
+fn a_long_default_counts_for_each_row() {
+    let text = "x".repeat(37_500);
+    let format = format(&format!(
+        "syntax = \"proto2\"; message M {{ optional int32 a = 1; optional string b = 2 [default = \"{text}\"]; }}"
+    ));
+    let mut reader = crate::formats::Reader::new(Box::new(format), crate::formats::framing::Framing::None);
+    let values = arrow_array::BinaryArray::from(vec![Some(&b""[..]); 1_000]);
+    let Ok(crate::formats::Outcome::Decoded(decoded)) = reader.decode(&values) else { panic!("not decoded") };
+    assert_eq!(decoded.array.len(), 223);
+}
+
+#[test]
+fn a_long_default_cannot_be_that_of_very_many_columns() {
+    let text = "x".repeat(600_000);
+    let fields = (1..=100).map(|number| format!("optional D f{number} = {number};")).collect::<String>();
+    let set = descriptors(&format!(
+        "syntax = \"proto2\"; message M {{ {fields} }} message D {{ optional string b = 2 [default = \"{text}\"]; }}"
+    ));
+    let wanted = data_type(&set, "M").expect("a type");
+    assert!(
+        Protobuf::new(&set, "M", wanted).is_err_and(|why| why.contains("defaults of all fields take more"))
+    );
+}
+
+#[test]
+fn names_of_an_enum_are_kept_once() {
+    let format = format(
+        r#"syntax = "proto3"; enum E { A = 0; } message M { E a = 1; repeated E b = 2; N n = 3; }
+        message N { E a = 1; }"#,
+    );
+    let [Column::Enum(_, a), Column::List(b), Column::Record(n)] = format.record.columns() else { panic!() };
+    let (Column::Enum(_, b), [Column::Enum(_, c)]) = (b.items(), n.columns()) else { panic!() };
+    assert!(Arc::ptr_eq(a, b) && Arc::ptr_eq(a, c));
+}
+
+#[test]
+fn what_would_end_the_compiler_is_refused_before() {
+    let deep = format!("{}{}", "{o:".repeat(100_000), "}".repeat(100_000));
+    let cases = [
+        (format!("message M {{ option (o) = {deep}; }}"), "more than 64 deep"),
+        (format!("message M {{ int32 a = 1 [{}]; }}", "deprecated = true,".repeat(50_000)), "500 options"),
+        ("message M {".repeat(100_000), "more than 64 deep"),
+        ("message M { int32 a = 1; }".repeat(100_000), "50000 declarations"),
+    ];
+    for (text, why) in cases {
+        let files = [("m.proto".to_owned(), format!("syntax = \"proto3\"; {text}"))];
+        let error = compile("m.proto", &files).expect_err("refused");
+        assert!(error.starts_with("m.proto has ") && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn descriptors_of_very_many_parts_are_refused_before_they_are_read() {
+    let file: Vec<u8> = [0x22, 0].repeat(600_000); // messages without a name
+    let set = [
+        &[10][..],
+        &[0x80 | (file.len() & 0x7f) as u8, 0x80 | (file.len() >> 7 & 0x7f) as u8],
+        &[(file.len() >> 14) as u8],
+        &file,
+    ]
+    .concat();
+    assert!(message_name(&set, "").is_err_and(|why| why.contains("more than 500000 parts")));
+    let files = [("m.proto".to_owned(), Proto::Descriptor(file))];
+    assert!(compile("m.proto", &files).is_err_and(|why| why.contains("more than 500000 parts")));
 }
 
 #[test]

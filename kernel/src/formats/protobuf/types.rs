@@ -133,6 +133,10 @@ pub fn moment(message: &MessageDescriptor) -> Option<(Sort, u32, u32)> {
         "Duration" => Sort::Duration,
         _ => return None,
     };
+    // First how many: there may be thousands, and this is asked for each field of this type.
+    if message.descriptor_proto().field.len() != 2 {
+        return None;
+    }
     let fields = declared_fields(message).collect::<Vec<_>>();
     let [seconds, nanos] = fields.as_slice() else { return None };
     let plain = |field: &FieldDescriptor, name, kind| {

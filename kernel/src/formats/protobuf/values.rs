@@ -12,7 +12,7 @@ use arrow_buffer::{
 };
 use arrow_schema::ArrowError;
 
-use crate::formats::columns::extend_first;
+use crate::formats::columns::{KEPT, extend_first};
 
 /// What stands for a field that is not in a message.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +183,7 @@ impl Texts {
 
     pub fn reserve(&mut self, rows: usize) {
         self.ends.reserve(rows);
-        self.bytes.reserve(self.last + self.last / 16);
+        self.bytes.reserve((self.last + self.last / 16).min(KEPT));
     }
 
     fn parts(&mut self) -> (OffsetBuffer<i32>, Vec<u8>, Option<NullBuffer>) {

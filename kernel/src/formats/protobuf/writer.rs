@@ -48,19 +48,24 @@ impl Writer {
             return Ok(cursor.rest());
         }
         Err(match self.follow(&found) {
-            Some(message) => {
-                format!("is message {}, and {} is read", message.full_name(), reader.full_name())
-            }
+            Some(message) => format!("is message {message}, and {} is read", reader.full_name()),
             None => format!("message indexes {found:.40?} lead nowhere in {}", self.main.name()),
         })
     }
 
-    fn follow(&self, indexes: &[i64]) -> Option<MessageDescriptor> {
-        let (&first, deeper) = indexes.split_first()?;
-        let first = self.main.messages().nth(usize::try_from(first).ok()?)?;
-        deeper
-            .iter()
-            .try_fold(first, |message, &index| message.child_messages().nth(usize::try_from(index).ok()?))
+    /// The full name of the message that indexes lead to. Not by the crate's own lists of messages: there each step takes as
+    /// long as there are messages, and this is done for each record.
+    fn follow(&self, indexes: &[i64]) -> Option<String> {
+        let file = self.main.file_descriptor_proto();
+        let mut messages = &file.message_type;
+        let mut names: Vec<&str> =
+            Some(file.package()).filter(|package| !package.is_empty()).into_iter().collect();
+        for &index in indexes {
+            let message = messages.get(usize::try_from(index).ok()?)?;
+            names.push(message.name());
+            messages = &message.nested_type;
+        }
+        Some(names.join("."))
     }
 }
 
