@@ -41,9 +41,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.masking import MASK, is_secret, masked
+
 
 class PenstockError(Exception):
     """Base of everything Penstock raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(masked(each) if isinstance(each, str) else each for each in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Do not simplify: Exception's own __reduce__ calls cls(*args), and args holds the finished message, not
@@ -62,8 +67,10 @@ class OptionError(PenstockError, ValueError):
     """An option is unknown, malformed, or contradicts another one."""
 
     def __init__(self, name: str, value: object, reason: str, way_out: str = "") -> None:
+        if value is not None and is_secret(name):
+            value = MASK
         self.name = name
-        self.value = value
+        self.value = masked(value) if isinstance(value, str) else value
         self.reason = reason
         self.way_out = way_out
         shown = "" if value is None else f" = {value!r}"

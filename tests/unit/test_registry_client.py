@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import itertools
 import json
 import os
 import pickle
-import select
 import socket
 import ssl
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,149 +22,19 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from http_server import WAIT, Answer, Server, answer
 from penstock.embedded.certificates import Identity, make_identity
 from penstock.embedded.java import find_java
 from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable, SchemaNotFound, UnreadableSchema
 from penstock.formats import registry as registry_module
-from penstock.formats import registry_connection, registry_deadline
+from penstock.formats import registry_connection
 from penstock.formats.registry import RegistryConfig, SchemaRegistry
+from penstock.wire import http
 
 pytestmark = pytest.mark.usefixtures("fresh_schemas", "no_pauses")
 
 SCHEMA = {"schema": '"string"'}
 PASSWORD = "s3cret:with/odd@signs"
-WAIT = 60.0
-"""For what happens at once on an idle machine."""
-
-
-@dataclass
-class Answer:
-    body: bytes = b""
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    promised: int | None = None
-    """What Content-Length says, if it lies."""
-    pause: float = 0.0
-    """Between two bytes of the body, until the server is stopped."""
-    head: bool = True
-    """Whether the body comes after a status and headers; if not, it has them itself."""
-
-
-def answer(content: object, status: int = 200, **headers: str) -> Answer:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer(json.dumps(content).encode(), status, named)
-
-
-@dataclass
-class Request:
-    path: str
-    headers: dict[str, str]
-    client_port: int
-
-
-class Server:
-    """Answers GET by `answers`: from a path, to an answer or to a list of them, the last of which stays. As a proxy it
-    tunnels CONNECT to wherever `tunnel` leads."""
-
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        self.answers: dict[str, Answer | list[Answer]] = {}
-        self.requests: list[Request] = []
-        self.proxy_login: str | None = None
-        self.tunnel: int | None = None
-        self.stopped = threading.Event()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_GET(self) -> None:
-                server._note(self)
-                if server._refuses(self):
-                    return
-                server._send(self, server._answer(self.path))
-
-            def do_CONNECT(self) -> None:
-                server._note(self)
-                if server._refuses(self):
-                    return
-                assert server.tunnel is not None
-                self.send_response(200)
-                self.end_headers()
-                with socket.create_connection(("127.0.0.1", server.tunnel), WAIT) as target:
-                    forward(self.connection, target, server.stopped)
-                self.close_connection = True
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        class Quiet(ThreadingHTTPServer):
-            daemon_threads = False
-
-            def finish_request(self, request: Any, address: Any) -> None:
-                if context is not None:  # here, in the connection's own thread: a handshake may fail, or wait
-                    try:
-                        request = context.wrap_socket(request, server_side=True)
-                    except OSError:
-                        return
-                with contextlib.closing(request), contextlib.suppress(OSError):
-                    request.settimeout(WAIT)
-                    super().finish_request(request, address)
-
-        self._server = Quiet(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        self.url = f"{'http' if context is None else 'https'}://127.0.0.1:{self.port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="test-registry")
-        self._thread.start()
-
-    def _note(self, handler: BaseHTTPRequestHandler) -> None:
-        headers = {name.lower(): value for name, value in handler.headers.items()}
-        self.requests.append(Request(handler.path, headers, handler.client_address[1]))
-
-    def _refuses(self, handler: BaseHTTPRequestHandler) -> bool:
-        if self.proxy_login is None or handler.headers.get("Proxy-Authorization") == self.proxy_login:
-            return False
-        self._send(handler, Answer(b"{}", 407))
-        return True
-
-    def _answer(self, path: str) -> Answer:
-        found = self.answers.get(path, answer({"error_code": 40403, "message": "none"}, 404))
-        if isinstance(found, list):
-            return found.pop(0) if len(found) > 1 else found[0]
-        return found
-
-    def _send(self, handler: BaseHTTPRequestHandler, given: Answer) -> None:
-        if given.head:
-            handler.send_response(given.status)
-            length = len(given.body) if given.promised is None else given.promised
-            for name, value in {"Content-Length": str(length), **given.headers}.items():
-                handler.send_header(name, value)
-            handler.end_headers()
-        if given.pause:
-            for byte in given.body:
-                handler.wfile.write(bytes([byte]))
-                if self.stopped.wait(given.pause):
-                    break
-        else:
-            handler.wfile.write(given.body)
-        handler.close_connection = handler.close_connection or given.promised is not None
-
-    def stop(self) -> None:
-        self.stopped.set()
-        self._server.shutdown()
-        self._thread.join(WAIT)
-        self._server.server_close()
-
-
-def forward(one: socket.socket, other: socket.socket, stopped: threading.Event) -> None:
-    ends = {one: other, other: one}
-    while not stopped.is_set():
-        readable, _, _ = select.select(list(ends), [], [], 0.05)
-        for end in readable:
-            piece = end.recv(65536)
-            if not piece:
-                return
-            ends[end].sendall(piece)
 
 
 @pytest.fixture
@@ -389,7 +256,7 @@ def test_what_passes_is_tried_again(serve, ask, bad):
 
 def test_a_registry_may_ask_for_a_pause(serve, ask, monkeypatch):
     slept: list[float] = []
-    monkeypatch.setattr(registry_connection, "time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(http, "time", SimpleNamespace(sleep=slept.append, monotonic=time.monotonic))
     server = serve()
     busy = [Answer(b"", 429, {"Retry-After": seconds}) for seconds in ("3", "86400", "Mon, 01 Jan 2035 00:00:00 GMT")]
     server.answers["/schemas/ids/7"] = [*busy, answer(SCHEMA)]
@@ -426,10 +293,10 @@ def test_a_registry_that_is_gone_is_told_with_all_tries(ask, refused_port):
 def test_an_answer_that_trickles_ends_with_the_time(serve, ask, trickle, monkeypatch):
     server = serve()
     server.answers["/schemas/ids/7"] = trickle
-    # A third of the time passes from one look at the clock to the next, and no other: the first bytes come in time,
+    # A twelfth of the time passes from one look at the clock to the next, and no other: the first bytes come in time,
     # however busy the machine is. Without them it would have been no answer at all.
-    clock = itertools.count(0, WAIT / 3)
-    monkeypatch.setattr(registry_deadline, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    clock = itertools.count(0, WAIT / 12)
+    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     with pytest.raises(RegistryUnavailable, match=r"took longer than 60 s"):
         ask(server, retries=0).schema(7)
 
@@ -447,12 +314,12 @@ def test_a_registry_that_says_nothing_ends_with_the_time(ask):
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (Answer(b"<html>"), "no JSON object"),
-        (Answer(b""), "no JSON object"),
-        (Answer(b'["schema"]'), "no JSON object"),
-        (Answer(b"[" * 100_000), "no JSON object"),
-        (Answer(b'{"schema": "\xff"}'), "no JSON object"),
-        (Answer(gzip.compress(b'{"schema": "x"}'), headers={"Content-Encoding": "gzip"}), "no JSON object"),
+        (Answer(b"<html>"), "not a JSON object"),
+        (Answer(b""), "not a JSON object"),
+        (Answer(b'["schema"]'), "not a JSON object"),
+        (Answer(b"[" * 100_000), "not a JSON object"),
+        (Answer(b'{"schema": "\xff"}'), "not a JSON object"),
+        (Answer(gzip.compress(b'{"schema": "x"}'), headers={"Content-Encoding": "gzip"}), "not a JSON object"),
         (answer({}), "'schema' is missing"),
         (answer({"schema": 7}), "'schema' is missing or of a wrong type"),
         (answer({"schema": "x", "schemaType": ["AVRO"]}), "'schemaType'"),
@@ -637,12 +504,6 @@ def test_a_missing_reference_says_who_needs_it(serve, ask):
     serve_subjects(server, top=("t", ["nowhere"]))
     with pytest.raises(SchemaNotFound, match=r"'N\.nowhere', version 1 of subject 'nowhere', to which latest"):
         ask(server).latest("top")
-
-
-def test_without_urllib3_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "urllib3", None)
-    with pytest.raises(RegistryError, match=r"pip install 'penstock\[registry\]'"):
-        SchemaRegistry(RegistryConfig(("http://registry.invalid",))).schema(7)
 
 
 def test_the_process_environment_names_no_proxy_for_us(serve, ask, monkeypatch):

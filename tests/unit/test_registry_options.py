@@ -27,7 +27,7 @@ def test_without_a_registry_there_is_none():
 
 def test_everything_arrives():
     config = parse(
-        url=f"{URL}/, http://second",
+        url=f"{URL}/, https://second",
         basic_auth_user_info="ann:pass:word",
         ssl_ca_location="ca.pem",
         ssl_certificate_location="me.pem",
@@ -38,9 +38,10 @@ def test_everything_arrives():
         timeout_ms="2500",
         retries="0",
         headers='{"target-sr-cluster": "lsrc-1"}',
+        allow_plaintext="true",
     )
     assert config == RegistryConfig(
-        (URL, "http://second"),
+        (URL, "https://second"),
         user="ann",
         password="pass:word",
         ca_file="ca.pem",
@@ -52,6 +53,7 @@ def test_everything_arrives():
         timeout=2.5,
         retries=0,
         headers=(("target-sr-cluster", "lsrc-1"),),
+        allow_plaintext=True,
     )
 
 
@@ -84,7 +86,7 @@ def test_a_config_is_a_value_and_shows_no_secret():
         ({"url": " , "}, "names no registry"),
         ({"url": "s3cret:8081"}, "must begin with http"),
         ({"url": "ftp://ann:s3cret@registry"}, "must begin with http"),
-        ({"url": "http://ann:s3cret@registry:port"}, "is no address"),
+        ({"url": "http://ann:s3cret@registry:port"}, "is not an address"),
         ({"url": "http://ann:s3cret@"}, "must begin with http"),
         ({"url": "http://ann:s3cret@registry?x=1"}, "without"),
         ({"url": "http://ann:s3cret@regi stry"}, "spaces"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from penstock.errors import OptionError
+from penstock.wire.http_address import check_proxy, sends_plaintext, without_login
+from penstock.wire.tls import Tls
+
+_LOGIN_HEADER = re.compile(r"auth|cookie|token|secret|key", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class RegistryConfig:
     timeout: float = 10.0
     retries: int = 5
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    allow_plaintext: bool = False
+    """Whether a log-in may cross a network unencrypted."""
 
     def __post_init__(self) -> None:
         logins = set()
@@ -56,26 +62,27 @@ class RegistryConfig:
             what = "is missing, and a key for it is given"
             raise OptionError("schemaRegistry.ssl.certificate.location", None, what)
         if self.proxy is not None:
-            without_login("schemaRegistry.proxy", self.proxy)
+            check_proxy("schemaRegistry.proxy", self.proxy)
+        self._check_plaintext()
 
+    def _check_plaintext(self) -> None:
+        logs_in = self.user is not None or self.bearer_token is not None
+        logs_in = logs_in or any(_LOGIN_HEADER.search(name) for name, _ in self.headers)
+        unsafe = [url for url in self.urls if sends_plaintext(url)]
+        if logs_in and unsafe and not self.allow_plaintext:
+            raise OptionError(
+                "schemaRegistry.url",
+                unsafe[0],
+                "would send the log-in unencrypted over the network",
+                "Use https://. Where the network is trusted, set schemaRegistry.allow.plaintext to true",
+            )
 
-def without_login(option: str, url: str) -> tuple[str, tuple[str, str] | None]:
-    """An address less the user and password in it, and these two. No error shows the address: it may hold them."""
-    example = "Example: https://registry:8081"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise OptionError(option, None, "is no address", example) from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise OptionError(option, None, "must begin with http:// or https:// and a host's name", example)
-    if parts.query or parts.fragment:
-        raise OptionError(option, None, "must be an address without ? and #", example)
-    if any(character <= " " or character == "\x7f" for character in url):
-        raise OptionError(option, None, "has spaces or control characters in it", example)
-    login = None
-    if parts.username is not None:
-        login = (unquote(parts.username), unquote(parts.password or ""))
-    place = f"[{host}]" if ":" in host else host
-    place += "" if port is None else f":{port}"
-    return urlunsplit((parts.scheme, place, parts.path, "", "")), login
+    @property
+    def tls(self) -> Tls:
+        return Tls(
+            check_hostname=self.check_hostname,
+            ca_file=self.ca_file,
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            key_password=self.key_password,
+        )

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import OptionError
-from penstock.formats.registry_config import RegistryConfig, without_login
-from penstock.option_values import Option, did_you_mean, milliseconds, number, one_of, text
+from penstock.formats.registry_config import RegistryConfig
+from penstock.option_values import Option, did_you_mean, flag, milliseconds, number, one_of, text
+from penstock.wire.http_address import check_proxy, without_login
 
 __all__ = ["REGISTRY_OPTIONS", "RegistryConfig", "registry_config", "subject_name"]
 
@@ -30,7 +31,7 @@ def urls(name: str, value: str) -> tuple[str, ...]:
 
 
 def proxy(name: str, value: str) -> str:
-    without_login(name, value.strip())
+    check_proxy(name, value.strip())
     return value.strip()
 
 
@@ -108,7 +109,14 @@ REGISTRY_OPTIONS: dict[str, Option] = {
             proxy,
             None,
             "An HTTP proxy on the way to the registry: `http://host:port`, or `http://user:password@host:port`. The "
-            "environment's proxies are not looked at.",
+            "proxies of the environment (`HTTPS_PROXY`) are not used.",
+        ),
+        Option(
+            "schemaRegistry.allow.plaintext",
+            flag,
+            "false",
+            "Whether a log-in (user, token, or a header that is one) may be sent over `http://` to another machine. By "
+            "default that is refused. A registry without log-in needs no TLS.",
         ),
         Option("schemaRegistry.timeout.ms", milliseconds(1), "10000", "How long one request may take."),
         Option(
@@ -143,6 +151,7 @@ _FIELDS = {
     "timeout.ms": "timeout",
     "retries": "retries",
     "headers": "headers",
+    "allow.plaintext": "allow_plaintext",
 }
 
 

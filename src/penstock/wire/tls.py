@@ -1,0 +1,111 @@
+"""TLS settings as one value, and the handshake: for brokers, token endpoints and schema registries alike."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""By the names that Java gives them. Older ones are broken."""
+
+TLS13_SUITES = frozenset(
+    {
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_128_CCM_SHA256",
+        "TLS_AES_128_CCM_8_SHA256",
+    }
+)
+
+
+class CipherRefused(ssl.SSLError):
+    """The handshake chose a cipher suite that the user's list does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Whom to trust, who we are, and by which protocols and cipher suites. Frozen, hashable and picklable."""
+
+    check_hostname: bool = True
+    ca_file: str | None = None
+    ca_pem: str | None = field(default=None, repr=False)
+    certificate_file: str | None = None
+    """PEM file with the client's certificate chain; with its private key too, unless `key_file` has that."""
+    key_file: str | None = None
+    key_pem: str | None = field(default=None, repr=False)
+    """Certificate chain and private key as text."""
+    key_password: str | None = field(default=None, repr=False)
+    versions: tuple[str, ...] = tuple(TLS_VERSIONS)
+    cipher_suites: tuple[str, ...] = ()
+    """OpenSSL's names; empty for its default."""
+
+    def context(self) -> ssl.SSLContext:
+        """Raises OSError (which ssl.SSLError is too) if a file cannot be loaded."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        allowed = [version for name, version in TLS_VERSIONS.items() if name in self.versions]
+        context.minimum_version, context.maximum_version = min(allowed), max(allowed)
+        context.check_hostname = self.check_hostname
+        if older := [name for name in self.cipher_suites if name not in TLS13_SUITES]:
+            context.set_ciphers(":".join(older))
+        if self.ca_file or self.ca_pem:
+            context.load_verify_locations(cafile=self.ca_file, cadata=self.ca_pem)
+        else:
+            context.load_default_certs()
+        if self.certificate_file:
+            self._load_key(context, self.certificate_file, self.key_file)
+        elif self.key_pem:
+            # The ssl module loads a key from a file only: a private one, gone again before this returns.
+            handle, name = tempfile.mkstemp(suffix=".pem")
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(self.key_pem)
+                self._load_key(context, name, None)
+            finally:
+                Path(name).unlink()
+        return context
+
+    def _load_key(self, context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:
+        # A function, also where there is no password: else OpenSSL asks on the terminal for the one of a locked key.
+        context.load_cert_chain(certificate_file, key_file, lambda: self.key_password or "")
+
+    def connect(self, plain: socket.socket, host: str, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
+        """Shake hands over a connected socket, within its time-out. Closes the socket if that fails."""
+        try:
+            connected = (context or self.context()).wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
+        # TLS 1.3's suites cannot be chosen before the handshake in Python below 3.15.
+        chosen = connected.cipher()
+        if self.cipher_suites and (chosen is None or chosen[0] not in self.cipher_suites):
+            connected.close()
+            name = chosen[0] if chosen else "no cipher suite"
+            raise CipherRefused(f"it chose {name}, which is not among those allowed")
+        return connected
+
+
+def openssl_cipher(suite: str) -> str | None:
+    """OpenSSL's name of a cipher suite that is given by that name or by IANA's, which Java uses; None if this OpenSSL
+    does not know it."""
+    if suite in TLS13_SUITES:
+        return suite
+    name = suite
+    if suite.startswith("TLS_") and "_WITH_" in suite:
+        exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+        exchange = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
+        cipher = cipher.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_CBC_", "_")
+        if cipher.startswith("CHACHA20_POLY1305"):
+            cipher = "CHACHA20_POLY1305"
+        name = exchange + cipher.replace("_", "-")
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.set_ciphers(name)
+    except ssl.SSLError:
+        return None
+    # Not "HIGH" or "ALL", which are lists and not suites.
+    return name if name in {known["name"] for known in context.get_ciphers()} else None
