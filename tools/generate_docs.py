@@ -115,12 +115,8 @@ def refused(advised: Mapping[str, str] = REFUSED) -> str:
     return table(("option", "instead"), [(f"`{name}`", advice) for name, advice in advised.items()])
 
 
-def no_effect() -> str:
-    return table(("option", "because"), [(f"`{name}`", reason) for name, reason in NO_EFFECT.items()])
-
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names)) + "."
+def no_effect(reasons: Mapping[str, str] = NO_EFFECT) -> str:
+    return table(("option", "because"), [(f"`{name}`", reason) for name, reason in reasons.items()])
 
 
 def old_names() -> str:
@@ -254,14 +250,14 @@ PARTS = {
         "kafka options": lambda: options(KAFKA_OPTIONS.values()),
         "refused options": refused,
         "options without effect": no_effect,
-        "kafka options without effect": lambda: listed(KAFKA_NO_EFFECT),
+        "kafka options without effect": lambda: no_effect(KAFKA_NO_EFFECT),
     },
     "docs/streaming.md": {"metrics": metrics, "stream options": stream_options},
     "docs/consumer.md": {
         "consumer settings": lambda: options(CONSUMER_OPTIONS.values()),
         "old consumer settings": old_names,
         "refused consumer settings": lambda: refused(CONSUMER_REFUSED),
-        "consumer settings without effect": lambda: listed(CONSUMER_NO_EFFECT),
+        "consumer settings without effect": lambda: no_effect(CONSUMER_NO_EFFECT),
         "consumer metrics": lambda: metrics(CONSUMER_METRICS),
     },
     "README.md": {"benchmark": benchmark},

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import OptionError
+from penstock.masking import is_secret, mask_logs
 from penstock.startup import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
 from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
+
+mask_logs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Option:
     parse: Callable[[str, str], Any]
     default: str | None
     doc: str
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value is never shown."""
+        return is_secret(self.name)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -43,6 +51,19 @@ def number(low: int, high: int = 2**63 - 1) -> Callable[[str, str], int]:
         if not low <= parsed <= high:
             limit = f"at least {low}" if parsed < low else f"at most {high}"
             raise OptionError(name, value, f"must be {limit}")
+        return parsed
+
+    return parse
+
+
+def fraction(low: float, high: float) -> Callable[[str, str], float]:
+    def parse(name: str, value: str) -> float:
+        try:
+            parsed = float(value)
+        except ValueError:
+            raise OptionError(name, value, "is not a number") from None
+        if not low <= parsed <= high:
+            raise OptionError(name, value, f"must be from {low:g} to {high:g}")
         return parsed
 
     return parse
@@ -178,6 +199,10 @@ def timestamps_mode(name: str, value: str) -> AtTimestamp:
 
 
 def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:
+    example = "Example: broker1:9092,broker2:9092"
+    if "@" in value:
+        # Not shown, and no part of it: there is a password before an @, with commas in it perhaps.
+        raise OptionError(name, None, "has a log-in in it", f"Set kafka.sasl.jaas.config. {example}")
     servers = []
     for part in filter(None, (part.strip() for part in value.split(","))):
         if "://" in part:
@@ -187,8 +212,8 @@ def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:
         host, _, port = part.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise OptionError(name, value, f"{part!r} is not host:port", "Example: broker1:9092,broker2:9092")
+            raise OptionError(name, value, f"{part!r} is not host:port", example)
         servers.append((host, int(port)))
     if not servers:
-        raise OptionError(name, value, "names no broker", "Example: broker1:9092,broker2:9092")
+        raise OptionError(name, value, "names no broker", example)
     return tuple(servers)

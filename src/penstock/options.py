@@ -8,9 +8,8 @@ FORMAT_OPTIONS (what makes typed columns) and KAFKA_OPTIONS (Kafka's own, behind
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import OptionError
@@ -34,6 +33,7 @@ from penstock.option_values import (
     topic_names,
     topic_pattern,
 )
+from penstock.security_options import SECURITY_REFUSED
 from penstock.startup import (
     EARLIEST,
     LATEST,
@@ -74,6 +74,8 @@ class SourceOptions:
     stream: StreamOptions = field(default_factory=StreamOptions)
     formats: FormatOptions = field(default_factory=FormatOptions)
     event_time: EventTimeOptions | None = None
+    ignored: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Options that change nothing here, and why: for `warn_of_ignored`."""
 
 
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
@@ -189,6 +191,7 @@ REFUSED = {
     "kafka.enable.auto.commit": "A stream with kafka.group.id commits by itself what it has finished: see commitMode",
     "kafka.interceptor.classes": "Interceptors can change records, and are Java classes: use DataFrame operations",
     "path": "A topic is not a path: use option subscribe",
+    **SECURITY_REFUSED,
 }
 
 RESET_ADVICE = (
@@ -197,14 +200,9 @@ RESET_ADVICE = (
 )
 
 
-SECRET = re.compile(
-    r"password|jaas|secret|keystore\.key|token|user\.info|schemaregistry\.(url|proxy|headers)", re.IGNORECASE
-)
-
-
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Read a user's options; raises OptionError for the first wrong one. Names are taken in any case, as Spark does."""
-    values = _parse_each(given)
+    values, ignored = _parse_each(given)
     chosen = [name for name in SUBSCRIPTIONS if name in values]
     if len(chosen) != 1:
         what = f"only one of {', '.join(SUBSCRIPTIONS)} may be given" if chosen else "names what to read and is missing"
@@ -250,35 +248,36 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         stream=stream_options(values, group),
         formats=formats,
         event_time=event_time_options(values, formats),
+        ignored=tuple(ignored.items()),
     )
 
 
-def _parse_each(given: Mapping[str, str]) -> dict[str, Any]:
+def _parse_each(given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values by the names of the tables, and what has no effect, with the reason."""
     everything = OPTIONS | STREAM_OPTIONS | EVENT_TIME_OPTIONS | FORMAT_OPTIONS | KAFKA_OPTIONS
     known = {name.lower(): option for name, option in everything.items()}
-    idle = {name.lower(): reason for name, reason in NO_EFFECT.items()}
+    idle = {name.lower(): reason for name, reason in (NO_EFFECT | KAFKA_NO_EFFECT).items()}
     values: dict[str, Any] = {}
+    ignored: dict[str, str] = {}
     for key, value in given.items():
         name = key.lower()
-        shown = "***" if SECRET.search(name) else value
         if name in REFUSED:
-            raise OptionError(key, shown, "is not supported", REFUSED[name])
+            raise OptionError(key, value, "is not supported", REFUSED[name])
         if name in idle:
-            log.warning("option %s has no effect: %s", key, idle[name])
-        elif name in KAFKA_NO_EFFECT:
-            log.info("option %s has no effect here", key)
+            ignored[key] = idle[name]
         elif name not in known:
             names = [*everything, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)]
             # Without its value: a misspelt name may stand before a password.
             raise OptionError(key, None, "is unknown", did_you_mean(key, names) or _prefix_hint(key))
         else:
-            try:
-                values[known[name].name] = known[name].parse(known[name].name, value)
-            except OptionError as error:
-                if shown != value:
-                    raise OptionError(error.name, shown, error.reason) from None
-                raise
-    return values
+            values[known[name].name] = known[name].parse(known[name].name, value)
+    return values, ignored
+
+
+def warn_of_ignored(options: SourceOptions) -> None:
+    """Say which options change nothing here. Called once per query, in the process that plans it."""
+    for name, reason in options.ignored:
+        log.warning("option %s has no effect: %s", name, reason)
 
 
 def _prefix_hint(key: str) -> str:
@@ -292,6 +291,13 @@ def _first_of(values: Mapping[str, Any], *names: str) -> Any:
     return next((values[name] for name in names if name in values), None)
 
 
+def ignored_in_batch(options: SourceOptions) -> SourceOptions:
+    """The options, with those that only a stream looks at among the ignored ones."""
+    names = (*options.stream.given, *(options.event_time.given if options.event_time else ()))
+    reasons = tuple((name, "this is a batch read") for name in names)
+    return replace(options, ignored=(*options.ignored, *reasons))
+
+
 def check_batch(options: SourceOptions) -> None:
     """What a batch read refuses, as Spark's source does: it must not start at the end."""
     advice = "A batch reads what is there already. Set earliest, group, or JSON with offsets"
@@ -299,8 +305,6 @@ def check_batch(options: SourceOptions) -> None:
         raise OptionError("startingOffsets", "latest", "a batch cannot start at the end", advice)
     if (place := _place_of(LATEST, options.starting)) is not None:
         raise OptionError("startingOffsets", f"{place}: {LATEST}", "a batch cannot start at the end", advice)
-    for name in (*options.stream.given, *(options.event_time.given if options.event_time else ())):
-        log.warning("option %s has no effect in a batch read", name)
 
 
 def _place_of(offset: int, mode: StartMode | EndMode | None) -> str | None:

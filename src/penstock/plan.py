@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.errors import BrokerError, BrokerUnavailable, OpenTransaction, UnknownTopic
-from penstock.options import SourceOptions, check_batch
+from penstock.options import SourceOptions, check_batch, ignored_in_batch, warn_of_ignored
 from penstock.ranges import EVERYTHING, Narrowing, OffsetRange, narrow, split, spread
 from penstock.startup import AtTimestamp, Earliest, EndMode, Latest, resolve_end, resolve_start, within_bounds
 from penstock.topics import AssignedPartitions, Offsets, TopicPartition, TopicPattern, select_partitions, wanted_topics
@@ -26,6 +26,7 @@ def plan_batch(
     """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each,
     because a record may end its partition (F4)."""
     check_batch(options)
+    warn_of_ignored(ignored_in_batch(options))
     if whole_partitions and (options.min_partitions or options.max_records_per_partition):
         log.warning("partitions are not split: a record that ends one would be unknown to the tasks behind it")
         options = replace(options, min_partitions=None, max_records_per_partition=None)

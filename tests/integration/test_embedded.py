@@ -24,6 +24,7 @@ from penstock.embedded.node import _escape, free_ports
 from penstock.errors import BrokerError, EmbeddedBrokerError, OptionError, UnknownTopic
 from penstock.wire.admin import Admin
 from penstock.wire.security import Security, parse_jaas
+from penstock.wire.tls import Tls
 
 # kafka-python does not close a socket whose connection was refused or whose TLS handshake failed, and here that
 # is what tests do to it.
@@ -101,8 +102,7 @@ def refused(kafka: EmbeddedKafka, *without: str, **login: Any) -> None:
     settings = client_settings(options)
     security = Security(
         settings["security_protocol"],
-        ca_file=settings.get("ssl_cafile"),
-        key_file=settings.get("ssl_keyfile"),
+        Tls(ca_file=settings.get("ssl_cafile"), certificate_file=settings.get("ssl_keyfile")),
         sasl_mechanism=settings.get("sasl_mechanism"),
         sasl_username=settings.get("sasl_plain_username"),
         sasl_password=settings.get("sasl_plain_password"),

@@ -12,6 +12,7 @@ from penstock.fetch.reader import RangeReader
 from penstock.options import parse_options
 from penstock.plan import plan_batch
 from penstock.wire.cluster import Cluster
+from penstock.wire.connection import Connection
 from penstock.wire.pool import POOL
 
 
@@ -84,6 +85,34 @@ def test_tls_without_the_clients_certificate_is_refused(ssl_kafka):
         read(parse_options(options | {"subscribe": "t"}))
 
 
+@pytest.mark.parametrize(
+    ("given", "version", "cipher"),
+    [
+        ({"enabled.protocols": "TLSv1.3"}, "TLSv1.3", "TLS_"),
+        ({"enabled.protocols": "TLSv1.2"}, "TLSv1.2", "ECDHE-"),
+        ({"protocol": "TLSv1.2"}, "TLSv1.2", "ECDHE-"),
+        ({"cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, "TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    ],
+    ids=["only-1.3", "only-1.2", "at-most-1.2", "suite"],
+)
+def test_protocols_and_cipher_suites_have_their_effect(ssl_kafka, given, version, cipher):
+    options = ssl_kafka.client_options() | {f"kafka.ssl.{name}": value for name, value in given.items()}
+    client = parse_options(options | {"subscribe": "t"}).client
+    connection = Connection(*client.bootstrap[0], client, 60.0)
+    try:
+        assert connection._socket.version() == version
+        assert connection._socket.cipher()[0].startswith(cipher)
+    finally:
+        connection.close()
+
+
+def test_a_cipher_suite_that_is_not_in_the_list_is_refused(ssl_kafka):
+    """The broker prefers another one, and Python cannot leave that out of its offer."""
+    options = ssl_kafka.client_options() | {"kafka.ssl.cipher.suites": "TLS_AES_128_CCM_SHA256"}
+    with pytest.raises(AuthenticationFailed, match=r"it chose TLS_\w+, which is not among.*kafka\.ssl\.cipher\.suites"):
+        read(parse_options(options | {"subscribe": "t"}))
+
+
 def test_plaintext_on_a_tls_port_is_an_error_that_names_the_protocol(ssl_kafka):
     options = {
         "kafka.bootstrap.servers": ssl_kafka.bootstrap_servers,
@@ -109,7 +138,9 @@ def test_a_wrong_password_fails_at_once_and_prints_no_password(sasl_kafka, mecha
 
 
 def test_a_mechanism_the_broker_does_not_offer_names_those_it_does(sasl_kafka):
-    options = sasl_kafka.client_options() | {"kafka.sasl.mechanism": "OAUTHBEARER", "subscribe": "t"}
+    line = 'OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="reader";'
+    login = {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.jaas.config": line}
+    options = sasl_kafka.client_options() | login | {"subscribe": "t"}
     with pytest.raises(AuthenticationFailed, match=r"offers .*PLAIN"):
         read(parse_options(options))
 
@@ -130,12 +161,10 @@ def test_a_session_that_ran_out_is_not_used_again(sasl_kafka):
 def test_unsecured_oauth_tokens_for_development():
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     jaas = f'{handler} unsecuredLoginStringClaim_sub="reader";'
-    from penstock.wire.security import Security, parse_jaas
+    from penstock.wire.oauth import OAuthLogin, TokenCache
+    from penstock.wire.security import parse_jaas
 
-    security = Security(
-        protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_claims=tuple(parse_jaas(jaas).items())
-    )
-    token = security.sasl_settings()["sasl_oauth_token_provider"].token()
+    token = TokenCache().get(OAuthLogin(claims=tuple(parse_jaas(jaas).items())), deadline=0.0).text
     import base64
     import json
 

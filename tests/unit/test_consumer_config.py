@@ -1,11 +1,11 @@
 """What a Connector is told: today's names, the old ones, and what is said when one is wrong."""
 
-import logging
 import pickle
 
 import pytest
 
 from own_logs import own_records
+from penstock import Connector
 from penstock.consumer.config import (
     CONSUMER_NO_EFFECT,
     CONSUMER_OPTIONS,
@@ -231,23 +231,19 @@ def test_secrets_show_nowhere():
         assert "hush" not in str(refuse(LEAST | wrong))
 
 
-def test_settings_of_security_that_mean_nothing_here_are_warned_of(caplog):
-    parse(ssl_enabled_protocols="TLSv1.3", check_crcs="true")
-    assert [record.getMessage() for record in own_records(caplog) if record.levelno >= logging.WARNING] == [
-        "setting ssl.enabled.protocols has no effect here"
-    ]
-
-
-def test_what_means_nothing_here_is_taken_with_a_note(caplog):
+def test_F5_a_connector_warns_once_of_what_means_nothing_here(caplog):
     idle = {
         "max.poll.records": 500,
         "check.crcs": True,
         "zookeeper.session.timeout.ms": 400,
         "offsets.storage": "kafka",
     }
-    with caplog.at_level(logging.INFO, "penstock"):
-        assert parse_config(LEAST | idle) == parse()
-    assert sorted(record.args[0] for record in own_records(caplog)) == sorted(idle)
+    assert parse_config(LEAST | idle) == parse()
+    assert own_records(caplog) == []
+    Connector(LEAST | idle).shutdown()
+    assert [(record.levelname, record.getMessage()) for record in own_records(caplog)] == [
+        ("WARNING", f"setting {name} has no effect: {CONSUMER_NO_EFFECT[name]}") for name in idle
+    ]
 
 
 def test_a_name_is_in_one_list_only():

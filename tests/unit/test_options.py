@@ -5,9 +5,17 @@ import pickle
 
 import pytest
 
+from own_logs import own_records
 from penstock.errors import OptionError
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.options import NO_EFFECT, OPTIONS, check_batch, parse_options
+from penstock.options import (
+    NO_EFFECT,
+    OPTIONS,
+    check_batch,
+    ignored_in_batch,
+    parse_options,
+    warn_of_ignored,
+)
 from penstock.startup import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition
 from penstock.topics import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
 
@@ -263,9 +271,15 @@ def test_F6_a_stream_may_start_at_the_end_and_not_end_at_the_beginning():
     assert "the end cannot be the beginning" in str(refuse(ONE_TOPIC | {"endingOffsets": '{"a": {"0": -2}}'}))
 
 
-def test_a_batch_warns_of_what_only_streams_look_at(caplog):
-    check_batch(parse(maxOffsetsPerTrigger="5"))
-    assert "maxOffsetsPerTrigger has no effect in a batch read" in caplog.text
+def test_F5_what_has_no_effect_is_warned_of_when_a_query_is_planned_and_not_before(caplog):
+    options = parse(maxOffsetsPerTrigger="5", **{"kafka.check.crcs": "false"})
+    check_batch(options)
+    assert own_records(caplog) == []
+    warn_of_ignored(ignored_in_batch(options))
+    assert [record.getMessage() for record in own_records(caplog)] == [
+        "option kafka.check.crcs has no effect: checksums are always checked",
+        "option maxOffsetsPerTrigger has no effect: this is a batch read",
+    ]
 
 
 def test_several_brokers_and_ipv6():
@@ -311,8 +325,9 @@ def test_every_option_is_documented_and_its_default_is_what_parsing_gives():
         assert option.doc.strip().endswith((".", ",")), option.name
         if option.default is not None and option.name not in ("startingOffsets", "kafka.auto.offset.reset"):
             given = ONE_TOPIC | {option.name: option.default}
-            if option.name.startswith("kafka.sasl"):
-                given |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}
-                assert parse_options(given).client.security.kerberos_service == option.default
-            else:
-                assert parse_options(given) == parse(), option.name
+            security = {"kafka.security.protocol": "SSL"} if option.name.startswith("kafka.ssl.") else {}
+            if option.name.startswith("kafka.sasl."):
+                kerberos = option.name.startswith("kafka.sasl.kerberos.")
+                mechanism = "GSSAPI" if kerberos else "OAUTHBEARER"
+                security = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": mechanism}
+            assert parse_options(given | security) == parse(**security), option.name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.errors import OptionError
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.options import OPTIONS
+from penstock.options import OPTIONS, REFUSED
 
 BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 
@@ -68,7 +68,7 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 def full_name(name: str) -> str:
     """An option's name, with the `kafka.` that properties of Kafka's own clients leave out."""
-    known = {*map(str.lower, KAFKA_OPTIONS), *KAFKA_NO_EFFECT}
+    known = {*map(str.lower, KAFKA_OPTIONS), *KAFKA_NO_EFFECT, *REFUSED}
     return f"kafka.{name}" if name not in OPTIONS and f"kafka.{name}".lower() in known else name
 
 

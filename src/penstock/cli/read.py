@@ -19,7 +19,7 @@ from penstock.cli.records import FORMATS, Look
 from penstock.cli.typed_records import TypedLook, typed_look
 from penstock.embedded.progress import Progress
 from penstock.errors import OptionError, UnknownTopic
-from penstock.options import SourceOptions, parse_options
+from penstock.options import SourceOptions, parse_options, warn_of_ignored
 from penstock.ranges import OffsetRange
 from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
 from penstock.task import read_range
@@ -122,6 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
     with _in_words_of_the_command():
         options = parse_options(given)
+    warn_of_ignored(options)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
     if isinstance(start, GroupOffsets) and options.rules.group is None:

@@ -7,7 +7,6 @@ behind `kafka.` for the Spark source; here nothing stands before a name, and err
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +15,10 @@ from typing import Any
 from penstock.errors import OptionError
 from penstock.formats.options import FORMAT_OPTIONS, FormatOptions, format_options
 from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
+from penstock.masking import MASK, is_secret
 from penstock.option_values import Option, did_you_mean, flag, milliseconds, number, one_of, text
-from penstock.options import SECRET
+from penstock.security_options import SECURITY_OPTIONS, SECURITY_REFUSED
 from penstock.wire.config import ClientConfig
-
-log = logging.getLogger(__name__)
 
 PREFIX = "kafka."
 COOPERATIVE = "cooperative-sticky"
@@ -63,6 +61,8 @@ class ConsumerConfig:
     exclude_internal: bool
     formats: FormatOptions = field(default_factory=FormatOptions)
     """What `Stream.batches` are made into. Options of the Spark source, by the same names."""
+    ignored: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    """Settings that change nothing here, and why: a Connector warns of them."""
 
     @property
     def cooperative(self) -> bool:
@@ -278,6 +278,7 @@ CONSUMER_REFUSED = {
     "ssl.ca.location": "Set ssl.truststore.location: a PEM file too",
     "ssl.certificate.location": _PEM,
     "ssl.key.location": _PEM,
+    **{name.removeprefix(PREFIX): _bare(advice) for name, advice in SECURITY_REFUSED.items()},
 }
 """Settings of Java's or other clients that cannot be honoured, and what to do instead."""
 
@@ -287,14 +288,23 @@ _OLD_NO_EFFECT = {
 }
 """What the old consumer could keep in ZooKeeper: taken if it says Kafka, refused if not."""
 
-CONSUMER_NO_EFFECT = (
-    frozenset(name.removeprefix(PREFIX) for name in KAFKA_NO_EFFECT)
-    | {f"zookeeper.{name}.ms" for name in ("connection.timeout", "session.timeout", "sync.time")}
-    | {f"offsets.{name}" for name in ("channel.backoff.ms", "channel.socket.timeout.ms", "commit.max.retries")}
-    | set(_OLD_NO_EFFECT)
-) - set(CONSUMER_OPTIONS)
-"""Settings of Java's consumers that mean nothing here: taken, with a note in the log; a warning, if they are about
-security."""
+_NO_EFFECT = {
+    **{name.removeprefix(PREFIX): _bare(reason) for name, reason in KAFKA_NO_EFFECT.items()},
+    "group.remote.assignor": "groups are joined by the classic protocol",
+    "max.poll.records": "there is no poll",
+    **{
+        f"zookeeper.{name}.ms": "there is no ZooKeeper"
+        for name in ("connection.timeout", "session.timeout", "sync.time")
+    },
+    **{
+        f"offsets.{name}": "default.api.timeout.ms says how long to try"
+        for name in ("channel.backoff.ms", "channel.socket.timeout.ms", "commit.max.retries")
+    },
+    **dict.fromkeys(_OLD_NO_EFFECT, "offsets are kept in Kafka"),
+}
+
+CONSUMER_NO_EFFECT = {name: reason for name, reason in _NO_EFFECT.items() if name not in CONSUMER_OPTIONS}
+"""Settings of Java's consumers that change nothing here, and why: taken, with a warning."""
 
 _FIELDS: dict[str, str] = {
     "group.id": "group",
@@ -321,7 +331,7 @@ _FIELDS: dict[str, str] = {
 
 def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
     """Read a user's settings; raises OptionError for the first wrong one, by the name the user gave it."""
-    given, written = _parse_each(config)
+    given, written, ignored = _parse_each(config)
     formats = format_options({name: given.pop(name) for name in FORMAT_OPTIONS if name in given})
     if "bootstrap.servers" not in given:
         raise OptionError("bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
@@ -337,29 +347,32 @@ def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
     values |= given
     _check_times(values, written)
     try:
-        shared = {PREFIX + name: values[name] for name in _SHARED if name in values}
+        # Without the defaults of security, which would look as if a user had asked for TLS and a login.
+        plain = {
+            name: value for name, value in values.items() if PREFIX + name not in SECURITY_OPTIONS or name in given
+        }
+        shared = {PREFIX + name: plain[name] for name in _SHARED if name in plain}
         limit = {"decompressionLimitBytes": values["decompression.limit.bytes"]}
         client = replace(client_config(shared | limit), option_prefix="")
     except OptionError as error:
         raise _renamed(error) from None
     fields: dict[str, Any] = {name_here: values.get(name) for name, name_here in _FIELDS.items()}
-    return ConsumerConfig(client, formats=formats, **fields)
+    return ConsumerConfig(client, formats=formats, ignored=tuple(ignored.items()), **fields)
 
 
-def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The values by today's names, and the names by which the user gave them."""
+def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
+    """The values by today's names, the names by which the user gave them, and what has no effect, with the reason."""
     values: dict[str, Any] = {}
     written: dict[str, str] = {}
+    ignored: dict[str, str] = {}
     for key, raw in config.items():
-        shown = "***" if SECRET.search(key) else raw
+        shown = MASK if is_secret(key) else raw
         name = OLD_NAMES.get(key, key)
         if key in CONSUMER_REFUSED:
             raise OptionError(key, shown, "is not supported", CONSUMER_REFUSED[key])
         if key in CONSUMER_NO_EFFECT:
             _check_old_storage(key, raw)
-            # Who sets one of these relies on it: ciphers, protocols, a login of one's own.
-            level = logging.WARNING if key.startswith(("ssl.", "sasl.", "security.")) else logging.INFO
-            log.log(level, "setting %s has no effect here", key)
+            ignored[key] = CONSUMER_NO_EFFECT[key]
             continue
         if name in FORMAT_OPTIONS:
             values[name], written[name] = _parse(FORMAT_OPTIONS[name].parse, key, raw, shown), key
@@ -372,7 +385,7 @@ def _parse_each(config: Mapping[str, object]) -> tuple[dict[str, Any], dict[str,
             other = written[name]
             raise OptionError(key, shown, f"contradicts {other} = {config[other]!r}", f"Give {name} alone")
         values[name], written[name] = value, key
-    return values, written
+    return values, written, ignored
 
 
 def _parse(parse: Callable[[str, str], Any], key: str, raw: object, shown: object) -> Any:

@@ -91,6 +91,8 @@ class Connector:
             example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'
             raise OptionError("config", config, "is no mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
+        for name, reason in self.config.ignored:
+            log.warning("setting %s has no effect: %s", name, reason)
         self.consumer_id = self.config.consumer_id or _made_id(self.config.group)
         self._start = start_mode(start)
         self._event_time: EventTime | None = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from penstock.embedded.certificates import Identity
 from penstock.errors import OptionError
 from penstock.wire.security import Security
+from penstock.wire.tls import Tls
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -113,8 +114,10 @@ class Listener:
     def _security(self, mechanism: str | None = None, user: str | None = None, password: str | None = None) -> Security:
         return Security(
             self.protocol,
-            ca_file=str(self.broker.certificate_file) if self.broker else None,
-            key_file=str(self.client.key_file) if self.client else None,
+            Tls(
+                ca_file=str(self.broker.certificate_file) if self.broker else None,
+                certificate_file=str(self.client.key_file) if self.client else None,
+            ),
             sasl_mechanism=mechanism,
             sasl_username=user,
             sasl_password=password,

@@ -131,7 +131,7 @@ class Admin:
         settings: dict[str, Any] = {"security_protocol": self._security.protocol}
         if self._security.uses_tls:
             settings["ssl_context"] = self._security.tls_context()
-            settings["ssl_check_hostname"] = self._security.check_hostname
+            settings["ssl_check_hostname"] = self._security.tls.check_hostname
         if self._security.uses_sasl:
             settings |= self._security.sasl_settings()
         opened: list[Any] = []

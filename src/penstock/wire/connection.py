@@ -25,7 +25,9 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
 from penstock.wire.codes import UNSUPPORTED_VERSION
 from penstock.wire.config import ClientConfig
+from penstock.wire.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
 from penstock.wire.patience import Doubt, Patience, Silence
+from penstock.wire.tls import CipherRefused
 
 log = logging.getLogger(__name__)
 
@@ -289,6 +291,13 @@ class Connection:
             return plain
         try:
             return self._encrypted(plain, patience)
+        except CipherRefused as error:
+            plain.close()
+            raise AuthenticationFailed(
+                f"{self.address}: the TLS handshake failed: {error}. Set {self.config.option('ssl.cipher.suites')} to "
+                f"suites that the broker prefers, or {self.config.option('ssl.enabled.protocols')} to TLSv1.2: Python "
+                "cannot choose among those of TLSv1.3"
+            ) from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
             # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
             plain.close()
@@ -301,7 +310,7 @@ class Connection:
             raise AuthenticationFailed(
                 f"{self.address}: the TLS handshake failed: {error}. Check "
                 f"{self.config.option('ssl.truststore.location')} (the CA that signed the broker's certificate), "
-                f"{self.config.option('security.protocol')} and the port"
+                f"{self.config.option('ssl.enabled.protocols')}, {self.config.option('security.protocol')} and the port"
             ) from error
         except OSError as error:
             plain.close()
@@ -317,13 +326,14 @@ class Connection:
                 return socket.create_connection((self.host, self.port), seconds)
 
     def _encrypted(self, plain: socket.socket, patience: Patience) -> socket.socket:
-        context = self.config.security.tls_context()
-        encrypted = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+        security = self.config.security
+        encrypted = security.tls_context().wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
         try:
             while True:
                 encrypted.settimeout(patience.left())
                 with contextlib.suppress(TimeoutError):
                     encrypted.do_handshake()
+                    security.tls.check_suite(encrypted)
                     return encrypted
         except BaseException:
             encrypted.close()
@@ -352,8 +362,7 @@ class Connection:
 
         from penstock.wire.scram import ScramError
 
-        settings = self.config.security.sasl_settings()
-        name = settings["sasl_mechanism"]
+        security, name = self.config.security, self.config.security.sasl_mechanism
         answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
         if answer.error_code != 0:
             offered = ", ".join(answer.mechanisms) or "none"
@@ -361,6 +370,8 @@ class Connection:
                 f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set "
                 f"{self.config.option('sasl.mechanism')}"
             )
+        token = None if security.oauth is None else self._token(security.oauth, deadline)
+        settings = security.sasl_settings(token)
         try:
             mechanism = _mechanism(name, self.host, settings)
             while not mechanism.is_done():
@@ -369,6 +380,10 @@ class Connection:
                 )
                 answer = self.call(request, deadline - time.monotonic())
                 if answer.error_code != 0:
+                    if security.oauth is not None and token is not None:
+                        TOKENS.forget(security.oauth, token)
+                        if not token.is_new:  # it may have been revoked
+                            raise ConnectionLost(f"{self.address} refused an access token that was used before")
                     raise AuthenticationFailed(
                         f"{self.address} refused the login of {settings['sasl_plain_username'] or 'this client'} by "
                         f"{name}: {answer.error_message}. Check {self.config.option('sasl.jaas.config')}"
@@ -389,6 +404,19 @@ class Connection:
         if lifetime > 0:
             # The broker cuts a session at its end (KIP-368): leave it a little before and log in anew.
             self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
+
+    def _token(self, login: OAuthLogin, deadline: float) -> AccessToken:
+        try:
+            return TOKENS.get(login, deadline)
+        except TokenUnavailable as error:
+            # Retriable, as a broker that does not answer: the endpoint may be back in a moment.
+            raise ConnectionLost(f"{self.address}: no access token for the login: {error}") from error
+        except TokenRefused as error:
+            raise AuthenticationFailed(
+                f"{self.address}: no access token for the login: {error}. Check "
+                f"{self.config.option('sasl.oauthbearer.token.endpoint.url')} and "
+                f"{self.config.option('sasl.jaas.config')}"
+            ) from error
 
 
 def _mechanism(name: str, host: str, settings: dict[str, Any]) -> Any:

@@ -135,8 +135,11 @@ class HttpClient:
         self._tls = tls
         self._context = None if tls is None else tls.context()
         self._body_limit = body_limit
-        self._proxy, login = (None, None) if proxy is None else without_login("proxy", proxy)
-        self._proxy_headers = {} if login is None else {"Proxy-Authorization": basic(*login)}
+        self._proxy: str | None = None
+        self._proxy_headers: dict[str, str] = {}
+        if proxy is not None:
+            self._proxy, login = without_login("proxy", proxy)
+            self._proxy_headers = {} if login is None else {"Proxy-Authorization": basic(*login)}
         self._lock = threading.Lock()
         self._idle: dict[tuple[str, str, int], list[HTTPConnection]] = {}
 
@@ -263,7 +266,7 @@ class HttpClient:
             connected.settimeout(max(0.001, end - time.monotonic()))
             connected = self._tls.connect(connected, host, self._context)
         connection = HTTPConnection(host, port)
-        connection.default_port = 443 if scheme == "https" else 80  # type: ignore[misc]
+        connection.default_port = 443 if scheme == "https" else 80
         connection.sock = connected
         connection.auto_open = 0
         return connection

@@ -80,13 +80,19 @@ class Tls:
         except BaseException:
             plain.close()
             raise
-        # TLS 1.3's suites cannot be chosen before the handshake in Python below 3.15.
+        try:
+            self.check_suite(connected)
+        except CipherRefused:
+            connected.close()
+            raise
+        return connected
+
+    def check_suite(self, connected: ssl.SSLSocket) -> None:
+        """After the handshake: TLS 1.3's suites cannot be chosen before it in Python below 3.15."""
         chosen = connected.cipher()
         if self.cipher_suites and (chosen is None or chosen[0] not in self.cipher_suites):
-            connected.close()
             name = chosen[0] if chosen else "no cipher suite"
             raise CipherRefused(f"it chose {name}, which is not among those allowed")
-        return connected
 
 
 def openssl_cipher(suite: str) -> str | None:
