@@ -38,6 +38,7 @@ from Spark's workers to its driver. None holds a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,9 +70,12 @@ class OptionError(PenstockError, ValueError):
     def __init__(self, name: str, value: object, reason: str, way_out: str = "") -> None:
         if value is not None and is_secret(name):
             value = MASK
+        if isinstance(value, str) and (harmless := masked(value)) != value:
+            # A part that the reason quotes may be half a password: lists are split at commas.
+            value, reason = harmless, re.sub(r"""['"].*['"]""", repr(MASK), reason, flags=re.DOTALL)
         self.name = name
-        self.value = masked(value) if isinstance(value, str) else value
-        self.reason = reason
+        self.value = value
+        self.reason = reason = masked(reason)
         self.way_out = way_out
         shown = "" if value is None else f" = {value!r}"
         super().__init__(f"option {name}{shown}: {reason}" + (f". {way_out}" if way_out else ""))

@@ -129,8 +129,11 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
     code, said = run(ZeroDivisionError("oh"))
     assert code == 1
     assert "--debug" in said
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["topics", "-b", "h:1", "--debug"])
+    run(RuntimeError("cannot connect to postgresql://me:hush@host/db"))
+    assert cli.main(["topics", "-b", "h:1", "--debug"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.endswith("RuntimeError: cannot connect to postgresql://***@host/db\n")
 
 
 def test_a_full_disk_is_no_bug(monkeypatch, capsys):

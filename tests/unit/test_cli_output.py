@@ -118,8 +118,12 @@ def test_arguments_that_are_refused(capsys):
 def test_what_is_logged_and_tracebacks(capsys):
     record = logging.LogRecord("penstock", logging.WARNING, "", 0, "group %s", (HOSTILE,), None)
     assert obeyed(PrintableFormatter("penstock: %(message)s").format(record)) == set()
-    cli._show_traceback(BrokerError, BrokerError(HOSTILE), None)
+    try:
+        raise BrokerError(HOSTILE)
+    except BrokerError:
+        cli._tell("not this", debug=True)
     said = capsys.readouterr().err
+    assert "Traceback" in said
     assert "title" in said
     assert obeyed(said, "\n") == set()
 

@@ -13,11 +13,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from types import TracebackType
 from typing import NoReturn
 
 from penstock.cli.output import PrintableFormatter, printable_lines, say
 from penstock.errors import OptionError, PenstockError
+from penstock.masking import masked
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -65,8 +65,6 @@ def _run(argv: Sequence[str] | None) -> int:
         _flush()
         return OK
     debug = getattr(arguments, "debug", False)
-    if debug:
-        sys.excepthook = _show_traceback
     # In one line each, as the errors are; `log.warning` is how the engine tells what it works around.
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter("penstock: %(message)s"))
@@ -79,24 +77,21 @@ def _run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except PenstockError as error:
-        if debug:
-            raise
-        say(f"penstock {arguments.command}: {error}", file=sys.stderr)
+        _tell(f"penstock {arguments.command}: {error}", debug)
         return WRONG_USAGE if isinstance(error, OptionError) else FAILED
     except Exception as error:
-        if debug:
-            raise
         name = type(error).__name__
         what = f"unexpected {name}: {error}. This is a bug; --debug shows where"
         if isinstance(error, OSError) and error.errno in FULL:
             _forget_output()
             what = f"the output cannot be written: {error.strerror}"
-        say(f"penstock {arguments.command}: {what}", file=sys.stderr)
+        _tell(f"penstock {arguments.command}: {what}", debug)
         return FAILED
 
 
-def _show_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    say("".join(traceback.format_exception(kind, error, trace)), file=sys.stderr)
+def _tell(what: str, debug: bool) -> None:
+    """Without secrets, which errors of databases and other libraries may hold. With --debug: where it happened."""
+    say(masked(traceback.format_exc().rstrip("\n") if debug else what), file=sys.stderr)
 
 
 def _flush() -> None:
@@ -131,10 +126,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class Parser(argparse.ArgumentParser):
-    """Its errors repeat what was given."""
+    """Its subparsers are of this class, too. Its errors repeat what was given."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(printable_lines(message))
+        super().error(printable_lines(masked(message)))
 
 
 class Version(argparse.Action):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.streamer.sink import Sink
 
 EXAMPLES = "parquet:DIR, adbc:postgresql://host/name?table=T, adbc:sqlite:FILE?table=T, or stdout"
-PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
+PASSWORD = re.compile(r"(?<=://)([^/@:]*):\S*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,9 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
     if kind in ("postgresql", "postgres", "sqlite"):
         kind, rest = "adbc", text
     place, _, query = rest.partition("?")
+    if "@" in query and re.fullmatch(r"\S+://[^/@]*:(?!\d+$)[^/@]*", place):
+        # Not shown: what looks like the target is the first part of a password.
+        raise OptionError("--to", None, "has a ? in its user or password", "Write it as %3F, and an @ as %40")
     given = dict(parse_qsl(query, keep_blank_values=True))
     match kind:
         case "parquet" if place:

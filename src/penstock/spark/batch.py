@@ -15,6 +15,7 @@ from penstock.formats.plan import TypedPlan
 from penstock.options import SourceOptions
 from penstock.ranges import EVERYTHING, OffsetRange
 from penstock.reports import ReportAddress
+from penstock.spark.driver_log import log_to_driver
 from penstock.spark.filters import narrowing_of
 from penstock.spark.tracebacks import without_traceback
 
@@ -44,6 +45,7 @@ class BatchReader(DataSourceReader):
         """Called once, on the driver."""
         from penstock.plan import plan_batch
 
+        log_to_driver()
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
         narrowing = self._narrowing
         if may_end:  # whoever begins behind the record that ends a partition does not know of it

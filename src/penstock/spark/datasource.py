@@ -14,6 +14,7 @@ from penstock.eventtime.options import default_event_time
 from penstock.formats.plan import TypedSource
 from penstock.options import check_batch, parse_options
 from penstock.spark.batch import BatchReader, FilteringBatchReader
+from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
 from penstock.spark.tracebacks import without_traceback
 
@@ -35,6 +36,7 @@ class PenstockDataSource(DataSource):
         """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
         With a user's schema Spark asks nothing before the first action. Whether a batch or a stream will follow is
         not known yet."""
+        log_to_driver()
         options = parse_options(self.options)
         if not options.formats.typed:
             watermarks = options.event_time is not None and options.event_time.include_columns

@@ -29,11 +29,12 @@ from penstock.formats.plan import TypedPlan
 from penstock.metrics import REPORT_KEY, by_topic, event_time_figures
 from penstock.offsets.committer import Committer
 from penstock.offsets.state import OffsetTexts, from_json, to_json
-from penstock.options import SourceOptions
+from penstock.options import SourceOptions, warn_of_ignored
 from penstock.plan import with_retries
 from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
 from penstock.reports import ReportAddress
 from penstock.spark.batch import RangePartition, read_partition
+from penstock.spark.driver_log import log_to_driver
 from penstock.spark.tracebacks import without_traceback
 from penstock.stream import StreamPlanner
 from penstock.topics import Offsets, TopicPartition
@@ -139,7 +140,8 @@ class _Planning:
     tasks have something to report."""
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
-        _log_with_time_and_name()
+        log_to_driver()
+        warn_of_ignored(options)
         self._options = options
         self._plan = columns if isinstance(columns, TypedPlan) else None
         self._parses = self._plan is not None and bool(self._plan.specs)
@@ -292,15 +294,6 @@ class _Planning:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._ended_by_signal:
             os.kill(os.getpid(), signal.SIGTERM)  # now as it was meant, and without a word
-
-
-def _log_with_time_and_name() -> None:
-    """This process logs to the driver's stderr, where a bare sentence among Spark's lines says too little."""
-    logger = logging.getLogger("penstock")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
 
 
 def _weights(planner: StreamPlanner) -> dict[str, dict[str, float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.masking import masked
+
 REFUSED_ROWS = ("22", "23", "44", "54000", "P0001")
 """SQLSTATEs, by their beginnings, that speak of the rows: a value that does not fit, a constraint or a view's check
 that it breaks, a key too long for its index, and what a trigger raises."""
@@ -54,5 +56,5 @@ def status_of(error: Exception) -> str:
 
 def in_one_line(error: Exception) -> str:
     """Cut before the statement that drivers repeat at the end."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = masked(" ".join(str(error).split()) or type(error).__name__)  # before it is cut: a URI may be cut in two
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."

@@ -1,0 +1,30 @@
+"""What Penstock logs while it plans is in the driver's log (F5, H18)."""
+
+from __future__ import annotations
+
+from chaos.processes import Driver
+
+
+def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log(kafka, topic, tmp_path):
+    options = kafka.client_options() | {"subscribe": topic(1)}
+    read = {"do": "read", "format": "penstock", "path": str(tmp_path / "read")}
+    stream = {
+        "do": "stream",
+        "format": "penstock",
+        "path": str(tmp_path / "stream"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "trigger": {"availableNow": True},
+    }
+    steps = [
+        read | {"options": options | {"kafka.check.crcs": "false"}},
+        stream | {"options": options | {"kafka.send.buffer.bytes": "1000"}},
+    ]
+    with Driver(steps, tmp_path) as driver:
+        driver.answers()
+        lines = driver.log().splitlines()
+    # Once per query, though Spark reads the options in several processes.
+    assert [line.partition(" WARNING ")[2] for line in lines if "has no effect" in line] == [
+        "penstock.options: option kafka.check.crcs has no effect: checksums are always checked",
+        "penstock.options: option kafka.send.buffer.bytes has no effect: requests are small",
+    ]
+    assert [line for line in lines if " INFO penstock.stream: the stream starts at " in line]
