@@ -363,6 +363,7 @@ class Connection:
         from penstock.wire.scram import ScramError
 
         security, name = self.config.security, self.config.security.sasl_mechanism
+        assert name is not None, "the options of a SASL protocol name a mechanism"
         answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
         if answer.error_code != 0:
             offered = ", ".join(answer.mechanisms) or "none"
