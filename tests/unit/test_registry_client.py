@@ -390,6 +390,21 @@ def test_memory_has_an_end(serve, ask, monkeypatch):
     assert [int(request.path[-1]) for request in server.requests] == [0, 1, 2, 1]
 
 
+def test_memory_has_an_end_in_bytes_too(serve, ask, monkeypatch):
+    monkeypatch.setattr(registry_module, "BYTES_KEPT", 250)
+    server = serve()
+    server.answers |= {f"/schemas/ids/{number}": answer({"schema": "x" * 100}) for number in range(3)}
+    server.answers["/schemas/ids/9"] = answer({"schema": "x" * 1000})
+    ours = ask(server)
+    for number in (0, 1, 0, 1, 2, 1, 2, 0):
+        ours.schema(number)
+    assert [int(request.path[-1]) for request in server.requests] == [0, 1, 2, 0]
+    server.requests.clear()
+    for number in (9, 9, 0, 0):  # the last one is kept, however long it is
+        ours.schema(number)
+    assert [int(request.path[-1]) for request in server.requests] == [9, 0]
+
+
 def test_threads_share_what_is_known(serve, ask):
     server = serve()
     server.answers |= {f"/schemas/ids/{number}": answer({"schema": str(number)}) for number in range(20)}

@@ -34,6 +34,8 @@ UNKNOWN_SECONDS = 10.0
 a registry of several nodes may answer so for a moment about a schema that was registered at another one."""
 
 SCHEMAS_KEPT = 1000
+BYTES_KEPT = 64 << 20
+"""Of all texts together: one may have 16 MB, and refer to as much again."""
 
 # What a schema refers to, and what that refers to: more than any schema has. Each is a request, and a chain of them may
 # have no end.
@@ -254,6 +256,7 @@ class _Memory:
         """Begin empty. Also after a fork, in which another thread may have held the lock."""
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[RegistryConfig, int], tuple[RegisteredSchema | NotThere, float]] = OrderedDict()
+        self._bytes = 0
 
     def look_up(self, config: RegistryConfig, schema_id: int) -> RegisteredSchema | NotThere | None:
         with self._lock:
@@ -262,17 +265,28 @@ class _Memory:
                 return None
             answer, since = found
             if isinstance(answer, NotThere) and time.monotonic() - since > UNKNOWN_SECONDS:
-                del self._kept[config, schema_id]
+                self._drop((config, schema_id))
                 return None
             self._kept.move_to_end((config, schema_id))
             return answer
 
     def keep(self, config: RegistryConfig, schema_id: int, answer: RegisteredSchema | NotThere) -> None:
         with self._lock:
+            self._drop((config, schema_id))
             self._kept[config, schema_id] = (answer, time.monotonic())
-            self._kept.move_to_end((config, schema_id))
-            while len(self._kept) > SCHEMAS_KEPT:
-                self._kept.popitem(last=False)
+            self._bytes += _size(answer)
+            while len(self._kept) > SCHEMAS_KEPT or (self._bytes > BYTES_KEPT and len(self._kept) > 1):
+                self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[RegistryConfig, int]) -> None:
+        if (found := self._kept.pop(key, None)) is not None:
+            self._bytes -= _size(found[0])
+
+
+def _size(answer: RegisteredSchema | NotThere) -> int:
+    if isinstance(answer, NotThere):
+        return 0
+    return len(answer.text) + sum(len(text) for _, text in answer.references)
 
 
 _MEMORY = _Memory()

@@ -39,7 +39,7 @@ impl Resolver<'_> {
                     return Err(self.mismatch(writer, reader, path));
                 };
                 // What is tried here and fails is work all the same.
-                self.work.spend(STEP * values.len())?;
+                self.work.spend(STEP / 8 * values.len())?;
                 for index in self.by_likeness(writer, &values) {
                     self.work.spend(STEP + fields.len())?;
                     let name = member(index);
