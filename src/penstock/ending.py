@@ -72,6 +72,7 @@ class StreamEnd:
         for tp, offset in cut.items():
             self._ended.pop(tp, None)
             self._looked_at.pop(tp, None)
+            self._hidden_until.pop(tp, None)
             if isinstance(self._mode, AtTimestamp) and self._until.get(tp, offset) > offset:
                 del self._until[tp]
 
