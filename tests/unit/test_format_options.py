@@ -77,7 +77,7 @@ def test_what_is_wrong_is_told_by_its_option(given, name, says):
 def test_options_pickle_and_hide_the_registrys_password():
     formats = parse(
         valueFormat="avro",
-        schemaRegistry__url="http://registry:8081",
+        schemaRegistry__url="https://registry:8081",
         **{"schemaRegistry.basic.auth.user.info": "me:very-secret"},
     )
     assert pickle.loads(pickle.dumps(formats)) == formats

@@ -138,3 +138,24 @@ def test_a_strategy_that_is_none_or_lacks_a_record_is_refused():
     assert subject_name("topic", "t", "value") == "t-value"
     with pytest.raises(OptionError, match="Set valueSubject"):
         subject_name("record", "t", "value")
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"basic_auth_user_info": "ann:s3cret"},
+        {"bearer_auth_token": "s3cret"},
+        {"headers": '{"X-Api-Key": "s3cret"}'},
+    ],
+    ids=["basic", "bearer", "header"],
+)
+def test_a_log_in_is_not_sent_unencrypted_to_another_machine_unless_that_is_allowed(login):
+    with pytest.raises(OptionError, match=r"unencrypted.*schemaRegistry\.allow\.plaintext") as refused:
+        parse(url="https://one,http://registry.example.org", **login)
+    assert "s3cret" not in str(refused.value)
+    parse(url="http://registry.example.org", allow_plaintext="true", **login)
+    for harmless in ("https://registry", "http://localhost:8081", "http://127.0.0.1:8081", "http://[::1]:8081"):
+        parse(url=harmless, **login)
+    assert parse(url="http://registry.example.org", headers='{"target-sr-cluster": "lsrc-1"}')
+    with pytest.raises(OptionError, match="unencrypted"):
+        parse(url="http://ann:s3cret@registry.example.org")
