@@ -21,6 +21,7 @@ from penstock.errors import AuthenticationFailed, BrokerError
 from penstock.wire.config import ClientConfig
 from penstock.wire.connection import Connection
 from penstock.wire.security import Security
+from penstock.wire.tls import Tls
 
 SECONDS = 60.0
 DAY = timedelta(days=1)
@@ -100,10 +101,9 @@ def server(tmp_path):
         each.join(SECONDS)
 
 
-def connect(port, trusted, **security):
-    config = ClientConfig(
-        bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL", ca_pem=trusted.pem, **security)
-    )
+def connect(port, trusted, **tls):
+    security = Security(protocol="SSL", tls=Tls(ca_pem=trusted.pem, **tls))
+    config = ClientConfig(bootstrap=(("127.0.0.1", port),), security=security)
     return Connection("127.0.0.1", port, config, SECONDS)
 
 

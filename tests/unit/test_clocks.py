@@ -22,7 +22,7 @@ ALLOWED = {
     "plan.py": "whether endingTimestamp is over",
     "stream.py": "whether endingTimestamp is over",
     "streamer/parquet.py": "how old an unfinished file is: if a live one is removed, its write is repeated",
-    "wire/security.py": "when an unsecured token was issued",
+    "wire/oauth.py": "when an unsecured token was issued, and when a JWT expires",
 }
 
 
