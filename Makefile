@@ -27,7 +27,7 @@ WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak format bench fuzz wheel docs clean
+.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak old-brokers format bench fuzz wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -130,8 +130,11 @@ test-python: setup $(VENV)/spark.jsa $(VENV)/kafka.jsa
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
 
 # PENSTOCK_SOAK_SECONDS=60 shortens the consumer's part, which takes ten minutes.
-soak: setup ## a driver killed two dozen times, a consumer group that never rests: each record once; 20 minutes
+soak: setup ## drivers and workers killed hundreds of times, a group that never rests: each record once; 30 minutes
 	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=0 tests/chaos
+
+old-brokers: setup ## the essentials on Kafka 3.3, 3.9 and 4.0; fetches 130 MB the first time
+	@$(BIN)/python -m pytest -m old_brokers tests/integration/test_old_brokers.py
 
 format: setup ## put all code into its one format
 	@$(BIN)/ruff check --fix --quiet || true

@@ -63,6 +63,7 @@ class EmbeddedKafka:
     port            of the first node; the others follow. Free ones otherwise
     data_dir        keeps the partitions over a stop; a temporary directory otherwise
     heap_mb, jvm_options, start_seconds     for slow machines and benchmarks
+    distribution    Kafka's jars, for another version; the pinned ones of KAFKA_VERSION otherwise
 
     PENSTOCK_KAFKA_OPTS in the environment is added to `jvm_options`, for programs that start brokers by themselves.
     Whatever becomes of this process, the brokers end with it and the temporary directory goes.
@@ -83,6 +84,7 @@ class EmbeddedKafka:
         heap_mb: int = HEAP_MB,
         jvm_options: Sequence[str] = QUICK_START,
         start_seconds: float = _START_SECONDS,
+        distribution: Distribution | None = None,
     ) -> None:
         if nodes not in (1, 2, 3):
             raise OptionError("nodes", nodes, "must be 1, 2 or 3")
@@ -103,6 +105,7 @@ class EmbeddedKafka:
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._jvm = Jvm(heap_mb, (*jvm_options, *shlex.split(os.environ.get("PENSTOCK_KAFKA_OPTS", ""))))
         self._start_seconds = start_seconds
+        self._distribution = distribution
         self._work_dir: Path | None = None
         self._listener: Listener | None = None
         self._nodes: list[Node] = []
@@ -118,7 +121,7 @@ class EmbeddedKafka:
         """Fetch Kafka if need be, start all nodes, return when the cluster says that all of them are in."""
         if self._nodes:
             return self
-        kafka = get_distribution()
+        kafka = self._distribution or get_distribution()
         end = time.monotonic() + self._start_seconds
         self._work_dir = Path(tempfile.mkdtemp(prefix="penstock-kafka-"))
         atexit.register(_stop_at_exit, weakref.ref(self), os.getpid())

@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.embedded import ivy
@@ -68,14 +68,15 @@ def pinned() -> dict[str, str]:
 
 
 class Distribution:
-    """A checked set of Kafka's jars on disk, and the Java to run them with."""
+    """A set of Kafka's jars on disk, the pinned ones unless others are named, and the Java to run them with."""
 
-    def __init__(self, folder: Path, java: Path) -> None:
+    def __init__(self, folder: Path, java: Path, jars: Sequence[str] | None = None) -> None:
         self.folder = folder
         self.java = java
+        self._jars = tuple(pinned() if jars is None else jars)
 
     def classpath(self) -> str:
-        return os.pathsep.join(str(self.folder / name) for name in pinned())
+        return os.pathsep.join(str(self.folder / name) for name in self._jars)
 
     def run_tool(
         self, main_class: str, *arguments: str, seconds: float = 60.0, jvm_options: tuple[str, ...] = ()
@@ -158,7 +159,7 @@ def _fetch(folder: Path, java: Path, progress: Progress) -> None:
             f"the repository served another {name} than the one that was pinned: {wrong}. Check "
             "PENSTOCK_MAVEN_REPOSITORY, or take it as a sign that somebody sits in between"
         )
-    _make_checkpoint(Distribution(jars, java), partial)
+    make_checkpoint(Distribution(jars, java), partial)
     old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
     if folder.exists():
         folder.rename(old)
@@ -175,7 +176,7 @@ def _wrong_set(jars: Path, found: set[str]) -> str | None:
     return _wrong_jar(jars)
 
 
-def _make_checkpoint(fetched: Distribution, partial: Path) -> None:
+def make_checkpoint(fetched: Distribution, partial: Path) -> None:
     """Let Kafka's own tool format a throw-away node; keep the one file that is the same for every cluster."""
     scratch = partial / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+from kafka.protocol.admin import DescribeClusterRequest
 
 from penstock.errors import (
     AuthenticationFailed,
@@ -56,8 +57,13 @@ class Admin:
         self._seconds = seconds
 
     def describe(self, seconds: float | None = None) -> ClusterDescription:
+        # Not client.describe_cluster(), which fails on answers without an endpoint type: brokers before 3.7 send none.
+        question = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
         with self._client("describing the cluster", seconds) as client:
-            answer = client.describe_cluster()
+            answer = client._manager.run(client._manager.send, question)
+            if answer.error_code:
+                raise kafka_errors.for_code(answer.error_code)(answer.error_message)
+            described = answer.to_dict()
         brokers = [
             RegisteredBroker(
                 int(broker["broker_id"]),
@@ -66,9 +72,9 @@ class Admin:
                 broker.get("rack"),
                 bool(broker.get("is_fenced")),
             )
-            for broker in answer["brokers"]
+            for broker in described["brokers"]
         ]
-        return ClusterDescription(str(answer["cluster_id"]), tuple(sorted(brokers, key=lambda broker: broker.id)))
+        return ClusterDescription(str(described["cluster_id"]), tuple(sorted(brokers, key=lambda broker: broker.id)))
 
     def create_topic(
         self,
