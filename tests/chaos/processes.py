@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -158,6 +159,17 @@ class Driver(Program):
         assert status == 0, f"{self.name} ended with {status}: {self.log()[-4000:]}"
         return self.answered()
 
+    def kill_worker(self, chance: random.Random) -> bool:
+        """SIGKILL to one of the Python workers that run its tasks; False where there is none just now."""
+        workers = task_workers(session_members(self._leader.pid))
+        if not workers:
+            return False
+        try:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
     def answered(self) -> list[Any]:
         """What the steps that are done so far gave."""
         text = self._answers.read_text() if self._answers.exists() else ""
@@ -199,6 +211,16 @@ def session_members(leader: int) -> list[int]:
         except (ProcessLookupError, PermissionError):
             continue
     return members
+
+
+def task_workers(pids: Sequence[int]) -> list[int]:
+    """Those of these processes that run tasks: PySpark forks them from a daemon. Planners have a process of another
+    kind, and Spark starts the query again where that dies."""
+    asked = ["ps", "-o", "pid=,ppid=,args=", "-p", ",".join(map(str, pids))]
+    listed = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout
+    found = [line.split(maxsplit=2) for line in listed.splitlines()]
+    forked = {int(pid): int(parent) for pid, parent, command in found if "pyspark.daemon pyspark.worker" in command}
+    return [pid for pid, parent in forked.items() if parent in forked]
 
 
 def until(condition: Callable[[], object], seconds: float, pause: float = 0.05) -> bool:
