@@ -59,6 +59,7 @@ LONG = (
     "test_standalone_cluster.py",
     "test_consumer_brokers.py",
     "test_killed_driver.py",
+    "test_killed_workers.py",
     "test_brokers.py",
     "test_docs.py",
     "test_embedded.py",

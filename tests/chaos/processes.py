@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -159,16 +158,9 @@ class Driver(Program):
         assert status == 0, f"{self.name} ended with {status}: {self.log()[-4000:]}"
         return self.answered()
 
-    def kill_worker(self, chance: random.Random) -> bool:
-        """SIGKILL to one of the Python workers that run its tasks; False where there is none just now."""
-        workers = task_workers(session_members(self._leader.pid))
-        if not workers:
-            return False
-        try:
-            os.kill(chance.choice(workers), signal.SIGKILL)
-        except ProcessLookupError:
-            return False
-        return True
+    def task_workers(self) -> list[int]:
+        """The Python workers that run its tasks, now."""
+        return task_workers(session_members(self._leader.pid))
 
     def answered(self) -> list[Any]:
         """What the steps that are done so far gave."""

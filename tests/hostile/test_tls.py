@@ -17,9 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kafka.protocol.metadata import ApiVersionsResponse
 
+from fix_descriptors import no_descriptors
 from penstock.errors import AuthenticationFailed, BrokerError
 from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection
+from penstock.wire.connection import Connection, ConnectionLost
 from penstock.wire.security import Security
 from penstock.wire.tls import Tls
 
@@ -152,3 +153,18 @@ def test_only_the_name_is_left_unchecked_where_hostname_checks_are_off(server, t
     connect(server(trusted, names=[x509.DNSName("elsewhere.example")]), trusted, check_hostname=False).close()
     with pytest.raises(AuthenticationFailed):
         connect(server(Authority("another")), trusted, check_hostname=False)
+
+
+def test_certificates_that_no_descriptor_is_left_for_are_a_lost_connection_and_not_a_refusal(
+    trusted, tmp_path, monkeypatch
+):
+    authority = tmp_path / "ca.pem"
+    authority.write_text(trusted.pem)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+        dialled = socket.create_connection(address)
+        monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it got the last descriptor
+        config = ClientConfig(bootstrap=(address,), security=Security(protocol="SSL", ca_file=str(authority)))
+        with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
+            Connection(*address, config, SECONDS)
+        assert dialled.fileno() < 0, "it is closed"

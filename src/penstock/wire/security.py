@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import ssl
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from penstock.wire.tls import Tls
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Security:
         try:
             return self.tls.context()
         except OSError as error:  # which ssl.SSLError is too
+            if error.errno in NO_DESCRIPTORS and not isinstance(error, ssl.SSLError):
+                raise  # says nothing about the certificates, and a later try may succeed
             raise AuthenticationFailed(
                 f"the TLS certificates cannot be loaded ({error}). Penstock reads PEM files: check "
                 "kafka.ssl.truststore.location, kafka.ssl.keystore.location and kafka.ssl.key.password"
