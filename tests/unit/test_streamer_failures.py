@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
 
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from chaos.processes import until
@@ -18,6 +21,7 @@ from penstock import (
     CorruptBatch,
     NoGroupOffset,
     OffsetOutOfRange,
+    ParquetSink,
     RowsRefused,
     SinkError,
 )
@@ -116,6 +120,27 @@ def test_I3_a_sink_that_is_down_for_a_while_gets_every_row_once(fake_connector, 
         assert streamer.metrics().retries == 3
     assert sink.rows == [b"a", b"b", b"c"]
     assert "the sink takes no rows. Retry after 0.03 s. OSError: no route to the database" in caplog.text
+
+
+def test_I3_a_disk_that_is_full_for_a_while_has_every_row_once(fake_connector, tmp_path, monkeypatch, caplog):
+    full, honest = [OSError(errno.ENOSPC, "No space left on device")] * 3, pq.write_table
+
+    def write_table(table, file, **options):
+        if full:
+            file.write(b"PAR1")  # as far as it comes
+            raise full.pop()
+        honest(table, file, **options)
+
+    with running(fake_connector, ParquetSink(tmp_path)) as streamer:
+        monkeypatch.setattr(pq, "write_table", write_table)  # after the trial that each sink makes at its start
+        fake_connector.put(0, [b"a", b"b"])
+        committed(fake_connector, {P0: 2, P1: 0})
+        assert streamer.metrics().retries == 3
+        fake_connector.put(1, [b"c"])
+        committed(fake_connector, {P0: 2, P1: 1})
+    assert sorted(ds.dataset(tmp_path).to_table().column("value").to_pylist()) == [b"a", b"b", b"c"]
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".parquet"}
+    assert "Retry after 0.03 s. OSError: [Errno 28] No space left on device" in caplog.text
 
 
 def test_I3_a_sink_that_stays_down_fails_the_streamer_after_so_many_retries(fake_connector):
