@@ -62,6 +62,10 @@ class Program:
     def running(self) -> bool:
         return self._leader.poll() is None
 
+    def members(self) -> list[int]:
+        """The processes of its session, its keeper among them."""
+        return session_members(self._leader.pid)
+
     def log(self) -> str:
         return self.log_path.read_text("utf-8", errors="replace") if self.log_path.exists() else ""
 
@@ -97,7 +101,7 @@ class Program:
     def kill(self) -> None:
         """SIGKILL to the whole session, at once; returns when it is empty. May be called twice."""
         end = time.monotonic() + _END_SECONDS
-        while members := session_members(self._leader.pid):
+        while members := self.members():
             assert time.monotonic() < end, f"{self.name}: still there after SIGKILL: {members}"
             for pid in members:
                 with contextlib.suppress(ProcessLookupError):
@@ -160,7 +164,7 @@ class Driver(Program):
 
     def task_workers(self) -> list[int]:
         """The Python workers that run its tasks, now."""
-        return task_workers(session_members(self._leader.pid))
+        return task_workers(self.members())
 
     def answered(self) -> list[Any]:
         """What the steps that are done so far gave."""

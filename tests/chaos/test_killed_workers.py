@@ -98,7 +98,7 @@ def kill_workers(driver: Driver, checkpoint: Checkpoint, letters: Letters, kills
         else:
             until(driver.task_workers, AIM_SECONDS, 0.01)
             workers = driver.task_workers()
-            until(lambda before=before: letters.end() > before, AIM_SECONDS, 0)
+            until(lambda end=before, last=batch: letters.end() > end or not reading(last - 1), AIM_SECONDS, 0)
         killed += kill(workers)
         turn += 1
     return killed
