@@ -164,7 +164,7 @@ def test_certificates_that_no_descriptor_is_left_for_are_a_lost_connection_and_n
         address = listener.getsockname()
         dialled = socket.create_connection(address)
         monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it got the last descriptor
-        config = ClientConfig(bootstrap=(address,), security=Security(protocol="SSL", ca_file=str(authority)))
+        config = ClientConfig(bootstrap=(address,), security=Security(protocol="SSL", tls=Tls(ca_file=str(authority))))
         with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
             Connection(*address, config, SECONDS)
         assert dialled.fileno() < 0, "it is closed"
