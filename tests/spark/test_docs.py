@@ -57,6 +57,7 @@ class secured:  # noqa: N801 (a context manager, read like a function)
         users = {"reader": PASSWORD} if listener.startswith("SASL") else None
         self.broker = EmbeddedKafka(listener=listener, users=users, client_auth=listener == "SSL")
         monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+        monkeypatch.setenv("CLIENT_SECRET", PASSWORD)
 
     def __enter__(self):
         self.broker.start()

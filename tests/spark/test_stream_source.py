@@ -9,7 +9,6 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -478,11 +477,3 @@ def test_each_record_comes_once_from_ranges_that_were_split(table, topic, produc
     counted = Counter(table.values())
     assert set(counted) == set(range(1000))
     assert set(counted.values()) == {1}
-
-
-def test_the_checkpoint_holds_no_secret(table, topic, produce):
-    name = topic(partitions=2)
-    produce(name, numbered(4))
-    table.run(subscribe=name, startingOffsets="earliest", **{"kafka.ssl.key.password": "hush-hush"})
-    for path in Path(table.checkpoint).rglob("*"):
-        assert not path.is_file() or b"hush-hush" not in path.read_bytes()
