@@ -119,10 +119,12 @@ impl Json {
             };
             cursor.open(begin, end);
             let outcome = root(&reader, &mut self.column, &mut cursor);
-            let mut is_last = false;
             if outcome == Ok(true) {
-                is_last = cursor.close();
-                if !cursor.is_wrong() && !is_last {
+                cursor.close();
+                if !cursor.is_wrong() {
+                    if cursor.is_last() {
+                        return Some(row + 1 - first);
+                    }
                     continue;
                 }
             } else {
@@ -132,7 +134,7 @@ impl Json {
             if let Some(reason) = cursor.reason() {
                 faults.push(Fault { row, reason });
             }
-            if is_last {
+            if cursor.is_last() {
                 return Some(row + 1 - first);
             }
         }

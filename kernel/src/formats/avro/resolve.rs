@@ -23,12 +23,15 @@ pub struct Resolver<'a> {
     enums: HashMap<(NodeId, NodeId), Arc<Symbols>>,
     /// By the reader's node.
     types: HashMap<NodeId, Option<DataType>>,
+    /// Of each of the reader's unions the branches by type and name, the first if there are several.
+    pub branches: HashMap<NodeId, HashMap<(&'static str, &'a str), usize>>,
 }
 
 impl<'a> Resolver<'a> {
     pub fn new(writer: &'a Schema, reader: &'a Schema, work: &'a mut Work) -> Self {
         let (skipped, places) = (Vec::new(), HashMap::new());
-        Resolver { writer, reader, work, skipped, places, enums: HashMap::new(), types: HashMap::new() }
+        let (enums, types, branches) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Resolver { writer, reader, work, skipped, places, enums, types, branches }
     }
 
     /// How to get past the records that [`Skip::Shared`] refers to. Not while they are met, by recursion: a chain of them
@@ -60,7 +63,7 @@ impl<'a> Resolver<'a> {
         wanted: &DataType,
         path: &Path<'_>,
     ) -> Result<Fill, String> {
-        self.work.spend(STEP)?;
+        self.work.spend(STEP + self.reader.aliases(reader).len())?;
         if let Kind::Union(branches) = self.writer.kind(writer) {
             return self.written_union(branches, reader, wanted, path);
         }

@@ -144,6 +144,11 @@ impl Schema {
         &self.nodes[id].kind
     }
 
+    /// Other names of a record, an enum or a fixed.
+    pub fn aliases(&self, id: NodeId) -> &[String] {
+        self.nodes[id].name.as_ref().map_or(&[], |name| &name.aliases)
+    }
+
     /// For people.
     pub fn describe(&self, id: NodeId) -> String {
         let node = self.node(id);
@@ -364,7 +369,9 @@ impl Parser {
         let full = qualified(name, namespace);
         let namespace = full.rsplit_once('.').map_or("", |(namespace, _)| namespace).to_owned();
         let aliases = strings(value.get("aliases"));
-        let bytes = full.len() + aliases.iter().map(|alias| alias.len() + namespace.len()).sum::<usize>();
+        let bytes = |name: usize| name + size_of::<String>();
+        let bytes = bytes(full.len())
+            + aliases.iter().map(|alias| bytes(alias.len() + namespace.len())).sum::<usize>();
         self.room = self
             .room
             .checked_sub(bytes)

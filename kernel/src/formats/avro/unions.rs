@@ -1,6 +1,8 @@
 //! Unions, on either side: the branch that a value is read by.
 
-use arrow_schema::DataType;
+use std::collections::HashMap;
+
+use arrow_schema::{DataType, Fields};
 
 use super::fill::Fill;
 use super::resolve::{Resolver, primitive};
@@ -38,29 +40,73 @@ impl Resolver<'_> {
                 let DataType::Struct(fields) = wanted else {
                     return Err(self.mismatch(writer, reader, path));
                 };
-                // What is tried here and fails is work all the same.
-                self.work.spend(STEP / 8 * values.len())?;
+                // Mostly it is one of the same type and name. All others are put in order only if it is not.
+                let same = self.same_branch(writer, reader, &values)?;
+                if let Some(index) = same
+                    && let Some(fill) = self.member(writer, index, &values, fields, path)?
+                {
+                    return Ok(fill);
+                }
+                self.work.spend(STEP * values.len())?;
                 for index in self.by_likeness(writer, &values) {
-                    self.work.spend(STEP + fields.len())?;
-                    let name = member(index);
-                    let Some((place, field)) = fields.find(&name) else {
-                        // Nobody wants this member; would it have been this one?
-                        let Some(full) = self.type_of(values[index]) else { continue };
-                        if self.resolve(writer, values[index], &full, &path.below(&name)).is_err() {
-                            continue;
-                        }
-                        return Ok(Fill::NoMember(self.skip(writer)?));
-                    };
-                    if let Ok(fill) =
-                        self.resolve(writer, values[index], field.data_type(), &path.below(&name))
+                    if Some(index) != same
+                        && let Some(fill) = self.member(writer, index, &values, fields, path)?
                     {
-                        return Ok(Fill::Member(place, Box::new(fill)));
+                        return Ok(fill);
                     }
                 }
                 self.work.check()?;
                 Err(self.mismatch(writer, reader, path))
             }
         }
+    }
+
+    /// A value, read by the branch of this index; None if that cannot be. What is tried and fails is work all the same.
+    fn member(
+        &mut self,
+        writer: NodeId,
+        index: usize,
+        values: &[NodeId],
+        fields: &Fields,
+        path: &Path<'_>,
+    ) -> Result<Option<Fill>, String> {
+        self.work.spend(STEP + fields.len())?;
+        let name = member(index);
+        let Some((place, field)) = fields.find(&name) else {
+            // Nobody wants this member; would it have been this one?
+            let Some(full) = self.type_of(values[index]) else { return Ok(None) };
+            return match self.resolve(writer, values[index], &full, &path.below(&name)) {
+                Ok(_) => Ok(Some(Fill::NoMember(self.skip(writer)?))),
+                Err(_) => Ok(None),
+            };
+        };
+        let fill = self.resolve(writer, values[index], field.data_type(), &path.below(&name));
+        Ok(fill.ok().map(|fill| Fill::Member(place, Box::new(fill))))
+    }
+
+    /// The first of a union's branches that has the same type and full name, or an alias for it.
+    fn same_branch(
+        &mut self,
+        writer: NodeId,
+        reader: NodeId,
+        values: &[NodeId],
+    ) -> Result<Option<usize>, String> {
+        if !self.branches.contains_key(&reader) {
+            let mut known = HashMap::new();
+            for (index, &branch) in values.iter().enumerate() {
+                let node = self.reader.node(branch);
+                self.work.spend(STEP * (1 + self.reader.aliases(branch).len()))?;
+                let names = node.name.iter().flat_map(|name| name.aliases.iter().chain([&name.full]));
+                let names = names.map(String::as_str).chain(node.name.is_none().then_some(""));
+                for name in names {
+                    known.entry((node.kind.name(), name)).or_insert(index);
+                }
+            }
+            self.branches.insert(reader, known);
+        }
+        let written = self.writer.node(writer);
+        let name = written.name.as_ref().map_or("", |name| name.full.as_str());
+        Ok(self.branches[&reader].get(&(written.kind.name(), name)).copied())
     }
 
     /// The reader's branches in the order in which they are tried: those of the same type and full name, those of the
@@ -78,9 +124,10 @@ impl Resolver<'_> {
                 _ => 0,
             }
         };
-        let mut order: Vec<usize> = (0..branches.len()).collect();
-        order.sort_by_key(unlike);
-        order
+        // Not sorted: a union may have thousands of branches, and this is done for each of another's.
+        let mut orders: [Vec<usize>; 4] = Default::default();
+        (0..branches.len()).for_each(|index| orders[unlike(&index)].push(index));
+        orders.concat()
     }
 
     /// A union, read by any type: each branch by itself. One that the reader cannot take costs the records that have it.

@@ -76,10 +76,15 @@ impl<'a> Cursor<'a> {
         self.scratch.budget.begin_record(end - begin);
     }
 
-    /// The document is in the columns. Says whether it is the last one that its batch has room for.
+    /// The document is in the columns.
     #[inline]
-    pub fn close(&mut self) -> bool {
+    pub fn close(&mut self) {
         self.scratch.budget.end_record();
+    }
+
+    /// Whether it is the last one that its batch has room for.
+    #[inline]
+    pub fn is_last(&self) -> bool {
         self.scratch.budget.is_used_up()
     }
 

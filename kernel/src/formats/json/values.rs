@@ -216,7 +216,7 @@ impl Reader<'_> {
                     let column = &mut structs.columns[field];
                     let again = column.len() > row;
                     if again {
-                        cursor.spend(column.weight())?; // for a struct it is work to make one only to drop it
+                        pay_again(column, cursor)?;
                     }
                     if self.read(column, first, cursor)? {
                         if again {
@@ -318,6 +318,13 @@ impl Reader<'_> {
         }
         Ok(kept)
     }
+}
+
+/// A name comes again: for a struct it is work to make one only to drop it.
+#[cold]
+#[inline(never)]
+fn pay_again(column: &Column, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
+    cursor.spend(column.weight())
 }
 
 /// An integer of at most 64 bits; none if the value is anything else, which is then noted.
