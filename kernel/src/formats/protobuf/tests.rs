@@ -342,6 +342,18 @@ fn what_would_end_the_compiler_is_refused_before() {
 }
 
 #[test]
+fn very_many_names_that_are_not_defined_are_told_of_without_their_lines() {
+    let fields =
+        |count: usize| (1..=count).map(|number| format!("Missing f{number} = {number};")).collect::<String>();
+    let error = |count: usize| {
+        let text = format!("syntax = \"proto3\"; message M {{ {} }}", fields(count));
+        compile("m.proto", &[("m.proto".to_owned(), text)]).expect_err("not defined")
+    };
+    assert!(error(10).starts_with("m.proto:1:"));
+    assert!(error(5_000).contains("name 'Missing' is not defined"));
+}
+
+#[test]
 fn descriptors_of_very_many_parts_are_refused_before_they_are_read() {
     let file: Vec<u8> = [0x22, 0].repeat(600_000); // messages without a name
     let set = [
