@@ -21,13 +21,15 @@ ALONE := env -u MAKEFLAGS -u MFLAGS
 CARGO := $(ALONE) cargo
 MANIFEST := --manifest-path kernel/Cargo.toml
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= raw fixed_crc json avro protobuf
+FUZZ_TARGETS ?= raw fixed_crc json avro protobuf avro_schema protobuf_schema
+# Of one input: seconds, and megabytes. Schemas of a few bytes can ask for far more of both.
+FUZZ_LIMITS ?= -timeout=60 -rss_limit_mb=3072 -malloc_limit_mb=2048
 TESTS ?= tests
 WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak old-brokers format bench fuzz wheel docs clean
+.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak old-brokers format bench fuzz fuzz-schemas wheel docs clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -146,7 +148,11 @@ fuzz: ## throw random bytes at the kernel, FUZZ_SECONDS=60 per target (needs rus
 	@rustup run nightly rustc --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
 	@for target in $(FUZZ_TARGETS); do \
 	    printf '\n==> fuzzing %s for %s s\n' $$target $(FUZZ_SECONDS); \
-	    (cd kernel && cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS)) || exit 1; done
+	    (cd kernel && cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) $(FUZZ_LIMITS)) || exit 1; done
+	@$(MAKE) fuzz-schemas
+
+fuzz-schemas: setup ## the same for the schemas that are read in Python: JSON Schema, DDL, references, inference
+	@PYTHONPATH=src:tests $(BIN)/python -m hostile.fuzz_schemas --seconds $(FUZZ_SECONDS)
 
 # --- shipping it ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 //! What the targets of record batches share: any arguments of `open`, and what must hold whatever the bytes say.
 
 pub mod formats;
+pub mod schemas;
 
 use _kernel::columns::Column;
 use _kernel::decoder::{Decoder, Request};
