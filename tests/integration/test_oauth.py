@@ -101,7 +101,7 @@ def test_a_client_that_the_endpoint_refuses_fails_at_once_and_names_the_options(
 def test_a_token_that_the_broker_refuses_is_replaced_once(kafka, endpoint):
     assert read(kafka, endpoint) == 0
     [kept] = TOKENS._kept.values()
-    # As if it had been revoked: the broker does not take it any more, and nobody has told us.
+    # As if it had been revoked: the broker refuses it, without notice.
     payload = json.loads(base64.urlsafe_b64decode(kept.token.text.split(".")[1] + "==")) | {"exp": 1}
     old = base64.urlsafe_b64encode(json.dumps(payload).encode()).rstrip(b"=").decode()
     object.__setattr__(kept.token, "text", f"{kept.token.text.split('.')[0]}.{old}.")

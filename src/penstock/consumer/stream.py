@@ -191,7 +191,7 @@ class Stream(ChunkQueue):
             end = typed.next_offset
         else:
             return self._hand_out_batch(chunk, batch, end)
-        chunk.rewind()  # whoever reads on reads what follows
+        chunk.rewind()  # the next read continues with what follows
         return self._hand_out_batch(chunk, batch, end)
 
     def _next(

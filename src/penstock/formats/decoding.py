@@ -180,7 +180,7 @@ class _Native:
             self._format.add_schema(schema_id, schema)
         except ValueError as error:
             if other is not None:
-                # Not a version of what is read: whoever framed this record took a wrong id. It costs that record alone.
+                # Not a version of what is read: the producer framed this record with a wrong id. One bad record.
                 self._refuse(schema_id, f"schema {schema_id} is another's: {other} ({error})")
                 return
             incompatible = IncompatibleSchema(self._column, schema_id, spec.schema_id, str(error))

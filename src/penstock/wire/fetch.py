@@ -121,7 +121,7 @@ class PartitionFetch:
         try:
             return read_fetch_response(frame, self._version, asked, self.connection.address)
         except ProtocolError:
-            self.connection.close()  # out of step: nobody else may have it
+            self.connection.close()  # out of step: not to be reused
             raise
 
 

@@ -95,7 +95,7 @@ class FetchSession:
         try:
             response = read_fetch_response(frame, self._version, asked, self.connection.address)
         except ProtocolError:
-            self.connection.close()  # out of step: nobody else may have it
+            self.connection.close()  # out of step: not to be reused
             raise
         if response.error_code in SESSION_ENDED:
             if self._epoch == 0:

@@ -195,7 +195,7 @@ def ask_consumer(connection: Connection, group: str, timeout: float) -> Describe
     try:
         return read_consumer(frame, correlation_id, group)
     except (struct.error, IndexError, ValueError) as error:
-        connection.close()  # out of step: nobody else may have it
+        connection.close()  # out of step: not to be reused
         raise ProtocolError(
             f"{connection.address} sent a ConsumerGroupDescribe response that cannot be read: {error}"
         ) from error

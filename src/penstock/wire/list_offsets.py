@@ -134,7 +134,7 @@ def _ask(
         try:
             return read_response(frame, version, correlation_id, asked, times)
         except (struct.error, IndexError, ValueError) as error:
-            connection.close()  # out of step: nobody else may have it
+            connection.close()  # out of step: not to be reused
             raise ProtocolError(
                 f"{connection.address} sent a ListOffsets response (version {version}) that cannot be read: {error}"
             ) from error

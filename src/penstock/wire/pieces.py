@@ -70,7 +70,7 @@ def ask_pieces(
             try:
                 response = read_fetch_response(frame, version, correlation_id, connection.address)
             except ProtocolError:
-                connection.close()  # out of step: nobody else may have it
+                connection.close()  # out of step: not to be reused
                 raise
             before = len(found) + len(refused)
             for fetched in response.partitions:

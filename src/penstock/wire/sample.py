@@ -70,7 +70,7 @@ def ask_sizes(
             try:
                 response = read_fetch_response(frame, version, correlation_id, connection.address)
             except ProtocolError:
-                connection.close()  # out of step: nobody else may have it
+                connection.close()  # out of step: not to be reused
                 raise
             silent = []
             for fetched in response.partitions:

@@ -11,7 +11,7 @@ pub const DEEPEST: usize = 64;
 /// parser: it recurses without a limit, and a hundred thousand brackets end the process.
 const DEEPEST_JSON: usize = 8 * DEEPEST;
 
-/// More types than these, references not followed, are in no schema that somebody wrote.
+/// No schema written by hand has more types than these, references not followed.
 const MOST_NODES: usize = 100_000;
 
 /// Bytes of all names with their namespaces: a namespace is written once, and is in the name of each type inside it.
