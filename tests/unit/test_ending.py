@@ -137,6 +137,16 @@ def test_F8_a_transaction_that_was_open_may_bring_the_first_record_of_the_time()
     assert end.reached({A: 7})
 
 
+def test_F8_a_log_that_was_cut_does_not_wait_for_transactions_that_went_with_it():
+    end, log = StreamEnd(AtTimestamp(1000, "endingTimestamp")), Log({}, hidden={A: 90})
+    assert end.cut({A: 5}, [A], log, 9000) == {A: 5}
+    assert not end.reached({A: 5}), "a transaction is open up to offset 90"
+    log.hidden = {}
+    end.forget_cut({A: 3})
+    assert end.cut({A: 3}, [A], log, 9000) == {A: 3}
+    assert end.reached({A: 3})
+
+
 @pytest.mark.parametrize("mode", [Latest(), AtOffsets(PerPartition(topics={"t": -1}), "endingOffsets")])
 def test_a_partition_that_does_not_answer_at_first_is_waited_for(mode):
     end = StreamEnd(mode)
