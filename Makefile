@@ -120,10 +120,10 @@ test-kernel:
 
 # Spark's and Kafka's classes, ready to be used by the many Java machines that the tests start.
 $(VENV)/spark.jsa: $(VENV)/.packages
-	@$(BIN)/python tests/spark_jvm.py
+	@PYTHONPATH=tests $(BIN)/python -m support.spark_jvm
 
 $(VENV)/kafka.jsa: $(VENV)/.packages | broker
-	@PYTHONPATH=src $(BIN)/python tests/kafka_jvm.py
+	@PYTHONPATH=src:tests $(BIN)/python -m support.kafka_jvm
 
 # Tests that need PostgreSQL fail without it, and say how to get it. Others do not.
 test-python: setup $(VENV)/spark.jsa $(VENV)/kafka.jsa

@@ -39,8 +39,8 @@ from benchmarks.streaming.measurement import (
 )
 from benchmarks.streaming.sides import FLINK, JVM, SIDES
 from benchmarks.topics import BATCH_SIZE, RECORD_BYTES, load
-from penstock.embedded import Distribution, EmbeddedKafka, get_distribution
 from penstock.errors import PenstockError
+from penstock.testing import Distribution, EmbeddedKafka, get_distribution
 
 RESULTS = Path(__file__).parent / "results"
 CODECS = ("none", "lz4", "zstd")

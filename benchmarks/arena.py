@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.progress import Progress
 from benchmarks.speed import Rivals
-from penstock.embedded import EmbeddedKafka
+from penstock.testing import EmbeddedKafka
 
 
 @dataclass(frozen=True, slots=True)

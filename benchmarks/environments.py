@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.embedded import ivy
-from penstock.embedded.distribution import cache_folder
-from penstock.embedded.java import find_java
 from penstock.errors import EmbeddedBrokerError
+from penstock.testing import ivy
+from penstock.testing.distribution import cache_folder
+from penstock.testing.java import find_java
 
 Say = Callable[[str], None]
 

@@ -20,7 +20,7 @@ from benchmarks.environments import (
     JVM_SOURCE_VERSION,
     KAFKA_PYTHON_VERSION,
 )
-from penstock.embedded import KAFKA_VERSION, Distribution
+from penstock.testing import KAFKA_VERSION, Distribution
 
 
 def machine() -> dict[str, Any]:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.contestants.answering import PREFIX
-from penstock.embedded import Distribution
+from penstock.testing import Distribution
 
 ANSWER_SECONDS = 900.0
 _STOP_SECONDS = 10.0

@@ -19,7 +19,7 @@ from benchmarks.environments import Rival
 from benchmarks.processes import Contestant, JavaConsumer, JavaTool
 from benchmarks.progress import Progress
 from benchmarks.topics import Topic
-from penstock.embedded import Distribution
+from penstock.testing import Distribution
 
 HERE = Path(__file__).parent / "contestants"
 WARM_UPS = 2

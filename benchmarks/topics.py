@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.processes import ContestantFailed, Process
-from penstock.embedded import Distribution, EmbeddedKafka
+from penstock.testing import Distribution, EmbeddedKafka
 
 LOADER = Path(__file__).parent / "contestants" / "Load.java"
 BATCH_SIZE = 16_384

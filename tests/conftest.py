@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-import kafka_jvm
-import spark_jvm
+from support import kafka_jvm, spark_jvm
 
 # No deadline per example, and none for making them: a busy machine is no bug, and pytest-timeout catches what hangs.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +20,7 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("penstock", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("penstock")
 
-pytest_plugins = sorted(path.stem for path in Path(__file__).parent.glob("fix_*.py"))
+pytest_plugins = sorted(f"fixtures.{path.stem}" for path in (Path(__file__).parent / "fixtures").glob("[a-z]*.py"))
 
 
 os.environ.update(spark_jvm.ENVIRONMENT | kafka_jvm.ENVIRONMENT)
@@ -33,7 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_report_header() -> list[str]:
     from penstock import _kernel
-    from penstock.embedded import KAFKA_VERSION
+    from penstock.testing import KAFKA_VERSION
 
     packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("pyspark", "pyarrow", "kafka-python"))
     return [
@@ -43,8 +42,8 @@ def pytest_report_header() -> list[str]:
 
 
 def java_version() -> str:
-    from penstock.embedded.java import find_java
     from penstock.errors import PenstockError
+    from penstock.testing.java import find_java
 
     try:
         said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=120, check=False)
@@ -53,19 +52,21 @@ def java_version() -> str:
     return said.stderr.splitlines()[0]
 
 
+TESTS = Path(__file__).parent
+
 LONG = (
-    "test_checkpoint_migration.py",
-    "test_consumer_rebalances.py",
-    "test_standalone_cluster.py",
-    "test_consumer_brokers.py",
-    "test_killed_driver.py",
-    "test_killed_workers.py",
-    "test_brokers.py",
-    "test_docs.py",
-    "test_embedded.py",
-    "test_connect.py",
-    "test_stream_reports.py",
-    "test_typed_source.py",
+    "spark/test_checkpoint_migration.py",
+    "chaos/test_consumer_rebalances.py",
+    "spark/test_standalone_cluster.py",
+    "chaos/test_consumer_brokers.py",
+    "chaos/test_killed_driver.py",
+    "chaos/test_killed_workers.py",
+    "chaos/test_brokers.py",
+    "spark/test_docs.py",
+    "integration/testing/test_cluster.py",
+    "spark/test_connect.py",
+    "spark/test_stream_reports.py",
+    "spark/test_typed_source.py",
 )
 """Files of a minute and more come first. A worker takes a file whole: one of these at the end would leave the other
 worker with nothing to do. Those that start one Spark after the other take turns with those that mostly wait for
@@ -76,7 +77,8 @@ brokers: two of a kind at once fight over the cores, and two of the other leave 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files come first. A test that uses a broker or a session is marked so, whether its author thought of it or
     not."""
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
+    items.sort(key=lambda item: turns.get(item.path, len(LONG)))
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"kafka", "kafka_cluster"}:

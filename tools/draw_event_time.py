@@ -25,7 +25,7 @@ from benchmarks.speed import Rivals
 from benchmarks.streaming.sides import JVM, PENSTOCK, Stream
 from benchmarks.topics import BATCH_SIZE, Times, Topic, load
 
-from penstock.embedded import EmbeddedKafka, get_distribution
+from penstock.testing import EmbeddedKafka, get_distribution
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "event-time.svg"

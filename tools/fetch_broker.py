@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from penstock.embedded import KAFKA_VERSION, get_distribution
-from penstock.embedded.distribution import cache_folder, damage
 from penstock.errors import PenstockError
+from penstock.testing import KAFKA_VERSION, get_distribution
+from penstock.testing.distribution import cache_folder, damage
 
 
 def main() -> int:

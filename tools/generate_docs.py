@@ -11,16 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.consumer.config import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
-from penstock.consumer.metrics import CONSUMER_METRICS
-from penstock.eventtime.options import EVENT_TIME_OPTIONS
-from penstock.formats.options import FORMAT_OPTIONS
-from penstock.formats.registry_options import REGISTRY_OPTIONS
-from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.metrics import METRICS, Metric
-from penstock.option_values import Option
-from penstock.options import NO_EFFECT, OPTIONS, REFUSED
-from penstock.stream_options import STREAM_OPTIONS
+from penstock.config.client import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.config.consumer import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSUMER_REFUSED, OLD_NAMES
+from penstock.config.event_time import EVENT_TIME_OPTIONS
+from penstock.config.formats import FORMAT_OPTIONS
+from penstock.config.option import Option
+from penstock.config.registry import REGISTRY_OPTIONS
+from penstock.config.source import NO_EFFECT, OPTIONS, REFUSED
+from penstock.config.stream import STREAM_OPTIONS
+from penstock.metrics.consumer import CONSUMER_METRICS
+from penstock.metrics.source import METRICS, Metric
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from answering import answer_orders
 from process_figures import peak_mb, resident_mb
 
-from penstock.fetch.reader import RangeReader
-from penstock.options import SourceOptions, parse_options
-from penstock.plan import plan_batch
-from penstock.ranges import OffsetRange
+from penstock.config.source import SourceOptions, parse_options
+from penstock.model.offset_range import OffsetRange
+from penstock.planner.batch import plan_batch
+from penstock.reader.range_reader import RangeReader
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 TEMPLATES = 4

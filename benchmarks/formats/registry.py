@@ -7,10 +7,11 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.support.apicurio import get_apicurio
+
 from benchmarks.processes import ContestantFailed, Process
-from penstock.embedded.apicurio import get_apicurio
-from penstock.embedded.java import find_java
-from penstock.embedded.node import LOOPBACK, free_ports
+from penstock.testing.java import find_java
+from penstock.testing.node import LOOPBACK, free_ports
 
 _START_SECONDS = 90.0
 """3 s on two idle cores."""

@@ -47,21 +47,21 @@ from penstock.errors import (
 if TYPE_CHECKING:
     from penstock._kernel import Message
     from penstock.arrow import read_batches
-    from penstock.consumer.asynchronous import AsyncStream
     from penstock.consumer.connector import Connector
-    from penstock.consumer.event_batch import EventBatch
-    from penstock.consumer.stream import Stream
+    from penstock.consumer.event_time.batch import EventBatch
+    from penstock.consumer.stream.async_stream import AsyncStream
+    from penstock.consumer.stream.stream import Stream
     from penstock.consumer.subscription import AllowTopics, DenyTopics
-    from penstock.embedded import EmbeddedKafka
     from penstock.eventtime.strategy import WatermarkStrategy
     from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
+    from penstock.model.subscription import TopicPartition
     from penstock.spark import register
-    from penstock.streamer.adbc import AdbcSink
     from penstock.streamer.dead_letters import DeadLetter, DeadLetterTopic
-    from penstock.streamer.parquet import ParquetSink
-    from penstock.streamer.sink import CallableSink
+    from penstock.streamer.sinks.adbc import AdbcSink
+    from penstock.streamer.sinks.parquet import ParquetSink
+    from penstock.streamer.sinks.sink import CallableSink
     from penstock.streamer.streamer import Streamer
-    from penstock.topics import TopicPartition
+    from penstock.testing import EmbeddedKafka
 
     __version__: str
 
@@ -121,23 +121,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdbcSink": "penstock.streamer.adbc",
+    "AdbcSink": "penstock.streamer.sinks.adbc",
     "AllowTopics": "penstock.consumer.subscription",
-    "AsyncStream": "penstock.consumer.asynchronous",
-    "CallableSink": "penstock.streamer.sink",
+    "AsyncStream": "penstock.consumer.stream.async_stream",
+    "CallableSink": "penstock.streamer.sinks.sink",
     "Connector": "penstock.consumer.connector",
     "DeadLetter": "penstock.streamer.dead_letters",
     "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",
-    "EmbeddedKafka": "penstock.embedded",
-    "EventBatch": "penstock.consumer.event_batch",
+    "EmbeddedKafka": "penstock.testing",
+    "EventBatch": "penstock.consumer.event_time.batch",
     "EventTimeStatus": "penstock.eventtime.tracker",
     "Message": "penstock._kernel",
-    "ParquetSink": "penstock.streamer.parquet",
+    "ParquetSink": "penstock.streamer.sinks.parquet",
     "PartitionEventTime": "penstock.eventtime.tracker",
-    "Stream": "penstock.consumer.stream",
+    "Stream": "penstock.consumer.stream.stream",
     "Streamer": "penstock.streamer.streamer",
-    "TopicPartition": "penstock.topics",
+    "TopicPartition": "penstock.model.subscription",
     "WatermarkStrategy": "penstock.eventtime.strategy",
     "read_batches": "penstock.arrow",
     "register": "penstock.spark",

@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.columns import arrow_schema, checked_columns
+from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan
-from penstock.options import SourceOptions, parse_options
-from penstock.plan import plan_batch
-from penstock.ranges import OffsetRange
-from penstock.task import read_range
-from penstock.typed_source import typed_source
+from penstock.model.columns import arrow_schema, checked_columns
+from penstock.model.offset_range import OffsetRange
+from penstock.planner.batch import plan_batch
+from penstock.reader.task import read_range
+from penstock.sampling.typed_source import typed_source
 
 Value: TypeAlias = str | int | bool | Sequence[str] | Mapping[str, Any]
 """What an option may be given as: options of Spark are texts, and Python has other ways to write a list."""

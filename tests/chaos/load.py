@@ -12,7 +12,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from fix_produce import rdkafka
+from fixtures.produce import rdkafka
 
 DELIVERY_SECONDS = 60
 GROUP_SECONDS = 30

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.load import group_offsets
 from chaos.processes import Program
-from fix_consumer import QUICK, eventually
+from fixtures.consumer import QUICK, eventually
 
 MEMBER = Path(__file__).with_name("member.py")
 END_SECONDS = 60.0

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import spark_jvm
-from penstock.embedded import _keeper
-from penstock.embedded.node import LOOPBACK
+from penstock.testing import _keeper
+from penstock.testing.node import LOOPBACK
+from support import spark_jvm
 
 DRIVER = Path(__file__).with_name("driver.py")
 RUN_SECONDS = 150.0  # Spark starts in 5 s on two idle cores, and takes many times that on busy ones

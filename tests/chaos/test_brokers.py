@@ -5,9 +5,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.load import Load
-from fix_cluster import await_nodes, elect_preferred
-from fix_consumer import eventually
-from penstock.embedded import EmbeddedKafka
+from fixtures.cluster import await_nodes, elect_preferred
+from fixtures.consumer import eventually
+from penstock.testing import EmbeddedKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -14,12 +14,12 @@ from kafka import TopicPartition as PythonPartition
 
 from chaos.load import Load
 from chaos.members import ends
-from fix_cluster import await_nodes, elect_preferred
-from fix_consumer import MORTAL, Consumers, eventually
-from fix_produce import Rec
+from fixtures.cluster import await_nodes, elect_preferred
+from fixtures.consumer import MORTAL, Consumers, eventually
+from fixtures.produce import Rec
 from penstock import OffsetOutOfRange
 from penstock import TopicPartition as Partition
-from penstock.embedded import EmbeddedKafka
+from penstock.testing import EmbeddedKafka
 
 PARTITIONS = 6
 LASTING = {"session_timeout_ms": 120_000}

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 from confluent_kafka import Producer
 
-from fix_cluster import cluster_of
-from fix_consumer import ends, eventually
-from fix_descriptors import no_descriptors
-from fix_produce import DELIVERY_SECONDS, Rec, rdkafka, send
-from penstock.wire.connection import Connection
+from fixtures.cluster import cluster_of
+from fixtures.consumer import ends, eventually
+from fixtures.descriptors import no_descriptors
+from fixtures.produce import DELIVERY_SECONDS, Rec, rdkafka, send
+from penstock.wire.transport.connection import Connection
 
 PARTITIONS = 4
 

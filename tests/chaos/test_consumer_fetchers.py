@@ -11,14 +11,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import FetchRequest
 
 from chaos.members import Group, Process
-from fix_broker import SETTINGS
-from fix_consumer import Consumers, eventually
-from fix_produce import Rec, rdkafka, send
-from penstock.embedded import EmbeddedKafka
-from penstock.ranges import reader_index
-from penstock.wire.connection import Connection
-from penstock.wire.fetch import fetch_request
-from penstock.wire.fetch_session import FINAL_EPOCH
+from fixtures.broker import SETTINGS
+from fixtures.consumer import Consumers, eventually
+from fixtures.produce import Rec, rdkafka, send
+from penstock.model.offset_range import reader_index
+from penstock.testing import EmbeddedKafka
+from penstock.wire.api.fetch import fetch_request
+from penstock.wire.api.fetch_session import FINAL_EPOCH
+from penstock.wire.transport.connection import Connection
 
 
 def fetchers():

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from fix_consumer import Reading, eventually
-from fix_produce import Rec
-from fix_stream import tp
+from fixtures.consumer import Reading, eventually
+from fixtures.produce import Rec
+from fixtures.stream import tp
 
 MB = 1_000_000
 CHUNK = 256 * 1024

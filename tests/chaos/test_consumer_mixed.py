@@ -14,8 +14,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from chaos.load import Load
 from chaos.members import Group
-from fix_consumer import QUICK, eventually
-from fix_leaks import LEAKS
+from fixtures.consumer import QUICK, eventually
+from fixtures.leaks import LEAKS
 
 pytestmark = [
     pytest.mark.usefixtures("kafka_python_leaks"),

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from chaos.load import Load
-from fix_consumer import eventually
-from penstock.wire.connection import Connection
+from fixtures.consumer import eventually
+from penstock.wire.transport.connection import Connection
 
 PARTITIONS = 6
 

@@ -13,8 +13,8 @@ import pytest
 
 from chaos.load import Load
 from chaos.members import Group, Listening, Process
-from fix_consumer import MORTAL, Consumers, Reading, eventually
-from fix_produce import Rec
+from fixtures.consumer import MORTAL, Consumers, Reading, eventually
+from fixtures.produce import Rec
 
 PARTITIONS = 12
 ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]

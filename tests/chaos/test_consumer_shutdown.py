@@ -9,9 +9,9 @@ import uuid
 import pytest
 
 from chaos.members import Group, Listening, Process
-from fix_consumer import Consumers, eventually
-from fix_produce import Rec
-from penstock.embedded import EmbeddedKafka
+from fixtures.consumer import Consumers, eventually
+from fixtures.produce import Rec
+from penstock.testing import EmbeddedKafka
 
 TIMEOUT = 4.0
 SLACK = 15.0

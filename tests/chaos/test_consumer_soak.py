@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from chaos.load import Load
 from chaos.members import Group, Process, ends
-from fix_consumer import eventually
+from fixtures.consumer import eventually
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 

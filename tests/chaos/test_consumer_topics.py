@@ -7,9 +7,9 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
 
 import penstock
-from fix_consumer import eventually
-from fix_produce import Rec
-from fix_stream import tp
+from fixtures.consumer import eventually
+from fixtures.produce import Rec
+from fixtures.stream import tp
 
 
 def write(produce, topic, count, partitions=1):

@@ -9,10 +9,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from chaos.load import Transactions
 from chaos.members import ends
-from fix_cluster import cluster_of
-from fix_consumer import eventually
-from fix_produce import Rec
-from fix_stream import tp
+from fixtures.cluster import cluster_of
+from fixtures.consumer import eventually
+from fixtures.produce import Rec
+from fixtures.stream import tp
 
 READ_COMMITTED = {"isolation_level": "read_committed"}
 PARTITIONS = 4

@@ -22,7 +22,7 @@ from confluent_kafka import TopicPartition as Place
 from chaos.checkpoint import Checkpoint, Moment
 from chaos.processes import Driver, until
 from chaos.sink import values_of, written
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -22,9 +22,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock._kernel import scan
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection
-from penstock.wire.fetch import FetchPosition, PartitionFetch
+from penstock.wire.api.fetch import FetchPosition, PartitionFetch
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
 
 HERE = Path(__file__).parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from penstock.formats.avro_references import inline, root_names
 from penstock.formats.inference import infer_json
 from penstock.formats.json_schema import json_schema_type
+from penstock.formats.registry.avro_references import inline, root_names
 from penstock.formats.schema import parse_schema
 from penstock.formats.types import check_size
 

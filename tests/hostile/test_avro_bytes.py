@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import avro_cases as cases
 from hostile.forge import varint
 from penstock._kernel import Format
+from support import avro_cases as cases
 
 Schema = Any
 

@@ -8,10 +8,10 @@ import threading
 import pytest
 from kafka.protocol.metadata import MetadataRequest
 
-import penstock.wire.patience as patience_module
+import penstock.wire.transport.patience as patience_module
 from penstock.errors import BrokerError, ProtocolError
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
 
 SECONDS = 60.0
 

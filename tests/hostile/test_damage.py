@@ -11,7 +11,7 @@ import pytest
 from hostile.forge import CODECS, PARTITION, TOPIC, Batch, Read, chunk, counted, marker, read, record
 from penstock._kernel import COLUMNS
 from penstock.errors import CorruptBatch
-from penstock.wire.legacy import decode_legacy
+from penstock.wire.message_set import decode_legacy
 
 START, END = 100, 112
 

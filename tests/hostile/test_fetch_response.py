@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 
 from penstock.errors import ProtocolError
-from penstock.wire.fetch import LOWEST, read_fetch_response
+from penstock.wire.api.fetch import LOWEST, read_fetch_response
 
 VERSIONS = range(LOWEST, FetchResponse.max_version + 1)
 TOPIC_ID = uuid.UUID("0f0e0d0c-0b0a-0908-0706-050403020100")

@@ -8,14 +8,12 @@ import zlib
 
 import pytest
 
-from fix_members import DEADLINE, await_shared, partitions, wait_for
-from penstock.consumer.membership_notes import MAGIC, LeaderNote
-from penstock.options import parse_options
-from penstock.topics import TopicPartition
-from penstock.wire.codes import NotYet
-from penstock.wire.connection import Connection
-from penstock.wire.groups import GroupMember, MembershipLost, Rebalancing, find_coordinator
-from penstock.wire.membership import (
+from fixtures.members import DEADLINE, await_shared, partitions, wait_for
+from penstock.config.source import parse_options
+from penstock.consumer.group.user_data import MAGIC, LeaderNote
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.group_membership import (
     MemberIdRequired,
     Subscription,
     ask_heartbeat,
@@ -25,6 +23,8 @@ from penstock.wire.membership import (
     encode_assignment,
     encode_subscription,
 )
+from penstock.wire.api.group_offsets import GroupMember, MembershipLost, Rebalancing, find_coordinator
+from penstock.wire.transport.connection import Connection
 
 
 class Odd:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from penstock.errors import BrokerError
-from penstock.topics import TopicPartition
-from penstock.wire.list_offsets import FLEXIBLE, HIGHEST, LATEST, LOWEST, read_offsets_response
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.list_offsets import FLEXIBLE, HIGHEST, LATEST, LOWEST, read_offsets_response
 
 VERSIONS = range(LOWEST, HIGHEST + 1)
 ASKED = {"events": {p: TopicPartition("events", p) for p in range(3)}}

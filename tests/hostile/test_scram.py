@@ -16,10 +16,10 @@ from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from penstock.errors import AuthenticationFailed
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection
-from penstock.wire.scram import MOST_ITERATIONS, ScramError, ScramLogin
-from penstock.wire.security import Security
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.scram import MOST_ITERATIONS, ScramError, ScramLogin
+from penstock.wire.transport.security import Security
 
 SECONDS = 60.0
 SALT = base64.b64encode(b"salt of the server").decode()

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kafka.protocol.metadata import ApiVersionsResponse
 
-from fix_descriptors import no_descriptors
+from fixtures.descriptors import no_descriptors
 from penstock.errors import AuthenticationFailed, BrokerError
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection, ConnectionLost
-from penstock.wire.security import Security
-from penstock.wire.tls import Tls
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection, ConnectionLost
+from penstock.wire.transport.security import Security
+from penstock.wire.transport.tls import Tls
 
 SECONDS = 60.0
 DAY = timedelta(days=1)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import penstock
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every snippet of docs/consumer.md runs, and so do the examples of the consumer: see fix_snippets.py for how."""
+"""Every snippet of docs/consumer.md runs, and so do the examples of the consumer: see fixtures/snippets.py for how."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 import pytest
 
 import penstock as package
-from fix_consumer import eventually
-from fix_snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
+from fixtures.consumer import eventually
+from fixtures.snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
 
 JOIN = package.Connector.create_message_streams
 

@@ -12,16 +12,16 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from fix_cluster import cluster_of
-from fix_consumer import ends, eventually
-from fix_produce import Rec
-from fix_stream import HOUR, NOW, records, tp
-from old_brokers import OLD_VERSIONS, old_broker
-from penstock.columns import TYPES
-from penstock.dead_letters import RangeLetters
-from penstock.options import parse_options
-from penstock.ranges import OffsetRange
-from penstock.topics import TopicPartition
+from fixtures.cluster import cluster_of
+from fixtures.consumer import ends, eventually
+from fixtures.produce import Rec
+from fixtures.stream import HOUR, NOW, records, tp
+from penstock.config.source import parse_options
+from penstock.dead_letters.task_letters import RangeLetters
+from penstock.model.columns import TYPES
+from penstock.model.offset_range import OffsetRange
+from penstock.model.subscription import TopicPartition
+from support.old_brokers import OLD_VERSIONS, old_broker
 
 pytestmark = [pytest.mark.old_brokers, pytest.mark.broker]
 

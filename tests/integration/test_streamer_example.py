@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from fix_consumer import eventually
-from fix_produce import Rec
+from fixtures.consumer import eventually
+from fixtures.produce import Rec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka_to_postgres.py"
 

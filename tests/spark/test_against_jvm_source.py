@@ -21,16 +21,15 @@ from confluent_kafka import TopicPartition as RdTopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 
-from fix_produce import DELIVERY_SECONDS, Rec, rdkafka, send
+from fixtures.produce import DELIVERY_SECONDS, Rec, rdkafka, send
 
 if TYPE_CHECKING:
-    from fix_jvm_source import Outcome
+    from fixtures.jvm_source import Outcome
 
-pytest_plugins = ["fix_jvm_source"]
 # The first test of all may have to fetch PySpark 4.2.0, which is large.
 pytestmark = [pytest.mark.jvm, pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1500)]
 
-# As fix_jvm_source has it: the default, INT96, is read back in nanoseconds and without a zone.
+# As fixtures/jvm_source.py has it: the default, INT96, is read back in nanoseconds and without a zone.
 TIMESTAMPS_AS = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BASE = 1_700_000_000_000
@@ -138,9 +137,9 @@ def make_compacted(topics: Topics) -> None:
 
 
 def wait_for_compaction(kafka: Any, topic: str, written: int, seconds: float = 60.0) -> None:
-    from penstock.fetch.reader import RangeReader
-    from penstock.options import parse_options
-    from penstock.plan import plan_batch
+    from penstock.config.source import parse_options
+    from penstock.planner.batch import plan_batch
+    from penstock.reader.range_reader import RangeReader
 
     options = parse_options({**kafka.client_options(), "subscribe": topic})
     end = time.monotonic() + seconds

@@ -12,7 +12,7 @@ import pytest
 
 from chaos.processes import RUN_SECONDS, Driver, until
 from chaos.sink import written
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 # The first test of all may have to fetch PySpark 4.2.0, which is large.
 pytestmark = [pytest.mark.jvm, pytest.mark.broker, pytest.mark.timeout(1500)]

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.sink import read_back, written
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 # Several starts of Spark, one after the other, each with a deadline of its own.
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]

@@ -1,4 +1,4 @@
-"""Every snippet of README.md and docs/ runs, against a real broker: see fix_snippets.py for how.
+"""Every snippet of README.md and docs/ runs, against a real broker: see fixtures/snippets.py for how.
 
 The page of the consumer, which needs no Spark, is run by tests/integration/test_consumer_docs.py.
 """
@@ -12,7 +12,18 @@ import time
 
 import pytest
 
-from fix_snippets import CONSUMER_PAGE, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, program, run_as_test
+from fixtures.snippets import (
+    CONSUMER_PAGE,
+    PAGES,
+    REGISTRY,
+    ROOT,
+    blocks,
+    commands,
+    example,
+    penstock,
+    program,
+    run_as_test,
+)
 from penstock import EmbeddedKafka
 
 # A page is many queries, one after the other; a program has a deadline of its own.

@@ -19,7 +19,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 (as PySpark's own documentation has it)
 
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 PARTITIONS = 8
 EACH = 240

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from chaos.sink import logged_files
-from fix_produce import Rec
+from fixtures.produce import Rec
 from penstock.errors import OptionError
 from penstock.spark import PenstockDataSource
 from penstock.spark.listener import source_metrics

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from chaos.processes import RUN_SECONDS, Driver
-from fix_produce import DELIVERY_SECONDS, Rec, rdkafka, send
-from penstock.embedded import EmbeddedKafka
+from fixtures.produce import DELIVERY_SECONDS, Rec, rdkafka, send
+from penstock.testing import EmbeddedKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import penstock
 from chaos.load import group_offsets
 from chaos.sink import read_back, written
-from fix_produce import Rec
+from fixtures.produce import Rec
 from penstock.spark import PenstockDataSource
 
 # Several starts of Spark, one after the other, each with a deadline of its own.

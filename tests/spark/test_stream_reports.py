@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.sink import logged_files
-from fix_cluster import cluster_of
-from fix_produce import Rec
+from fixtures.cluster import cluster_of
+from fixtures.produce import Rec
+from penstock.model.subscription import TopicPartition
 from penstock.spark import PenstockDataSource, await_end
 from penstock.spark.listener import source_metrics
-from penstock.topics import TopicPartition
 
 OWN = """
 class Numbers:

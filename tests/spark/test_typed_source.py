@@ -16,8 +16,8 @@ from confluent_kafka.schema_registry import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 (everybody calls it that)
 
-from fix_produce import Rec
-from fix_serializers import avro_messages, json_messages, message_class, protobuf_messages
+from fixtures.produce import Rec
+from fixtures.serializers import avro_messages, json_messages, message_class, protobuf_messages
 
 ORDERS = "id BIGINT, price DECIMAL(8,2), tags ARRAY<STRING>, at TIMESTAMP, to STRUCT<city: STRING, zip: INT>"
 

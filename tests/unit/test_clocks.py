@@ -15,14 +15,14 @@ WALL = {"time", "time_ns", "now", "utcnow", "today"}
 ALLOWED = {
     "cli/event_time.py": "how old an event-time watermark is, as shown",
     "consumer/connector.py": "part of a consumer id (H1), which is unique without it",
-    "consumer/metrics.py": "how old an event-time watermark is, as shown",
-    "demo.py": "timestamps of made-up records",
-    "eventtime/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
-    "letters.py": "timestamps of dead letters",
-    "plan.py": "whether endingTimestamp is over",
-    "stream.py": "whether endingTimestamp is over",
-    "streamer/parquet.py": "how old an unfinished file is: if a live one is removed, its write is repeated",
-    "wire/oauth.py": "when an unsecured token was issued, and when a JWT expires",
+    "metrics/consumer.py": "how old an event-time watermark is, as shown",
+    "cli/demo_run.py": "timestamps of made-up records",
+    "planner/alignment/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
+    "dead_letters/letter.py": "timestamps of dead letters",
+    "planner/batch.py": "whether endingTimestamp is over",
+    "planner/stream.py": "whether endingTimestamp is over",
+    "streamer/sinks/parquet.py": "how old an unfinished file is: if a live one is removed, its write is repeated",
+    "wire/transport/oauth.py": "when an unsecured token was issued, and when a JWT expires",
 }
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock import AdbcSink, Connector, Streamer, cli
-from penstock.consumer.config import CONSUMER_OPTIONS, CONSUMER_REFUSED, parse_config
+from penstock.config.client import KAFKA_OPTIONS
+from penstock.config.consumer import CONSUMER_OPTIONS, CONSUMER_REFUSED, parse_config
+from penstock.config.event_time import EVENT_TIME_OPTIONS
+from penstock.config.formats import FORMAT_OPTIONS
+from penstock.config.source import OPTIONS, REFUSED, parse_options
+from penstock.config.stream import STREAM_OPTIONS
 from penstock.errors import PenstockError
-from penstock.eventtime.options import EVENT_TIME_OPTIONS
-from penstock.formats.options import FORMAT_OPTIONS
-from penstock.kafka_options import KAFKA_OPTIONS
 from penstock.masking import is_secret
-from penstock.options import OPTIONS, REFUSED, parse_options
-from penstock.stream_options import STREAM_OPTIONS
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 CONSUMER_LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "g"}

@@ -9,9 +9,9 @@ import textwrap
 from typing import Any
 
 from penstock.cli.output import say
-from penstock.embedded import KAFKA_VERSION, EmbeddedKafka, get_distribution
-from penstock.embedded.listeners import PROTOCOLS
-from penstock.embedded.progress import waiting
+from penstock.progress import waiting
+from penstock.testing import KAFKA_VERSION, EmbeddedKafka, get_distribution
+from penstock.testing.listeners import PROTOCOLS
 
 _DESCRIPTION = f"""\
 Start a real Apache Kafka {KAFKA_VERSION} on this machine and keep it running until Ctrl-C.

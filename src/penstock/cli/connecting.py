@@ -7,9 +7,9 @@ import os
 import re
 from pathlib import Path
 
+from penstock.config.client import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.config.source import OPTIONS, REFUSED
 from penstock.errors import OptionError
-from penstock.kafka_options import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.options import OPTIONS, REFUSED
 
 BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 

@@ -14,11 +14,11 @@ from penstock.cli.connecting import add_connection_arguments, connection_options
 from penstock.cli.event_time import add_event_time_arguments, ask_event_time, refuse_event_time, strategy_of
 from penstock.cli.output import json_text, say
 from penstock.cli.resets import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
+from penstock.config.source import parse_options
 from penstock.errors import BrokerError, OptionError, UnknownTopic
-from penstock.options import parse_options
-from penstock.startup import AtTimestamp
-from penstock.topics import TopicPartition
-from penstock.wire.group_admin import DescribedGroup, GroupAdmin
+from penstock.model.subscription import TopicPartition
+from penstock.planner.starting_offsets import AtTimestamp
+from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin
 
 DESCRIPTION = """\
 Look at the consumer groups of a cluster: which there are, who is in them and how far behind they are. Send a group to

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
 from penstock.cli import table
-from penstock.embedded.progress import can_move
+from penstock.progress import can_move
 
 if TYPE_CHECKING:
     from penstock.streamer.counters import StreamerMetrics

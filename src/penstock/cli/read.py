@@ -17,14 +17,14 @@ from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
 from penstock.cli.records import FORMATS, Look
 from penstock.cli.typed_records import TypedLook, typed_look
-from penstock.embedded.progress import Progress
+from penstock.config.source import SourceOptions, parse_options, warn_of_ignored
 from penstock.errors import OptionError, UnknownTopic
-from penstock.options import SourceOptions, parse_options, warn_of_ignored
-from penstock.ranges import OffsetRange
-from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
-from penstock.task import read_range
-from penstock.topics import TopicPartition
-from penstock.typed_source import typed_source
+from penstock.model.offset_range import OffsetRange
+from penstock.model.subscription import TopicPartition
+from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
+from penstock.progress import Progress
+from penstock.reader.task import read_range
+from penstock.sampling.typed_source import typed_source
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from penstock.cli.positions import AtOffset, LastRecords, parse_position
 from penstock.errors import OptionError
-from penstock.startup import AtTimestamp, Earliest, GroupOffsets, Latest
-from penstock.topics import Offsets, TopicPartition
+from penstock.model.subscription import Offsets, TopicPartition
+from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest
 
 FILE_EXAMPLE = "Lines of topic,partition,offset, as kafka-consumer-groups exports them"
 

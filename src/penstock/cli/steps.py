@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from penstock.cli import table
-from penstock.embedded.progress import can_move
+from penstock.progress import can_move
 
 WHEEL = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 24

@@ -15,7 +15,7 @@ from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.targets import Target, broken_pipe, parse_target
 from penstock.errors import SinkError
-from penstock.topics import TopicPartition
+from penstock.model.subscription import TopicPartition
 from penstock.wire.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
-    from penstock.columns import checked_columns
-    from penstock.consumer.config import parse_config
+    from penstock.config.consumer import parse_config
+    from penstock.model.columns import checked_columns
     from penstock.streamer.streamer import Streamer
 
     given = {name.removeprefix("kafka."): value for name, value in connection_options(arguments).items()}

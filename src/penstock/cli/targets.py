@@ -13,13 +13,13 @@ from urllib.parse import parse_qsl, urlencode
 
 from penstock.cli.output import say
 from penstock.cli.records import Look
-from penstock.columns import checked_columns
 from penstock.errors import OptionError, SinkError
+from penstock.model.columns import checked_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.streamer.sink import Sink
+    from penstock.streamer.sinks.sink import Sink
 
 EXAMPLES = "parquet:DIR, adbc:postgresql://host/name?table=T, adbc:sqlite:FILE?table=T, or stdout"
 PASSWORD = re.compile(r"(?<=://)([^/@:]*):\S*@")
@@ -67,7 +67,7 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
 
 
 def _parquet(place: str, given: Mapping[str, str]) -> Target:
-    from penstock.streamer.parquet import ParquetSink
+    from penstock.streamer.sinks.parquet import ParquetSink
 
     _no_others(given, ("partition_by",))
     by = [name for name in given.get("partition_by", "").split(",") if name]
@@ -75,7 +75,7 @@ def _parquet(place: str, given: Mapping[str, str]) -> Target:
 
 
 def _adbc(place: str, given: dict[str, str]) -> Target:
-    from penstock.streamer.adbc import AdbcSink
+    from penstock.streamer.sinks.adbc import AdbcSink
 
     # What is not ours belongs to the database: sslmode and the like.
     ours = {name: given.pop(name, None) for name in ("table", "schema", "mode", "driver", "duplicates")}
@@ -111,7 +111,7 @@ def _no_others(given: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def _stdout(look: Look, columns: Sequence[str] | None) -> Sink:
-    from penstock.streamer.sink import CallableSink
+    from penstock.streamer.sinks.sink import CallableSink
 
     shown = [name for name in look.columns if columns is None or name in columns]
     one_at_a_time = threading.Lock()

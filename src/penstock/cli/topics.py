@@ -9,8 +9,8 @@ from typing import Any
 from penstock.cli import table
 from penstock.cli.connecting import add_connection_arguments, connection_options
 from penstock.cli.output import json_text, say
-from penstock.options import parse_options
-from penstock.topics import TopicPartition
+from penstock.config.source import parse_options
+from penstock.model.subscription import TopicPartition
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\

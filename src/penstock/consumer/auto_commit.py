@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from penstock.consumer.config import ConsumerConfig
+from penstock.config.consumer import ConsumerConfig
 from penstock.errors import CommitRefused
 
 log = logging.getLogger(__name__)

@@ -29,30 +29,30 @@ from operator import index
 from types import TracebackType
 from typing import Any, Protocol, SupportsIndex
 
+from penstock.config.consumer import ConsumerConfig, parse_config
+from penstock.config.source import SourceOptions
 from penstock.consumer.auto_commit import AutoCommit
-from penstock.consumer.chunk import LAST_OFFSET
-from penstock.consumer.config import ConsumerConfig, parse_config
-from penstock.consumer.cursor import Cursor
-from penstock.consumer.event_batch import as_datetime
-from penstock.consumer.event_stream import EventStream
-from penstock.consumer.event_time import EventTime, checked_strategy
-from penstock.consumer.leader_finder import LeaderFinder, ResetRule
-from penstock.consumer.membership import Assignment, Membership
-from penstock.consumer.metrics import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
+from penstock.consumer.event_time.alignment import EventTime, checked_strategy
+from penstock.consumer.event_time.batch import as_datetime
+from penstock.consumer.event_time.clock import WatermarkClock
+from penstock.consumer.event_time.stream import EventStream
+from penstock.consumer.fetch.chunk import LAST_OFFSET
+from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
+from penstock.consumer.group.membership import Assignment, Membership
 from penstock.consumer.shutdown import Shutdown
 from penstock.consumer.start import Start, check_topics, mine_of, start_mode
-from penstock.consumer.stream import Decode, Stream
+from penstock.consumer.stream.stream import Decode, Stream
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
-from penstock.consumer.watermark_clock import WatermarkClock
 from penstock.errors import CommitRefused, OptionError, PenstockError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
 from penstock.formats.plan import TypedSource
-from penstock.options import SourceOptions
-from penstock.startup import GroupOffsets, StartRules, resolve_start
-from penstock.topics import Subscription, TopicNames, TopicPartition, TopicPattern
+from penstock.metrics.consumer import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
+from penstock.model.subscription import Subscription, TopicNames, TopicPartition, TopicPattern
+from penstock.planner.starting_offsets import GroupOffsets, StartRules, resolve_start
+from penstock.wire.api.group_offsets import Committed
 from penstock.wire.cluster import Cluster
-from penstock.wire.groups import Committed
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class Connector:
         """The formats of the config, settled: asks a schema registry if it must, or looks at records."""
         if not self.config.formats.typed:
             return None
-        from penstock.typed_source import typed_source
+        from penstock.sampling.typed_source import typed_source
 
         formats = replace(self.config.formats, dead_letter_transactional=False)  # letters go out with each batch
         return typed_source(SourceOptions(self.config.client, subscription, include_headers=True, formats=formats))
@@ -394,7 +394,7 @@ class Connector:
     def register_prometheus(self, registry: Any = None) -> None:
         """Show the metrics at a Prometheus registry (None: the process's own) until the shutdown. Needs the extra
         `penstock[prometheus]`."""
-        from penstock.prometheus import register_consumer
+        from penstock.metrics.prometheus import register_consumer
 
         self._unregister.append(register_consumer(registry, self.config.group, self.consumer_id, self.metrics))
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
-from penstock.consumer.chunk import LAST_OFFSET
+from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import OptionError
-from penstock.startup import (
+from penstock.model.subscription import TopicPartition
+from penstock.planner.starting_offsets import (
     AtOffsets,
     AtTimestamp,
     Earliest,
@@ -18,7 +19,6 @@ from penstock.startup import (
     StartMode,
     milliseconds_at,
 )
-from penstock.topics import TopicPartition
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 

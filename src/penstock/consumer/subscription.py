@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.consumer.assignors import MOST_STREAMS
+from penstock.consumer.group.assignors import MOST_STREAMS
 from penstock.errors import OptionError
-from penstock.topic_pattern import matching
+from penstock.model.topic_pattern import matching
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.config.option import did_you_mean
 from penstock.errors import OptionError
-from penstock.option_values import did_you_mean
 
 OPTION = "eventTime.column"
 

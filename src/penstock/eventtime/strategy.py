@@ -12,9 +12,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.config.option import duration
 from penstock.errors import EventTimeError, OptionError
 from penstock.eventtime.times import NO_TIMESTAMP, EventTimes, column_at
-from penstock.option_values import duration
 
 Duration: TypeAlias = timedelta | str | int | float
 """A time-delta, a text such as `10m` or `500ms`, or a number of seconds."""

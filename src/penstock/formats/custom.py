@@ -24,10 +24,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns import TYPES
 from penstock.formats.deserializers import BatchWise, CustomDecoded, CustomFormat, RecordWise
 from penstock.formats.schema import parse_schema
 from penstock.formats.types import spark_type
+from penstock.model.columns import TYPES
 
 __all__ = ["CustomDecoded", "CustomFormat", "load_deserializer"]
 

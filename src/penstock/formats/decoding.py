@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
+from penstock.config.registry import RegistryConfig
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound, UnreadableSchema
-from penstock.formats.avro_references import root_names
-from penstock.formats.registry import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
-from penstock.formats.registry_options import RegistryConfig
+from penstock.formats.registry.avro_references import root_names
+from penstock.formats.registry.client import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
 
 if TYPE_CHECKING:

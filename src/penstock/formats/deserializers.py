@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._kernel import Batch, Messages
-from penstock.columns import TYPES
 from penstock.errors import DeserializerFailed
 from penstock.formats.rows import fraction_check, misfits, struct_array
+from penstock.model.columns import TYPES
 
 MESSAGE_COLUMNS = [name for name in TYPES if name not in ("topic", "partition")]
 

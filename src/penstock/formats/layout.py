@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.columns import TYPES
 from penstock.errors import OptionError
-from penstock.eventtime.columns import WATERMARK_COLUMNS
+from penstock.model.columns import TYPES
+from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 CORRUPT = "_corrupt_record"
 ERROR = "_error"

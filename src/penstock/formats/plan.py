@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.columns import TYPES
+from penstock.config.formats import FormatOptions, Mode
+from penstock.config.registry import RegistryConfig
 from penstock.errors import OptionError
-from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.eventtime.field import EventTimeField, find_field
 from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, picked
-from penstock.formats.options import FormatOptions, Mode
-from penstock.formats.registry_options import RegistryConfig
 from penstock.formats.spec import ColumnSpec, Custom, RawBytes, narrowed
+from penstock.model.columns import TYPES
+from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 CHEAPEST = "partition"
 """What to fetch where nothing is looked at: somebody has to count the rows."""

@@ -9,19 +9,19 @@ from typing import Any
 import pyarrow as pa
 
 from penstock._kernel import avro_type, compile_protobuf, protobuf_message, protobuf_type
-from penstock.columns import TYPES
+from penstock.config.formats import ColumnOptions, FormatOptions
+from penstock.config.registry import subject_name
 from penstock.errors import OptionError
-from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.formats.decoding import descriptors_of, kernel_format
 from penstock.formats.inference import infer_json
 from penstock.formats.json_schema import json_schema_type
 from penstock.formats.layout import ERROR_COLUMNS
-from penstock.formats.options import ColumnOptions, FormatOptions
 from penstock.formats.plan import TypedSource
-from penstock.formats.registry import RegisteredSchema, SchemaRegistry
-from penstock.formats.registry_options import subject_name
+from penstock.formats.registry.client import RegisteredSchema, SchemaRegistry
 from penstock.formats.schema import parse_schema
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
+from penstock.model.columns import TYPES
+from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 FRAME_BYTES = 5
 NO_FIELDS = pa.struct([])

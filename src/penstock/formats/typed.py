@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from penstock.errors import MalformedRecord
-from penstock.eventtime.columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, part_of
 from penstock.formats.plan import TypedPlan
+from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from penstock.eventtime.columns import UNKNOWN, Watermarks
+from penstock.config.source import SourceOptions
 from penstock.formats.plan import TypedPlan
-from penstock.options import SourceOptions
-from penstock.ranges import EVERYTHING, OffsetRange
-from penstock.reports import ReportAddress
+from penstock.model.offset_range import EVERYTHING, OffsetRange
+from penstock.model.watermark_columns import UNKNOWN, Watermarks
+from penstock.reader.report_client import ReportAddress
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.filters import narrowing_of
 from penstock.spark.tracebacks import without_traceback
@@ -43,7 +43,7 @@ class BatchReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """Called once, on the driver."""
-        from penstock.plan import plan_batch
+        from penstock.planner.batch import plan_batch
 
         log_to_driver()
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
@@ -64,7 +64,7 @@ def read_partition(
     """Read a task's range as Arrow batches."""
     if partition.value is None:  # Spark's stand-in for an empty plan
         return iter(())
-    from penstock.task import read_range
+    from penstock.reader.task import read_range
 
     assert isinstance(partition, RangePartition)
     batches = read_range(

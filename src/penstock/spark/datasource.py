@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from penstock.eventtime.columns import WATERMARK_COLUMNS
-from penstock.eventtime.options import default_event_time
+from penstock.config.event_time import default_event_time
+from penstock.config.source import check_batch, parse_options
 from penstock.formats.plan import TypedSource
-from penstock.options import check_batch, parse_options
+from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark.batch import BatchReader, FilteringBatchReader
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
@@ -41,7 +41,7 @@ class PenstockDataSource(DataSource):
         if not options.formats.typed:
             watermarks = options.event_time is not None and options.event_time.include_columns
             return full_schema(options.include_headers, watermarks)
-        from penstock.typed_source import typed_source
+        from penstock.sampling.typed_source import typed_source
 
         # Spark pickles this object after the call: schemas of a registry, or of records looked at, are settled once.
         self._source = typed_source(options)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from penstock.ranges import EVERYTHING, Narrowing
+from penstock.model.offset_range import EVERYTHING, Narrowing
 
 
 def narrowing_of(filters: Iterable[Filter], prefix: str = "") -> Narrowing:

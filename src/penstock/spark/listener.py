@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from penstock.metrics import SourceMetrics
+from penstock.metrics.source import SourceMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -63,8 +63,8 @@ class LagListener(StreamingQueryListener):
         query orders: 1,234 records behind in 8 partitions (worst orders-3: 900), 52,300 records/s, 5.3 MB/s,
         committed 12 times (0 failed)
 
-    `prometheus=True` adds the metrics of `penstock.metrics` to the process's registry, a `CollectorRegistry` to that
-    one; serve it with `prometheus_client.start_http_server(8000)`. Series of a query are gone when it has ended.
+    `prometheus=True` adds the metrics of `penstock.metrics.source` to the process's registry, a `CollectorRegistry` to
+    that one; serve it with `prometheus_client.start_http_server(8000)`. Series of a query are gone when it has ended.
 
     Values are as of the query's last progress: lag is what was left when its last batch had been planned. They
     come after the fact, in a thread of Spark's. The same class works with a classic session and through Spark Connect.
@@ -77,7 +77,7 @@ class LagListener(StreamingQueryListener):
         self._made_in = _active_session()
         self._unregister: Callable[[], None] | None = None
         if prometheus is not False:
-            from penstock.prometheus import register
+            from penstock.metrics.prometheus import register
 
             self._unregister = register(None if prometheus is True else prometheus, self._series)
 

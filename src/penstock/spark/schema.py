@@ -16,12 +16,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.columns import checked_columns
+from penstock.config.source import SourceOptions
 from penstock.errors import OptionError
-from penstock.eventtime.columns import WATERMARK_COLUMNS
 from penstock.eventtime.field import BY_RECORD, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
-from penstock.options import SourceOptions
+from penstock.model.columns import checked_columns
+from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -80,7 +80,9 @@ def wanted_columns(
         return columns_of(schema)
     wanted = arrow_of(schema)
     if source is None:
-        from penstock.typed_source import typed_source  # with everything that decodes: raw reads load none of it
+        from penstock.sampling.typed_source import (
+            typed_source,  # with everything that decodes: raw reads load none of it
+        )
 
         source = typed_source(options, wanted)
     return source.plan(wanted, event_time_field(options, source) if is_stream else None)

@@ -24,20 +24,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.eventtime.lookup import Peek
+from penstock.config.source import SourceOptions, warn_of_ignored
 from penstock.formats.plan import TypedPlan
-from penstock.metrics import REPORT_KEY, by_topic, event_time_figures
-from penstock.offsets.committer import Committer
-from penstock.offsets.state import OffsetTexts, from_json, to_json
-from penstock.options import SourceOptions, warn_of_ignored
-from penstock.plan import with_retries
-from penstock.report_listener import ReportCounts, ReportLedger, ReportListener, reachable_hosts
-from penstock.reports import ReportAddress
+from penstock.metrics.source import REPORT_KEY, by_topic, event_time_figures
+from penstock.model.subscription import Offsets, TopicPartition
+from penstock.planner.alignment.lookup import Peek
+from penstock.planner.batch import with_retries
+from penstock.planner.checkpoint import OffsetTexts, from_json, to_json
+from penstock.planner.group_committer import Committer
+from penstock.planner.report_server import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.planner.stream import StreamPlanner
+from penstock.reader.report_client import ReportAddress
 from penstock.spark.batch import RangePartition, read_partition
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.tracebacks import without_traceback
-from penstock.stream import StreamPlanner
-from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class _Planning:
     def _peek(self) -> Peek | None:
         if self._plan is None or self._options.event_time is None or self._options.event_time.by_record:
             return None
-        from penstock.peeking import PayloadPeek  # with everything that decodes
+        from penstock.sampling.event_times import PayloadPeek  # with everything that decodes
 
         return PayloadPeek(self._plan, self._options)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock._kernel import COLUMNS
-from penstock.columns import checked_columns
-from penstock.consumer.config import parse_config
+from penstock.config.consumer import parse_config
 from penstock.errors import OptionError
+from penstock.model.columns import checked_columns
 from penstock.streamer.dead_letters import CalledWithLetters, DeadLetters, DeadLetterTopic
 from penstock.streamer.extraction import AsTheyAre, BatchWise, Extraction, OneByOne
-from penstock.streamer.sink import CallableSink, Limits, Sink, check_limits
+from penstock.streamer.sinks.sink import CallableSink, Limits, Sink, check_limits
 
 EXTRACTS = ("row", "rows", "batch")
 _COMMITS = "it commits what its sink has taken"

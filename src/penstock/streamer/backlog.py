@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import RowsRefused
+from penstock.model.subscription import Offsets, TopicPartition
 from penstock.streamer.dead_letters import DeadLetter
 from penstock.streamer.extraction import Extraction
-from penstock.streamer.sink import Limits, Rows
-from penstock.topics import Offsets, TopicPartition
+from penstock.streamer.sinks.sink import Limits, Rows
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from penstock.dead_letters.letter import DeadLetter, TopicWriter
 from penstock.errors import OptionError
-from penstock.letters import DeadLetter, TopicWriter
-from penstock.wire.config import ClientConfig
+from penstock.wire.client_config import ClientConfig
 
 __all__ = ["CalledWithLetters", "DeadLetter", "DeadLetterTopic", "DeadLetters", "LetterWriter"]
 
@@ -47,7 +47,7 @@ class DeadLetterTopic:
 
     def open(self, config: ClientConfig, group: str) -> LetterWriter:
         if self._config is not None:
-            from penstock.consumer.config import parse_config
+            from penstock.config.consumer import parse_config
 
             config = parse_config({"group.id": group, **self._config}).client
         writer = TopicWriter(config, self.topic, group)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.dead_letters.letter import Cause, letters_of
 from penstock.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
@@ -22,15 +23,14 @@ from penstock.errors import (
     RowsRefused,
     SinkError,
 )
-from penstock.letters import Cause, letters_of
-from penstock.startup import listed
+from penstock.model.subscription import Offsets, TopicPartition
+from penstock.planner.starting_offsets import listed
 from penstock.streamer.backlog import Backlog, Piece
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.extraction import Extraction
 from penstock.streamer.run import Job, Run
-from penstock.streamer.sink import Rows, Writer
-from penstock.topics import Offsets, TopicPartition
+from penstock.streamer.sinks.sink import Rows, Writer
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from penstock.model.subscription import Offsets, TopicPartition
 from penstock.streamer.extraction import Extraction
-from penstock.streamer.sink import Limits
-from penstock.topics import Offsets, TopicPartition
+from penstock.streamer.sinks.sink import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from penstock.consumer.config import ConsumerConfig, parse_config
+from penstock.config.consumer import ConsumerConfig, parse_config
 from penstock.consumer.connector import Connector
 from penstock.consumer.start import Start
 from penstock.errors import OptionError, PenstockError, SinkError
+from penstock.model.subscription import Offsets, TopicPartition
 from penstock.streamer.arguments import (
     checked_config,
     checked_dead_letter,
@@ -38,9 +39,8 @@ from penstock.streamer.arguments import (
 from penstock.streamer.counters import StreamerMetrics, summed
 from penstock.streamer.dead_letters import DeadLetter, DeadLetters, LetterWriter
 from penstock.streamer.run import Job, Release, Run
-from penstock.streamer.sink import Sink, Writer, check_limits
+from penstock.streamer.sinks.sink import Sink, Writer, check_limits
 from penstock.streamer.worker import Worker
-from penstock.topics import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)

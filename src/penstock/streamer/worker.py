@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import ConsumerTimeout, CorruptBatch, NoGroupOffset, OffsetOutOfRange, RecordTooLarge
+from penstock.model.subscription import Offsets, TopicPartition
 from penstock.streamer.backlog import Piece
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.delivery import Delivery
 from penstock.streamer.extraction import Extracted
 from penstock.streamer.run import Job, Release, Run
-from penstock.streamer.sink import Writer
-from penstock.topics import Offsets, TopicPartition
+from penstock.streamer.sinks.sink import Writer
 
 TOLD = 10
 """Failures that are logged one by one out of those of one slice."""

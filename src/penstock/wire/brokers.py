@@ -15,15 +15,15 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.errors import PenstockError, ProtocolError
-from penstock.wire.codes import NotYet
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection, ConnectionLost, Pending
-from penstock.wire.deadline import Attempts, Interrupted
-from penstock.wire.groups import GROUP, find_coordinator
-from penstock.wire.metadata import Broker
-from penstock.wire.patience import OVERDUE_SECONDS, Doubt
-from penstock.wire.pool import POOL
-from penstock.wire.security import Security
+from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.group_offsets import GROUP, find_coordinator
+from penstock.wire.api.metadata import Broker
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection, ConnectionLost, Pending
+from penstock.wire.transport.patience import OVERDUE_SECONDS, Doubt
+from penstock.wire.transport.pool import POOL
+from penstock.wire.transport.retry import Attempts, Interrupted
+from penstock.wire.transport.security import Security
 
 log = logging.getLogger(__name__)
 Question = TypeVar("Question")

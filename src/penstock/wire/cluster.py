@@ -13,24 +13,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
-from penstock.topics import TopicPartition
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
+from penstock.wire.api.group_offsets import GROUP, Committed, ask_commit, ask_committed
+from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
+from penstock.wire.api.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
+from penstock.wire.api.offset_for_leader_epoch import UNKNOWN_EPOCH, ask_epoch_ends
 from penstock.wire.brokers import HEALING, IMPATIENT_SECONDS, Brokers
-from penstock.wire.codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import Connection, Pending
-from penstock.wire.deadline import Attempts
-from penstock.wire.epochs import UNKNOWN_EPOCH, ask_epoch_ends
-from penstock.wire.first_records import Scan, Step, ask_scan, find_first
-from penstock.wire.groups import GROUP, Committed, ask_commit, ask_committed
-from penstock.wire.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
-from penstock.wire.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
-from penstock.wire.sample import ask_sizes
-from penstock.wire.time_index import TimeAnswers, look_up
-from penstock.wire.timestamps import find_maxima
-from penstock.wire.window import Window, ask_windows
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.lookup.first_records import Scan, Step, ask_scan, find_first
+from penstock.wire.lookup.record_sizes import ask_sizes
+from penstock.wire.lookup.time_index import TimeAnswers, look_up
+from penstock.wire.lookup.timestamps import find_maxima
+from penstock.wire.lookup.window import Window, ask_windows
+from penstock.wire.transport.connection import Connection, Pending
+from penstock.wire.transport.retry import Attempts
 
 if TYPE_CHECKING:
-    from penstock.wire.open_transactions import OpenTransactionOwner
+    from penstock.wire.api.open_transactions import OpenTransactionOwner
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
@@ -113,7 +113,7 @@ class Cluster:
     def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
         """The partitions that are not to be read from this broker any longer, and why: asks another broker, once.
 
-        For a thread that waits for an overdue answer. `read_from` as in penstock.wire.metadata.departed.
+        For a thread that waits for an overdue answer. `read_from` as in penstock.wire.api.metadata.departed.
         """
         now = self._ask_others(broker, sorted({tp.topic for tp in read_from}))
         return {} if now is None else departed(broker, read_from, now)
@@ -183,7 +183,7 @@ class Cluster:
         """The offset of the first record at or after a time (ms), exactly; None where none lies below `ends`.
 
         `ends` are to be read before (F8). Below `since` it is known that there is none. Where the broker's answer hides
-        records the log is scanned: see penstock.wire.first_records.
+        records the log is scanned: see penstock.wire.lookup.first_records.
         """
         attempts = self._brokers.attempts(f"looking for the first records of a time in {len(times)} partitions")
         return find_first(times, ends, self, attempts, since or {}, self.config.option("default.api.timeout.ms"))
@@ -254,7 +254,7 @@ class Cluster:
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records below an offset that are still in the log; None if there are none.
 
-        Never more than that; penstock.wire.timestamps says when it may be less.
+        Never more than that; penstock.wire.lookup.timestamps says when it may be less.
         """
         return find_maxima(before, self)
 
@@ -289,7 +289,7 @@ class Cluster:
         """Who holds open the first open transaction of each partition, for an error to name. Tried once: those that
         have none, or whose brokers do not answer, do not know, or may not say, are left out."""
         # With Kafka's admin messages, which take a worker time to load.
-        from penstock.wire.open_transactions import ask_owners, ask_transactional_ids
+        from penstock.wire.api.open_transactions import ask_owners, ask_transactional_ids
 
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the open transactions of {len(wanted)} partitions")

@@ -1,0 +1,264 @@
+"""The demo: a user's program, kept in the package so that `penstock demo` has it.
+
+A million shop events go into a real Kafka and come back as a table of ten-minute windows. Like any user's program, and
+unlike the rest of Penstock outside spark/, it imports pyspark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from penstock.cli import table
+from penstock.cli.steps import Step, step
+from penstock.config.source import parse_options
+from penstock.errors import PenstockError
+from penstock.testing import KAFKA_VERSION, EmbeddedKafka
+from penstock.wire.api.produce import Producer, Record
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "shop-events"
+BATCH = 5000
+HOUR = 3_600_000
+
+PRODUCTS = [
+    (name, category, cents / 100)
+    for category, things in {
+        "coffee": {"espresso beans 1 kg": 2190, "filter beans 500 g": 1190, "decaf 250 g": 790},
+        "gear": {"hand grinder": 8900, "gooseneck kettle": 6450, "scale": 3990, "paper filters": 450},
+        "cups": {"espresso cup": 950, "travel mug": 2400, "glass carafe": 3150},
+        "books": {"The Long Brew": 1800, "Water, Heat, Time": 2650},
+    }.items()
+    for name, cents in things.items()
+]
+
+
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.app.name": "penstock demo",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
+    """Broker, events, Spark, table. Whatever happens, nothing is left behind."""
+    _need_pyspark()
+    with contextlib.ExitStack() as cleanup:
+        cleanup.enter_context(_sigterm_as_interrupt())
+        scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
+        # Spark takes some seconds to start, in a process of its own: long done when the events are written.
+        spark_start = cleanup.enter_context(SparkStart(scratch))
+
+        print("Penstock demo: Kafka -> PySpark, no JAR\n", flush=True)
+        with step(f"Apache Kafka {KAFKA_VERSION}, a real one"):
+            kafka = cleanup.enter_context(EmbeddedKafka())
+            kafka.create_topic(TOPIC, partitions)
+        with step(f"{events:,} shop events into {partitions} partitions", "events") as progress:
+            produce(kafka, events, progress)
+        with step("Spark"):
+            spark = spark_start.result()
+        frame = shop_events(spark, kafka)
+        with step("Windows of ten minutes: read, parse JSON, aggregate"):
+            rows = windows(frame).collect()
+        with step("The same read again, all columns, into nothing") as reading:
+            frame.write.format("noop").mode("overwrite").save()
+            seconds = reading.seconds
+            reading.note = f"{events / seconds:,.0f} rows per second"
+        print()
+        header = ("WINDOW (UTC)", "VIEWS", "CARTS", "ORDERS", "REVENUE", "BUYERS")
+        cells = [
+            (
+                f"{row.start:%H:%M} - {row.end:%H:%M}",
+                *(f"{number:,}" for number in (row.views, row.carts, row.orders)),
+                f"{row.revenue:,.2f}",
+                f"{row.buyers:,}",
+            )
+            for row in rows
+        ]
+        for line in table.lines(header, cells, right=header[1:]):
+            print(f"  {line}")
+        print(f"\n  {events:,} rows read in {seconds:.2f} s: {events / seconds:,.0f} rows per second\n")
+        if keep:
+            _keep(kafka)
+        else:
+            print(NEXT)
+
+
+NEXT = """\
+Where next:
+  penstock demo --keep     the same, and the broker stays: look into it with `penstock read shop-events`
+  README.md                your own topics, in PySpark, in plain Python, in tests
+  docs/batch.md            where to start and stop, filters, security
+  docs/streaming.md        readStream: limits, groups and lag, data loss
+  docs/formats.md          typed columns: JSON, Avro, Protobuf, a schema registry, bad records
+  docs/event-time.md       windows that lose no slow partition
+  docs/consumer.md         Kafka without Spark: groups, streams, sinks
+  docs/options.md          every option
+  make bench               beside Spark's own Kafka source, on this machine"""
+
+
+def shop_events(spark: SparkSession, kafka: EmbeddedKafka) -> DataFrame:
+    return spark.read.format("penstock").options(**kafka.client_options()).option("subscribe", TOPIC).load()
+
+
+def windows(frame: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    event = f.from_json(f.col("value").cast("string"), "user string, action string, price double")
+    paid = f.when(f.col("action") == "order", f.col("price"))
+    return (
+        frame.select("timestamp", event.alias("event"))
+        .select("timestamp", "event.*")
+        .groupBy(f.window("timestamp", "10 minutes").alias("window"))
+        .agg(
+            f.count_if(f.col("action") == "view").alias("views"),
+            f.count_if(f.col("action") == "cart").alias("carts"),
+            f.count_if(f.col("action") == "order").alias("orders"),
+            f.round(f.sum(paid), 2).alias("revenue"),
+            f.approx_count_distinct(f.when(f.col("action") == "order", f.col("user"))).alias("buyers"),
+        )
+        .select("window.start", "window.end", "views", "carts", "orders", "revenue", "buyers")
+        .orderBy("start")
+    )
+
+
+class SparkStart:
+    """A quiet session of two cores, started in a thread of its own; all its files lie in `scratch`."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._gateway: JavaGateway | None = None
+        self._session = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
+
+    def result(self) -> SparkSession:
+        return self._session.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._session.done() and self._gateway is not None:
+            self._gateway.proc.kill()  # nobody waits any more: the thread ends with an error that nobody sees
+        if self._session.exception() is None:
+            self._session.result().stop()
+
+    def _start(self) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
+        settings = SPARK_SETTINGS | {
+            "spark.local.dir": str(self._scratch / "spark"),
+            "spark.sql.warehouse.dir": str(self._scratch / "warehouse"),
+        }
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # After Ctrl-C, py4j reports on the root logger what it was doing. So were we.
+        logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt while"))
+        # The JVM greets with warnings about itself: into a file, which is shown when it fails.
+        log = self._scratch / "spark.log"
+        try:
+            with log.open("wb") as out:
+                self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
+            return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+        except Exception as error:
+            said = log.read_text("utf-8", "replace").strip()[-2000:]
+            raise PenstockError(f"Spark did not start: {error}\n{said}") from error
+
+
+def produce(kafka: EmbeddedKafka, count: int, progress: Step) -> None:
+    client = parse_options({**kafka.client_options(), "subscribe": TOPIC}).client
+    progress.total = count
+    with Producer(client, TOPIC) as producer:
+        waiting: list[list[Record]] = [[] for _ in range(producer.partitions)]
+        for record in make_events(count):
+            assert record.key is not None
+            partition = zlib.crc32(record.key) % len(waiting)
+            batch = waiting[partition]
+            batch.append(record)
+            if len(batch) == BATCH:
+                producer.append(partition, batch)
+                progress.done += BATCH
+                waiting[partition] = []
+        for partition, batch in enumerate(waiting):
+            if batch:
+                producer.append(partition, batch)
+                progress.done += len(batch)
+    progress.note = f"{count / progress.seconds:,.0f} per second"
+
+
+def make_events(count: int, seed: int = 7) -> Iterator[Record]:
+    """Events of the last full hour in order of time, busier in its middle: views, some carts, few orders."""
+    chance = random.Random(seed)  # noqa: S311
+    endings = [
+        f'"product":{json.dumps(name)},"category":"{category}","price":{price}}}'.encode()
+        for name, category, price in PRODUCTS
+    ]
+    actions = [b"view"] * 78 + [b"cart"] * 15 + [b"order"] * 7
+    start = (int(time.time() * 1000) // HOUR - 1) * HOUR
+    draw = chance.random
+    at = start
+    for number in range(count):
+        if number % 64 == 0:  # a new time every few events: the sine would cost as much as the rest
+            share = number / count
+            at = start + int(HOUR * (share + 0.09 * math.sin(2 * math.pi * share)))
+        user = b"user-%05d" % int(20_000 * draw() * draw())  # few users come often
+        luck = draw()
+        yield Record(
+            user,
+            b'{"user":"%b","action":"%b",%b'
+            % (user, actions[int(luck * 100)], endings[int(luck * 1e6) % len(endings)]),
+            at,
+        )
+
+
+def _keep(kafka: EmbeddedKafka) -> None:
+    print(
+        f"The broker stays at {kafka.bootstrap_servers} until Ctrl-C. In another window:\n\n"
+        f"  penstock topics -b {kafka.bootstrap_servers}\n"
+        f"  penstock read {TOPIC} -b {kafka.bootstrap_servers} --from -5\n",
+        flush=True,
+    )
+    kafka.wait()
+
+
+def _need_pyspark() -> None:
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as error:
+        raise PenstockError("the demo needs PySpark. Get it: pip install 'penstock[spark]'") from error
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """SIGTERM tidies up like Ctrl-C."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,1 @@
+"""Options: each one declared once, with its parser, default and description."""

@@ -1,0 +1,1 @@
+"""Streams with event time: watermarks, alignment, idle partitions."""

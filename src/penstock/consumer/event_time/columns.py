@@ -1,0 +1,87 @@
+"""Which columns an iteration decodes so that event times can be read from them, whatever the user asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import EventTimeError
+from penstock.eventtime.field import way_to
+from penstock.eventtime.strategy import WatermarkStrategy
+from penstock.formats.plan import TypedPlan, TypedSource
+from penstock.model.columns import TYPES, arrow_schema, checked_columns
+
+
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """What is decoded for one iteration, and what of that is handed out."""
+
+    decoded: tuple[str, ...]
+    """Columns of what is decoded: Kafka's, or typed ones."""
+    shown: tuple[str, ...]
+    """Those that the user asked for, which come first."""
+    timestamp: str | None
+    """The column that has the record's own timestamp, if event times come from there."""
+    offset: str | None
+    """The column that has the offset, if batches may have to be cut."""
+    plan: TypedPlan | None = None
+    """How to decode, if columns are typed."""
+
+
+def check_event_column(strategy: WatermarkStrategy, typed: TypedSource | None) -> None:
+    """Raises EventTimeError if event times cannot be read from the column that the strategy names."""
+    if isinstance(strategy.timestamps, str):
+        strategy.event_times(_empty(arrow_schema(list(TYPES)) if typed is None else typed.layout.schema))
+
+
+def raw_columns(strategy: WatermarkStrategy, columns: Sequence[str] | None) -> EventColumns:
+    """For batches with Kafka's columns, of which some are asked for."""
+    shown = tuple(checked_columns(columns, include_headers=True))
+    timestamp = "timestamp" if strategy.timestamps is None else None
+    offset = None if strategy.max_drift is None else "offset"
+    needed = [timestamp, strategy.timestamps if isinstance(strategy.timestamps, str) else None, offset]
+    more = dict.fromkeys(name for name in needed if name is not None and name not in shown)
+    return EventColumns((*shown, *more), shown, timestamp, offset)
+
+
+def message_columns(strategy: WatermarkStrategy, columns: tuple[str, ...]) -> EventColumns:
+    """For messages, which have Kafka's columns and all of them."""
+    path = strategy.timestamps
+    if isinstance(path, str) and path not in columns:
+        way_out = "Iterate batches(), or give with_timestamps a function that reads it from the bytes"
+        raise EventTimeError(f"column {path!r}", "is not there in messages, whose values are bytes", way_out)
+    return EventColumns(columns, columns, "timestamp" if path is None else None, "offset")
+
+
+def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Sequence[str] | None) -> EventColumns:
+    """For typed batches. Of a value that the user does not want only the way to the event time is decoded."""
+    plan = source.picked(columns)
+    shown = tuple(plan.layout.names)
+    by_source = {column.source: column.name for column in source.layout.columns if column.field is None}
+    timestamp = by_source["timestamp"] if strategy.timestamps is None else None
+    offset = None if strategy.max_drift is None else by_source["offset"]
+    there = source.layout.schema
+    more = [pa.field(name, there.field(name).type) for name in (timestamp, offset) if name is not None]
+    way = _way(list(there), strategy.timestamps) if isinstance(strategy.timestamps, str) else None
+    more += [] if way is None or way.name == offset else [way]
+    more = [field for field in more if field.name not in shown]
+    if more:
+        plan = source.plan(pa.schema([*plan.layout.schema, *more]))
+    return EventColumns(tuple(plan.layout.names), shown, timestamp, offset, plan)
+
+
+def _way(fields: list[pa.Field], path: str) -> pa.Field | None:
+    """The field that a path begins with, and of structs in it nothing but where the path leads."""
+    found = way_to(fields, path)
+    return None if found is None else _only(fields, found)
+
+
+def _only(fields: list[pa.Field], way: list[int]) -> pa.Field:
+    field, below = fields[way[0]], way[1:]
+    return pa.field(field.name, pa.struct([_only(list(field.type), below)])) if below else field
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -1,0 +1,80 @@
+"""The listener's thread: who tells the user's function of event-time watermarks. A slow one holds up nobody else."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from penstock.consumer.event_time.batch import as_datetime
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 1000
+"""Watermarks of a punctuated strategy that wait for a slow listener. Of more, the oldest are not told: each newer one
+says what they say."""
+
+
+class WatermarkTeller:
+    """Its thread runs once there is a listener. Every method may be called by any thread."""
+
+    def __init__(self, group: str, *, each: bool) -> None:
+        """`each`: whether every watermark is told, in order. Else it is the newest: a slow listener misses some."""
+        self._listener: Callable[[datetime], object] | None = None
+        self._told: int | None = None
+        self._to_tell: deque[int] = deque(maxlen=MOST_WAITING if each else 1)
+        self._wake = threading.Event()
+        self._lock = threading.Lock()
+        self._open = self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"penstock-event-time-listener-{group}", daemon=True)
+
+    @property
+    def listener(self) -> Callable[[datetime], object] | None:
+        return self._listener
+
+    @listener.setter
+    def listener(self, listener: Callable[[datetime], object] | None) -> None:
+        self._listener = listener
+        self._start_if_needed()
+
+    def start(self) -> None:
+        self._open = True
+        self._start_if_needed()
+
+    def close(self, timeout: float) -> None:
+        """Nobody is told any more."""
+        with self._lock:
+            self._stopped = True
+        self._wake.set()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def tell(self, watermark: int) -> None:
+        """Never blocks."""
+        if self._listener is not None:
+            self._to_tell.append(watermark)
+            self._wake.set()
+
+    def _start_if_needed(self) -> None:
+        with self._lock:
+            if self._open and not self._stopped and self._listener is not None and self._thread.ident is None:
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.wait()
+            self._wake.clear()
+            while self._to_tell and not self._stopped:
+                self._call(self._to_tell.popleft())
+
+    def _call(self, watermark: int) -> None:
+        listener, told = self._listener, as_datetime(watermark)
+        if listener is None or told is None or (self._told is not None and watermark <= self._told):
+            return
+        self._told = watermark
+        try:
+            listener(told)
+        except Exception:
+            log.exception("the watermark listener failed; it is called again with the next one")

@@ -1,0 +1,1 @@
+"""Fetcher threads: from brokers to the queues of streams."""

@@ -1,0 +1,88 @@
+"""The way to a group's coordinator: found when it is needed, and again when it has moved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.wire.api.metadata import Broker, ask_metadata
+from penstock.wire.brokers import HEALING, Brokers
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.retry import Attempts
+
+Answer = TypeVar("Answer")
+
+VANISHED_GRACE = 2.0
+"""A broker whose metadata lags does not list a topic that others know. So one that is gone is asked about this long
+before its partitions are taken from their readers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Topics of the cluster."""
+
+    partitions: Mapping[str, int]
+    internal: frozenset[str]
+
+
+class Coordinator:
+    """For one thread; only `abort` may come from another one, when `wait` has begun to return True."""
+
+    def __init__(self, config: ClientConfig, group: str, wait: Callable[[float], object]) -> None:
+        self._config = config
+        self._group = group
+        self._wait = wait
+        self._brokers = Brokers(config, wait)
+        self._where: Broker | None = None
+
+    def abort(self) -> None:
+        """Wake a thread that waits for an answer. May be called by any thread."""
+        self._brokers.abort()
+
+    def attempts(self, what: str, timeout: float) -> Attempts:
+        return Attempts(
+            what,
+            timeout,
+            backoff=self._config.retry_backoff,
+            backoff_max=self._config.retry_backoff_max,
+            way_out="Check bootstrap.servers and security.protocol, and that the brokers run",
+            way_out_answered="The brokers answer, and refuse for now: the last try says why",
+            wait=self._wait,
+        )
+
+    def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
+        """One try. What may heal (`HEALING`) is raised too; the next try then looks the coordinator up again."""
+        if self._where is None:
+            self._where = self._brokers.find_coordinator(attempts, self._group)
+        try:
+            with self._brokers.coordinator(self._where, attempts, self._group) as connection:
+                return ask(connection)
+        except HEALING:
+            self._where = None
+            raise
+
+    def listing(self, topics: Sequence[str] | None, expected: Mapping[str, int], timeout: float) -> Listing:
+        """The named topics (None: all) that the cluster has, with their numbers of partitions.
+
+        `expected`: what it has had. Raises BrokerUnavailable when no broker says anything until the time-out.
+        """
+        attempts = self.attempts(f"asking {self._config.bootstrap_text} for topics", timeout)
+        started = time.monotonic()
+        while True:
+            try:
+                metadata, _ = self._brokers.ask_any(
+                    attempts, lambda connection, timeout: ask_metadata(connection, topics, timeout)
+                )
+                self._brokers.learn(metadata.brokers.values())
+                partitions = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+                gone = [name for name, count in expected.items() if partitions.get(name, 0) < count]
+                if not gone or time.monotonic() - started >= min(VANISHED_GRACE, attempts.timeout / 2):
+                    internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
+                    return Listing(partitions, internal)
+                attempts.failed(f"the answer leaves out partitions of topic {gone[0]!r}")
+            except HEALING as error:
+                attempts.failed(str(error), error)
+            attempts.pause()

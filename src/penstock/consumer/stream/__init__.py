@@ -1,0 +1,1 @@
+"""Streams: what the user's thread iterates over."""

@@ -1,0 +1,1 @@
+"""Values that cross processes: frozen, picklable, checked at construction. No I/O."""

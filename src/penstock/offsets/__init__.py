@@ -1,1 +1,0 @@
-"""Offsets between the checkpoint and Kafka: what a query has read, and what its group is told."""

@@ -1,0 +1,1 @@
+"""Runs on the driver: decides what each task reads."""

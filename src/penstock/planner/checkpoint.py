@@ -1,0 +1,97 @@
+"""A stream's state: the next offset of every partition, and its JSON in Spark's offset log.
+
+The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a checkpoint moves both ways (F20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.errors import PenstockError, UnrelatedCheckpoint
+from penstock.model.subscription import (
+    AssignedPartitions,
+    Offsets,
+    Subscription,
+    TopicNames,
+    TopicPartition,
+    TopicPattern,
+    reads,
+)
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Sorted: Spark compares offsets as text, and the same state must be the same text."""
+    document: dict[str, dict[str, int]] = {}
+    for tp in sorted(offsets):
+        document.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
+    return document
+
+
+def from_json(document: object) -> Offsets:
+    """Read an offset of the log. What is no such offset is refused: another source may have written the checkpoint."""
+    if not isinstance(document, dict):
+        raise _unreadable(document)
+    offsets: Offsets = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict):
+            raise _unreadable(document)
+        for partition, offset in partitions.items():
+            if not partition.isdecimal() or isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+                raise _unreadable(document)
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
+
+
+def _unreadable(document: Any) -> PenstockError:
+    shown = repr(document)
+    return PenstockError(
+        f"the checkpoint's offset {shown[:200]}{'...' if len(shown) > 200 else ''} is not one of a Kafka source. It "
+        'reads {"topic": {"0": 123}}; is the checkpoint of another query?'
+    )
+
+
+def check_related(state: Offsets, subscription: Subscription) -> None:
+    """Refuse a restored state none of whose topics the subscription includes (F12): it is another query's, or one of
+    the two is mistyped. An empty state fits every subscription."""
+    topics = sorted({tp.topic for tp in state})
+    if topics and not any(reads(subscription, topic) for topic in topics):
+        raise UnrelatedCheckpoint(topics, str(subscription))
+
+
+def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
+    """Split a restored state into the partitions that the subscription includes and the others (F12).
+
+    Looks at the subscription only. A broker's listing is not a reason to leave out state: brokers may be slow or down.
+    """
+    topics = {tp.topic for tp in state}
+    match subscription:
+        case TopicNames(names):
+            meant = {tp: offset for tp, offset in state.items() if tp.topic in names}
+        case TopicPattern() as pattern:
+            matching = pattern.matching(topics)
+            meant = {tp: offset for tp, offset in state.items() if tp.topic in matching}
+        case AssignedPartitions(partitions):
+            meant = {tp: offset for tp, offset in state.items() if tp in partitions}
+    if len(meant) == len(state):
+        return meant, {}
+    return meant, {tp: offset for tp, offset in state.items() if tp not in meant}
+
+
+class OffsetTexts:
+    """Offsets and their JSON, with the last pair kept: Spark hands back at every poll what it was given at the last,
+    and of 2,000 partitions that is milliseconds each way."""
+
+    def __init__(self) -> None:
+        self._document: dict[str, Any] | None = None
+        self._offsets: Offsets = {}
+
+    def read(self, document: dict[str, Any]) -> Offsets:
+        if document != self._document:
+            self._offsets, self._document = from_json(document), document
+        return dict(self._offsets)
+
+    def write(self, offsets: Offsets) -> dict[str, Any]:
+        if self._document is None or offsets != self._offsets:
+            self._offsets, self._document = dict(offsets), to_json(offsets)
+        return self._document

@@ -1,0 +1,244 @@
+"""FROM WHERE each partition is read, and until where.
+
+A start or an end is one of a few modes; `resolve_start` and `resolve_end` turn a mode into one offset per partition by
+asking an `OffsetLookup`, never a client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeAlias
+
+from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
+from penstock.model.subscription import Offsets, TopicPartition
+
+log = logging.getLogger(__name__)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def milliseconds_at(moment: datetime) -> int:
+    """The first millisecond since 1970 that is not before a moment, as a start at that time means it. In whole numbers:
+    `timestamp()` is a float, and off by a part of one."""
+    return -((EPOCH - moment) // timedelta(milliseconds=1))
+
+
+EARLIEST = -2
+LATEST = -1
+
+
+class OffsetLookup(Protocol):
+    """What a start or an end needs to know of the cluster."""
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+    def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+    def hidden_past(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
+    def first_at(
+        self,
+        times: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        since: Mapping[TopicPartition, int] | None = None,
+    ) -> dict[TopicPartition, int | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PerPartition:
+    """A number for whole topics and for single partitions; the single one wins."""
+
+    topics: Mapping[str, int] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def get(self, tp: TopicPartition) -> int | None:
+        return self.partitions.get(tp, self.topics.get(tp.topic))
+
+    def names(self) -> set[str]:
+        return set(self.topics) | {tp.topic for tp in self.partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record at or after a time (ms since 1970): one time for all, or one per partition."""
+
+    timestamp: int | PerPartition
+    option: str = "startingTimestamp"
+
+    def of(self, tp: TopicPartition) -> int | None:
+        return self.timestamp if isinstance(self.timestamp, int) else self.timestamp.get(tp)
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """The NEXT record to read, per partition; -2 is earliest and -1 is latest."""
+
+    offsets: PerPartition
+    option: str = "startingOffsets"
+
+
+StartMode: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
+EndMode: TypeAlias = Latest | AtTimestamp | AtOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class StartRules:
+    """How a start mode falls back: the group to ask, its reset rule, and what a too young timestamp means."""
+
+    group: str | None = None
+    reset: str | None = None
+    fail_on_no_match: bool = False
+
+
+def resolve_start(
+    mode: StartMode, partitions: list[TopicPartition], lookup: OffsetLookup, rules: StartRules
+) -> Offsets:
+    match mode:
+        case Earliest():
+            return lookup.begin(partitions)
+        case Latest():
+            return lookup.end(partitions)
+        case GroupOffsets():
+            return _group_offsets(partitions, lookup, rules)
+        case AtTimestamp():
+            check_named(mode.option, mode.timestamp, partitions)
+            return _offsets_at(mode, partitions, lookup, rules.fail_on_no_match)
+        case AtOffsets(offsets, option):
+            _no_stranger(option, offsets, partitions)
+            unnamed = [tp for tp in partitions if offsets.get(tp) is None]
+            if unnamed and rules.group is None:
+                raise OptionError(
+                    option,
+                    None,
+                    f"names no offset for {listed(unnamed)}",
+                    f'Name every partition, or the whole topic: {{"{unnamed[0].topic}": "earliest"}}; or set '
+                    "kafka.group.id to start those at the group's offsets",
+                )
+            found = _named_offsets(offsets, partitions, lookup)
+            if unnamed:
+                log.warning(
+                    "%s names no offset for %s: starting there at the offsets of group %r",
+                    option,
+                    listed(unnamed),
+                    rules.group,
+                )
+                found |= _group_offsets(unnamed, lookup, rules)
+            return found
+
+
+def resolve_end(mode: EndMode, partitions: list[TopicPartition], lookup: OffsetLookup) -> Offsets:
+    """The offset after the last record to read, per partition."""
+    match mode:
+        case Latest():
+            return lookup.end(partitions)
+        case AtTimestamp():
+            check_named(mode.option, mode.timestamp, partitions)
+            return _offsets_at(mode, partitions, lookup, fail_on_no_match=False)
+        case AtOffsets(offsets, option):
+            _no_stranger(option, offsets, partitions)
+            check_named(option, offsets, partitions)
+            return _named_offsets(offsets, partitions, lookup)
+
+
+def within_bounds(start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, fail_on_data_loss: bool) -> None:
+    """Hold every start and stop against what the broker has (F27): raise DataLoss for all of them at once, or warn
+    and cut `start` and `stop` to what is there. `end` is the high watermark: what open transactions hide is there."""
+    lost: list[tuple[str, int, str, str]] = []
+    for tp in start:
+        has = f"offsets {begin[tp]} to {end[tp]}"
+        for wanted, word in ((start, "from"), (stop, "up to")):
+            if not begin[tp] <= wanted[tp] <= end[tp]:
+                # A stop below the first offset lost nothing that lies at or after the start.
+                if word == "up to" and wanted[tp] < begin[tp] and start[tp] >= wanted[tp]:
+                    continue
+                lost.append((tp.topic, tp.partition, f"{word} offset {wanted[tp]}", has))
+    if not lost:
+        return
+    error = DataLoss(lost)
+    if fail_on_data_loss:
+        raise error
+    log.warning("%s\nReading what is left, because failOnDataLoss is false", error.what)
+    for tp in start:
+        start[tp] = min(max(start[tp], begin[tp]), end[tp])
+        stop[tp] = min(max(stop[tp], begin[tp]), end[tp])
+
+
+def _named_offsets(offsets: PerPartition, partitions: list[TopicPartition], lookup: OffsetLookup) -> Offsets:
+    named = {tp: offset for tp in partitions if (offset := offsets.get(tp)) is not None}
+    earliest = lookup.begin([tp for tp, offset in named.items() if offset == EARLIEST])
+    latest = lookup.end([tp for tp, offset in named.items() if offset == LATEST])
+    return named | earliest | latest
+
+
+def _group_offsets(partitions: list[TopicPartition], lookup: OffsetLookup, rules: StartRules) -> Offsets:
+    assert rules.group is not None, "options.py refuses a group start without a group"
+    committed = lookup.committed(rules.group, partitions)
+    found = {tp: offset for tp, offset in committed.items() if offset is not None}
+    missing = [tp for tp in partitions if tp not in found]
+    if not missing:
+        return found
+    if rules.reset == "earliest":
+        return found | lookup.begin(missing)
+    if rules.reset == "latest":
+        return found | lookup.end(missing)
+    raise NoGroupOffset(rules.group, missing)
+
+
+def _offsets_at(
+    mode: AtTimestamp, partitions: list[TopicPartition], lookup: OffsetLookup, fail_on_no_match: bool
+) -> Offsets:
+    times = {tp: at for tp in partitions if (at := mode.of(tp)) is not None}
+    # Do not simplify (F8): the end is read BEFORE the lookup. Read after it, a record produced in between would be
+    # neither found nor past the end, and be skipped.
+    end = lookup.end(partitions)
+    found = lookup.first_at(times, end)
+    too_young = [tp for tp in partitions if found[tp] is None]
+    if too_young and fail_on_no_match:
+        raise NoOffsetForTimestamp([(tp.topic, tp.partition, times[tp]) for tp in too_young])
+    return {tp: end[tp] if (offset := found[tp]) is None else offset for tp in partitions}
+
+
+def check_named(option: str, named: int | PerPartition, partitions: list[TopicPartition]) -> None:
+    """Every partition must have its number, and no other."""
+    if isinstance(named, int):
+        return
+    unnamed = [tp for tp in partitions if named.get(tp) is None]
+    if unnamed:
+        raise OptionError(option, None, f"names nothing for {listed(unnamed)}", "Name every partition or whole topics")
+    _no_stranger(option, named, partitions)
+
+
+def _no_stranger(option: str, named: PerPartition, partitions: list[TopicPartition]) -> None:
+    known, topics = set(partitions), {tp.topic for tp in partitions}
+    strangers = sorted(
+        {str(tp) for tp in named.partitions if tp not in known}
+        | {topic for topic in named.topics if topic not in topics}
+    )
+    if strangers:
+        raise OptionError(
+            option,
+            None,
+            f"names {', '.join(strangers[:5])}, which the subscription does not have",
+            f"It has {listed(partitions)}",
+        )
+
+
+def listed(partitions: list[TopicPartition], limit: int = 5) -> str:
+    more = f" and {len(partitions) - limit} more" if len(partitions) > limit else ""
+    return ", ".join(str(tp) for tp in partitions[:limit]) + more

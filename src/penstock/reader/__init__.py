@@ -1,0 +1,1 @@
+"""Runs on executors: reads a range of offsets as Arrow batches."""

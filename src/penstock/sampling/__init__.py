@@ -1,0 +1,1 @@
+"""Looks at records before planning: the one user of both planner and reader."""

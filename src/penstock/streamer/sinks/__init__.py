@@ -1,0 +1,1 @@
+"""Where a Streamer writes to."""

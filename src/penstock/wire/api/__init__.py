@@ -1,0 +1,1 @@
+"""Kafka's APIs: one file for each request and its response."""

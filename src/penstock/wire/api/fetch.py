@@ -1,0 +1,236 @@
+"""The Fetch API, written and read here.
+
+kafka-python's decoder copies the records out of the frame with the GIL held (8 MB: about 1 ms each way, per response);
+here they stay where the socket put them, as a view. And its encoder takes 40 us for a request of one partition, all of
+it with the GIL: a reader that waits for each record feels that.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kafka.protocol.consumer import FetchRequest
+
+from penstock.errors import BrokerError, ProtocolError
+from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
+
+NAMES_ONLY = 12
+"""From version 13 on a fetch names topics by id; without the id of a topic this is the highest one to speak."""
+
+FLEXIBLE = 12
+
+NO_SESSION = (0, -1)
+"""Session id and epoch of a fetch that stands alone."""
+
+LOWEST = 4
+"""The first version that carries magic 2 batches and aborted transactions."""
+
+HIGHEST = 18
+"""The last one that is written and read here, whatever kafka-python and the broker would speak."""
+
+# What a request has from which version on. From 15 on a replica says who it is in a tagged field, and others nothing.
+_HAS_LOG_START, _HAS_SESSIONS, _HAS_EPOCHS, _HAS_RACKS, _REPLICA_TAGGED = 5, 7, 9, 11, 15
+_NO_REPLICA = struct.pack(">i", -1)
+_NUMBER = struct.Struct(">i")
+_LIMITS = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_POSITION_4 = struct.Struct(">iqi")
+_POSITION_5 = struct.Struct(">iqqi")
+_POSITION_9 = struct.Struct(">iiqqi")
+_POSITION = struct.Struct(">iiqiqib")
+_NO_TAGS = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPosition:
+    """What to ask for: one partition from one offset."""
+
+    topic: str
+    partition: int
+    offset: int
+    topic_id: uuid.UUID | None = None
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What came back for one partition. `records` is a view into the frame: valid until the buffer is used again."""
+
+    topic: str | uuid.UUID
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    aborted: list[tuple[int, int]]
+    preferred_replica: int
+    records: memoryview
+    log_start: int = 0
+    """Where the log begins. A batch may have begun before that."""
+
+
+@dataclass(slots=True)
+class FetchResponse:
+    throttle: float
+    error_code: int
+    partitions: list[FetchedPartition]
+    session_id: int = 0
+    """0 where the broker keeps no session."""
+
+
+class PartitionFetch:
+    """Fetches of one partition over one connection, in two halves: `ask`, and later `answer`. For one thread."""
+
+    def __init__(self, connection: Connection, topic_id: uuid.UUID | None) -> None:
+        self.connection = connection
+        self._version = connection.version(FetchRequest, at_most=HIGHEST if topic_id else NAMES_ONLY)
+        if self._version < LOWEST:
+            raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
+        self._asked: int | None = None
+
+    def ask(self, position: FetchPosition, max_bytes: int) -> None:
+        config = self.connection.config
+        request = fetch_request(
+            self._version,
+            [position],
+            config,
+            max_bytes=max_bytes,
+            partition_max_bytes=max_bytes,
+            max_wait=config.fetch_max_wait,
+            rack=config.client_rack,
+        )
+        self._asked = self.connection.send(request, config.request_timeout)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was asked that is not answered."""
+        return self._asked is not None
+
+    def answer(self, buffer: bytearray, timeout: float) -> FetchResponse:
+        """The answer to the last `ask`, its records lying in `buffer`."""
+        assert self._asked is not None, "answer without ask"
+        asked, self._asked = self._asked, None
+        config = self.connection.config
+        limit = min(timeout, config.request_timeout + config.fetch_max_wait)
+        frame = self.connection.receive_into(buffer, limit, allowed=config.fetch_max_wait)
+        try:
+            return read_fetch_response(frame, self._version, asked, self.connection.address)
+        except ProtocolError:
+            self.connection.close()  # out of step: not to be reused
+            raise
+
+
+def fetch_request(
+    version: int,
+    positions: Iterable[FetchPosition],
+    config: ClientConfig,
+    *,
+    max_bytes: int,
+    partition_max_bytes: int,
+    max_wait: float,
+    rack: str = "",
+    session: tuple[int, int] = NO_SESSION,
+    forgotten: Iterable[FetchPosition] = (),
+) -> EncodedRequest:
+    """A fetch: of all positions there are, or of those that are new in a session (its id and epoch, KIP-227)."""
+    flexible = version >= FLEXIBLE
+    parts = [] if version >= _REPLICA_TAGGED else [_NO_REPLICA]
+    isolation = 1 if config.read_committed else 0
+    parts.append(_LIMITS.pack(int(max_wait * 1000), config.fetch_min_bytes, max_bytes, isolation))
+    if version >= _HAS_SESSIONS:
+        parts.append(_SESSION.pack(*session))
+    by_topic: dict[str | uuid.UUID, list[bytes]] = defaultdict(list)
+    for position in positions:
+        by_topic[_topic(version, position)].append(_encode_position(version, position, partition_max_bytes))
+    _encode_topics(version, by_topic, parts)
+    if version >= _HAS_SESSIONS:
+        gone: dict[str | uuid.UUID, list[bytes]] = defaultdict(list)
+        for position in forgotten:
+            gone[_topic(version, position)].append(_NUMBER.pack(position.partition))
+        _encode_topics(version, gone, parts)
+    if version >= _HAS_RACKS:
+        parts.append(encode_text(rack, flexible))
+    if flexible:
+        parts.append(_NO_TAGS)
+    return EncodedRequest(FetchRequest.name, FetchRequest.API_KEY, version, flexible, b"".join(parts))
+
+
+def _topic(version: int, position: FetchPosition) -> str | uuid.UUID:
+    if version <= NAMES_ONLY:
+        return position.topic
+    assert position.topic_id is not None, "the version was chosen by that"
+    return position.topic_id
+
+
+def _encode_topics(version: int, by_topic: Mapping[str | uuid.UUID, list[bytes]], parts: list[bytes]) -> None:
+    flexible = version >= FLEXIBLE
+    parts.append(encode_count(len(by_topic), flexible))
+    for topic, partitions in by_topic.items():
+        parts.append(topic.bytes if isinstance(topic, uuid.UUID) else encode_text(topic, flexible))
+        parts.append(encode_count(len(partitions), flexible))
+        parts += partitions
+        if flexible:
+            parts.append(_NO_TAGS)
+
+
+def _encode_position(version: int, position: FetchPosition, max_bytes: int) -> bytes:
+    number, epoch, offset = position.partition, position.leader_epoch, position.offset
+    if version >= FLEXIBLE:  # -1: the epoch last fetched, and where the log begins, which only followers know
+        return _POSITION.pack(number, epoch, offset, -1, -1, max_bytes, 0)
+    if version >= _HAS_EPOCHS:
+        return _POSITION_9.pack(number, epoch, offset, -1, max_bytes)
+    if version >= _HAS_LOG_START:
+        return _POSITION_5.pack(number, offset, -1, max_bytes)
+    return _POSITION_4.pack(number, offset, max_bytes)
+
+
+def read_fetch_response(frame: memoryview, version: int, correlation_id: int, broker: str) -> FetchResponse:
+    """Read a response frame of versions 4 to 18."""
+    try:
+        return _read_response(FrameReader(frame, version >= FLEXIBLE, correlation_id), version)
+    except (struct.error, IndexError, ValueError) as error:
+        raise ProtocolError(
+            f"{broker} sent a fetch response (version {version}) that cannot be read: {error}"
+        ) from error
+
+
+def _read_response(reader: FrameReader, version: int) -> FetchResponse:
+    throttle = reader.number(">i")
+    error_code = reader.number(">h") if version >= 7 else 0
+    session_id = reader.number(">i") if version >= 7 else 0
+    partitions = []
+    for _ in range(reader.count()):
+        topic = uuid.UUID(bytes=bytes(reader.take(16))) if version > NAMES_ONLY else reader.text()
+        for _ in range(reader.count()):
+            partitions.append(_read_partition(reader, version, topic))
+        reader.tags()
+    return FetchResponse(throttle / 1000, error_code, partitions, session_id)
+
+
+def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -> FetchedPartition:
+    partition, error_code, high_watermark, last_stable = reader.numbers(">ihqq")
+    log_start = reader.number(">q") if version >= 5 else 0
+    fetched = FetchedPartition(
+        topic,
+        partition,
+        error_code,
+        high_watermark,
+        last_stable,
+        aborted=[_read_aborted(reader) for _ in range(reader.count())],
+        preferred_replica=reader.number(">i") if version >= 11 else -1,
+        records=reader.data(),
+        log_start=log_start,
+    )
+    reader.tags()
+    return fetched
+
+
+def _read_aborted(reader: FrameReader) -> tuple[int, int]:
+    producer_id, first_offset = reader.numbers(">qq")
+    reader.tags()
+    return producer_id, first_offset

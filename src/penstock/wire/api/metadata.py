@@ -1,0 +1,180 @@
+"""Topics, leaders and brokers: as values, and how a broker is asked for them."""
+
+from __future__ import annotations
+
+import difflib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.metadata import MetadataRequest
+
+from penstock.errors import UnknownTopic
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.error_codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
+from penstock.wire.transport.connection import Connection
+
+UNLISTED = "the cluster does not list this broker any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Where a partition is read: travels inside a plan, so that an executor need not ask first."""
+
+    broker: Broker
+    epoch: int = -1
+
+    def superseded_by(self, other: Leader) -> bool:
+        """Whether another broker says that this leadership is over. One whose metadata lags does not say that."""
+        if min(self.epoch, other.epoch) >= 0 and self.epoch != other.epoch:
+            return other.epoch > self.epoch
+        return self.broker.address != other.broker.address
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: uuid.UUID | None
+    internal: bool
+    partitions: Mapping[int, Leader | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic]
+
+    def leader(self, tp: TopicPartition) -> Leader | None:
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def by_leader(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[Broker, list[TopicPartition]], list[TopicPartition]]:
+        """Partitions by the broker that leads them, and those without a leader."""
+        # By node id first: to hash a Broker takes longer than all the rest of the loop.
+        by_node: dict[int, list[TopicPartition]] = {}
+        brokers: dict[int, Broker] = {}
+        leaderless: list[TopicPartition] = []
+        topics = self.topics
+        for tp in partitions:
+            topic = topics.get(tp[0])
+            leader = None if topic is None else topic.partitions.get(tp[1])
+            if leader is None:
+                leaderless.append(tp)
+                continue
+            node_id = leader.broker.node_id
+            if node_id in by_node:
+                by_node[node_id].append(tp)
+            else:
+                by_node[node_id] = [tp]
+                brokers[node_id] = leader.broker
+        return {brokers[node_id]: tps for node_id, tps in by_node.items()}, leaderless
+
+    def has(self, broker: Broker) -> bool:
+        """Whether the cluster lists this broker. It drops one that it has not heard of for some seconds."""
+        return any(broker.address == other.address for other in self.brokers.values())
+
+    def lists(self, tp: TopicPartition) -> bool:
+        """Whether there is such a partition, with a leader or without."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
+    def updated(self, newer: Metadata) -> Metadata:
+        """What is known after a newer answer about some of the topics."""
+        return Metadata(newer.brokers, {**self.topics, **newer.topics})
+
+    def without(self, topics: Sequence[str]) -> Metadata:
+        return Metadata(self.brokers, {name: topic for name, topic in self.topics.items() if name not in topics})
+
+
+def departed(
+    broker: Broker, read_from: Mapping[TopicPartition, Leader | None], now: Metadata
+) -> dict[TopicPartition, str]:
+    """The partitions that are not to be read from this broker any longer, and why.
+
+    `read_from`: what it has led so far; None where it is read as a follower.
+    """
+    if not now.has(broker):
+        return dict.fromkeys(read_from, UNLISTED)
+    found = {}
+    for tp, known in read_from.items():
+        leader = now.leader(tp)
+        if known is not None and leader is not None and known.superseded_by(leader):
+            found[tp] = f"{leader.broker.host}:{leader.broker.port} leads {tp} now"
+    return found
+
+
+def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: float) -> tuple[Metadata, list[str]]:
+    """The named topics (None: all) that this broker knows, and the names it does not know."""
+    version = connection.version(MetadataRequest)
+    topic_class = MetadataRequest.MetadataRequestTopic
+    request = MetadataRequest(
+        version=version,
+        topics=None if topics is None else [topic_class(version=version, name=name) for name in topics],
+        allow_auto_topic_creation=False,
+    )
+    response = connection.call(request, timeout)
+    brokers = {b.node_id: Broker(b.node_id, b.host, b.port, getattr(b, "rack", None)) for b in response.brokers}
+    if not brokers:
+        raise NotYet("the answer names no broker")
+    found: dict[str, Topic] = {}
+    unknown: list[str] = []
+    leaders: dict[tuple[int, int], Leader | None] = {}
+    for topic in response.topics:
+        if topic.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            unknown.append(topic.name)
+            continue
+        if topic.error_code == INVALID_TOPIC:
+            raise UnknownTopic(topic.name, detail="Kafka does not allow such a topic name")
+        check(topic.error_code, f"topic {topic.name!r}")
+        found[topic.name] = Topic(
+            topic.name,
+            _topic_id(topic),
+            bool(getattr(topic, "is_internal", False)),
+            {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
+        )
+    return Metadata(brokers, found), unknown
+
+
+def nearest(name: str, metadata: Metadata) -> str:
+    """What to say to somebody who asked for a topic that does not exist."""
+    names = [topic.name for topic in metadata.topics.values() if not topic.internal]
+    close = difflib.get_close_matches(name, names, n=3)
+    if close:
+        return "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    return "the cluster has no topic that this user may see" if not names else f"the cluster has {len(names)} others"
+
+
+def _topic_id(topic: Any) -> uuid.UUID | None:
+    topic_id = getattr(topic, "topic_id", None)
+    return topic_id if topic_id is not None and topic_id.int != 0 else None
+
+
+def _partition_index(partition: Any) -> int:
+    return int(partition.partition_index)
+
+
+def _leader(
+    partition: Any, brokers: Mapping[int, Broker], leaders: dict[tuple[int, int], Leader | None]
+) -> Leader | None:
+    """A partition's leader; one object for all partitions that have the same, because there are few and it is slow."""
+    epoch = getattr(partition, "leader_epoch", None)
+    key = (partition.leader_id, -1 if epoch is None else epoch)
+    if key not in leaders:
+        broker = brokers.get(key[0])
+        leaders[key] = None if broker is None else Leader(broker, key[1])
+    return leaders[key]

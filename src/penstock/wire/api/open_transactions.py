@@ -1,0 +1,90 @@
+"""WHO holds a transaction open: the DescribeProducers and ListTransactions APIs (KIP-664).
+
+Under read_committed a partition is readable up to its first open transaction, and neither ListOffsets nor Fetch says
+whose that is. Brokers before Kafka 3.0 cannot be asked, and ACLs may forbid it: what is not known is left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kafka.protocol.admin.transactions import DescribeProducersRequest, ListTransactionsRequest
+
+from penstock.model.subscription import TopicPartition
+from penstock.wire.transport.connection import Connection, Pending
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactionOwner:
+    """The producer whose transaction is the first open one of a partition."""
+
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    last_timestamp: int
+    """Milliseconds; -1 where the broker does not say."""
+    transactional_id: str | None = None
+
+    def __str__(self) -> str:
+        named = "" if self.transactional_id is None else f"transactional id {self.transactional_id!r}, "
+        written = ""
+        if self.last_timestamp >= 0:
+            moment = datetime.fromtimestamp(self.last_timestamp / 1000, UTC)
+            written = f", last written to at {moment.isoformat(timespec='milliseconds')}"
+        return f"{named}producer id {self.producer_id}, epoch {self.producer_epoch}{written}"
+
+
+def ask_owners(
+    connection: Connection, partitions: Collection[TopicPartition]
+) -> Pending[dict[TopicPartition, OpenTransactionOwner]]:
+    """Ask a leader who began the first open transaction of each partition. Those without an answer are left out."""
+    if not connection.speaks(DescribeProducersRequest, 0):
+        return lambda timeout: {}
+    version = connection.version(DescribeProducersRequest)
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for tp in partitions:
+        by_topic[tp.topic].append(tp.partition)
+    topic_class = DescribeProducersRequest.TopicRequest
+    topics = [topic_class(version=version, name=name, partition_indexes=ps) for name, ps in by_topic.items()]
+    answer = connection.ask(DescribeProducersRequest(version=version, topics=topics), connection.config.request_timeout)
+
+    def read(timeout: float) -> dict[TopicPartition, OpenTransactionOwner]:
+        found: dict[TopicPartition, OpenTransactionOwner] = {}
+        for topic in answer(timeout).topics:
+            for each in topic.partitions:
+                active = (
+                    [] if each.error_code else [p for p in each.active_producers if p.current_txn_start_offset >= 0]
+                )
+                if not active:
+                    continue
+                first = min(active, key=lambda producer: producer.current_txn_start_offset)
+                found[TopicPartition(topic.name, each.partition_index)] = OpenTransactionOwner(
+                    first.current_txn_start_offset, first.producer_id, first.producer_epoch, first.last_timestamp
+                )
+        return found
+
+    return read
+
+
+def ask_transactional_ids(connection: Connection, producer_ids: Iterable[int]) -> Pending[dict[int, str]]:
+    """Ask a coordinator for the transactional ids of producers. It names those that it coordinates and that we may
+    see."""
+    if not connection.speaks(ListTransactionsRequest, 0):
+        return lambda timeout: {}
+    request = ListTransactionsRequest(
+        version=connection.version(ListTransactionsRequest, at_most=0),
+        state_filters=[],
+        producer_id_filters=list(producer_ids),
+    )
+    answer = connection.ask(request, connection.config.request_timeout)
+
+    def read(timeout: float) -> dict[int, str]:
+        listed = answer(timeout)
+        if listed.error_code:
+            return {}
+        return {each.producer_id: each.transactional_id for each in listed.transaction_states}
+
+    return read

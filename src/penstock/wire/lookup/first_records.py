@@ -1,0 +1,166 @@
+"""The first record of a partition that is not older than a time: exactly, as reading all of it would find it.
+
+The broker's index says where to look, or that there is nothing; `time_index` says what of that is proof. In general one
+fetch per leader shows that a record lies there. Where a marker or an aborted record does, the log is scanned from there
+on; where the index hides records, from its beginning. A scan goes by the headers of batches, and decodes a piece of a
+log only where one of its batches claims a record of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from penstock.errors import CorruptBatch, TimeLookupTimeout
+from penstock.model.subscription import Offsets, TopicPartition
+from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.fetch import FetchedPartition
+from penstock.wire.api.metadata import Metadata
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.lookup.batch_headers import is_record, largest_timestamp, walk
+from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded, readable_end
+from penstock.wire.lookup.time_index import TimeAnswers
+from penstock.wire.transport.connection import Connection, Pending
+from penstock.wire.transport.retry import Attempts
+
+FIRST_BYTES = 4 << 20
+"""Of the partitions of one leader together, to see the records that the index names: few partitions get as much as any
+producer's batch takes by default, and many cost no more. Measured with 50 partitions on one leader: batches up to 80 kB
+take one request, batches of 100 kB four."""
+
+LARGEST_BATCH = 1 << 20
+"""Kafka's default of max.message.bytes."""
+
+SCAN_BYTES = 4 << 20
+"""Of each partition, once its log has to be scanned."""
+
+LAST_MICROSECOND = 2**63 - 1
+"""What a column of timestamps can hold."""
+
+
+class Scan(NamedTuple):
+    """Looks in the records with offsets in [at, stop) for the first that is not older than a time."""
+
+    at: int
+    stop: int
+    time: int
+    named: bool = False
+    """Whether the broker's index names the offset `at`."""
+
+
+class Step(NamedTuple):
+    """What one piece of a log has shown: the record, or from where to look on."""
+
+    found: int | None
+    next: int
+
+
+class Log(Protocol):
+    """What can be asked of logs: `Cluster` has it."""
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+
+    def by_time(self, times: Mapping[TopicPartition, int]) -> TimeAnswers: ...
+
+    def scan(self, scans: Mapping[TopicPartition, Scan], first: bool) -> dict[TopicPartition, Step | None]: ...
+
+
+def find_first(
+    times: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    log: Log,
+    attempts: Attempts,
+    since: Mapping[TopicPartition, int],
+    option: str = "default.api.timeout.ms",
+) -> dict[TopicPartition, int | None]:
+    """The offsets of the first records below `ends` that are not older than a time; None where there are none.
+
+    Below `since` none is known to be. Raises TimeLookupTimeout when a scan takes longer than `attempts` allow, which
+    `option` sets.
+    """
+    found: dict[TopicPartition, int | None] = dict.fromkeys(times)
+    asked = {tp: time for tp, time in times.items() if since.get(tp, 0) < ends[tp]}
+    answers = log.by_time(asked)
+    starts = {tp: offset for tp, (offset, _) in answers.found.items()}
+    if answers.unknown:
+        starts |= log.begin(answers.unknown)
+    scans: dict[TopicPartition, Scan] = {}
+    for tp, at in starts.items():
+        known = since.get(tp, 0)
+        scans[tp] = Scan(max(at, known), ends[tp], times[tp], named=tp in answers.found and at >= known)
+    first = True
+    while scans := {tp: scan for tp, scan in scans.items() if scan.at < scan.stop}:
+        if not first and attempts.expired():
+            behind = [(tp.topic, tp.partition, scan.time, scan.at, scan.stop) for tp, scan in sorted(scans.items())]
+            raise TimeLookupTimeout(behind, attempts.timeout, option)
+        steps = log.scan(scans, first)
+        # Out of range, or nothing more there. What was deleted meanwhile is not looked for.
+        gone = [tp for tp, step in steps.items() if step is None]
+        begins: Offsets = log.begin(gone) if gone else {}
+        for tp, step in steps.items():
+            scan = scans.pop(tp)
+            if step is None:
+                if begins[tp] > scan.at:
+                    scans[tp] = scan._replace(at=begins[tp], named=False)
+            elif step.found is None:
+                scans[tp] = scan._replace(at=step.next, named=False)
+            else:
+                found[tp] = step.found
+        first = False
+    return found
+
+
+def ask_scan(
+    connection: Connection, scans: Mapping[TopicPartition, Scan], metadata: Metadata, first: bool
+) -> Pending[tuple[dict[TopicPartition, Step | None], dict[TopicPartition, NotYet]]]:
+    """Ask a leader for the next piece of each partition. `first`: it is likely that the record lies right there."""
+
+    def look(tp: TopicPartition, fetched: FetchedPartition) -> Step:
+        return look_into(tp, fetched, scans[tp], connection.config)
+
+    size = min(max(FIRST_BYTES // len(scans), LEAST_BYTES), LARGEST_BATCH) if first else SCAN_BYTES
+    return ask_pieces(connection, {tp: scan.at for tp, scan in scans.items()}, metadata, size, look)
+
+
+def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config: ClientConfig) -> Step:
+    """Look for the record in what was fetched from `scan.at` on."""
+    if (end := readable_end(fetched, config)) < scan.stop:
+        raise NotYet(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
+    seen, late_until = scan.at, -1
+    for header in walk(fetched.records, scan.at):
+        if (
+            scan.named
+            and header.at == 0
+            and header.first <= scan.at
+            and fetched.log_start <= scan.at
+            and is_record(fetched.records, header, config.read_committed)
+        ):
+            return Step(scan.at, scan.at)
+        if header.first >= scan.stop:
+            seen = scan.stop
+            break
+        if header.at + header.size > len(fetched.records):
+            break
+        seen = header.last + 1
+        if late_until < 0 and largest_timestamp(fetched.records, header) >= scan.time:
+            late_until = header.last + 1
+    # From the first batch on: which transactions were aborted is known only to who has seen all markers. In general the
+    # first batch that claims the time has it, so the others are decoded only if it has not.
+    for stop in (min(late_until, scan.stop), scan.stop) if late_until >= 0 else ():
+        for batch in decoded(tp, fetched, ["offset", "timestamp"], scan.at, stop, config):
+            if (offset := _first_late(batch, scan.time)) is not None:
+                return Step(offset, offset)
+    if seen == scan.at and len(fetched.records):
+        raise CorruptBatch(tp.topic, tp.partition, scan.at, 0, "no whole record batch begins there")
+    return Step(None, min(seen, scan.stop))
+
+
+def _first_late(batch: Any, time: int) -> int | None:
+    """The offset of the first record of a batch that is not older than a time (ms)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    offsets, timestamps = batch.columns
+    late = pc.greater_equal(timestamps.view(pa.int64()), pa.scalar(min(time * 1000, LAST_MICROSECOND), pa.int64()))
+    row = pc.index(late.fill_null(True), True).as_py()  # null: later than microseconds can say
+    return None if row < 0 else int(offsets[row].as_py())

@@ -1,0 +1,1 @@
+"""Connections to brokers and HTTP endpoints: sockets, TLS, logins, retries."""

@@ -1,0 +1,431 @@
+"""One blocking connection to one broker.
+
+Life of a connection: connect (TCP, TLS) -> ApiVersions -> SASL -> calls -> close. `call` is for the small requests of
+planning, `ask` for those that go to several brokers at once; `send` and `receive_into` are the two halves of a fetch,
+apart so that the next request is on its way before the last response is decoded. One thread uses a connection at a
+time; only `abort` may come from another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import logging
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
+from penstock.wire.api.error_codes import UNSUPPORTED_VERSION
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
+from penstock.wire.transport.patience import Doubt, Patience, Silence
+from penstock.wire.transport.tls import CipherRefused
+
+log = logging.getLogger(__name__)
+
+FRAME_LIMIT = 1 << 30
+"""No response of Kafka comes near this; a length above it is garbage (or another protocol on that port)."""
+
+Answer = TypeVar("Answer")
+Pending: TypeAlias = Callable[[float], Answer]
+"""The second half of a question that was sent: called with the seconds to wait, it returns the answer."""
+
+LENGTH = 4
+"""Bytes before each frame that say how long it is."""
+
+READ_AHEAD = 64 << 10
+
+GROWTH = 4 << 20
+"""A frame larger than the buffer is believed this many bytes at a time, as they arrive."""
+
+
+class ConnectionLost(BrokerError):
+    """The connection broke or timed out. Always worth a retry on a new one."""
+
+
+class BrokerSilent(ConnectionLost):
+    """The broker let us wait: until the time was over, or until another one had taken its place."""
+
+
+class Connection:
+    def __init__(self, host: str, port: int, config: ClientConfig, timeout: float, doubt: Doubt | None = None) -> None:
+        self.host = host
+        self.port = port
+        self.config = config
+        self.doubt = doubt
+        """Asked while an answer is overdue; set by the current user, see penstock.wire.transport.patience."""
+        self._correlation = itertools.count(1)
+        self._unanswered = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        """By API key: the lowest and the highest version that the broker speaks. Empty until it has told."""
+        self._agreed: dict[tuple[Any, int | None], int] = {}
+        self._session_ends = float("inf")
+        self.last_used = time.monotonic()
+        deadline = time.monotonic() + min(timeout, config.connect_timeout)
+        self._socket = self._connect(deadline)
+        self._by_kernel = not config.security.uses_tls
+        self._limits: dict[int, float] = {}
+        """By socket option: the time-out that the kernel was given last."""
+        self._flags = socket.MSG_WAITALL if self._by_kernel else 0
+        if self._by_kernel:
+            self._socket.settimeout(None)
+        try:
+            self._negotiate(deadline)
+            if config.security.uses_sasl:
+                self._authenticate(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Connection({self.host}:{self.port})"
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def session_over(self) -> bool:
+        """Whether the SASL session is about to end: log in anew before the next request."""
+        return time.monotonic() >= self._session_ends
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the next user may have it: open, nothing unread, and the SASL session has time left."""
+        if self._unanswered or self._socket.fileno() < 0 or self.session_over:
+            return False
+        # Bytes (or an end) that nobody asked for: the broker has closed the connection meanwhile.
+        return not self._has_input()
+
+    def _has_input(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def version(self, request_class: Any, at_most: int | None = None) -> int:
+        """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
+        key = (request_class, at_most)
+        if key not in self._agreed:
+            self._agreed[key] = self._agree(request_class, at_most)
+        return self._agreed[key]
+
+    def _agree(self, request_class: Any, at_most: int | None) -> int:
+        limit = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
+        lowest, highest = self._versions.get(request_class.API_KEY, (0, -1))
+        agreed = min(highest, limit)
+        if agreed < max(lowest, request_class.min_version):
+            raise BrokerError(f"{self.address} {self._disagreement(request_class.name, lowest, highest, limit)}")
+        return int(agreed)
+
+    @staticmethod
+    def _disagreement(name: str, lowest: int, highest: int, limit: int) -> str:
+        if highest < 0:
+            return f"does not know {name}: its Kafka is too old for that, or does not offer it"
+        if lowest > limit:
+            return f"takes {name} from version {lowest} on, Penstock sends up to {limit}. Use a newer Penstock"
+        return f"takes {name} up to version {highest}, which is too old. Penstock needs Kafka 1.0 or newer"
+
+    def speaks(self, request_class: Any, version: int) -> bool:
+        """Whether this broker knows at least that version of an API."""
+        return self._versions.get(request_class.API_KEY, (0, -1))[1] >= version
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def call(self, request: Any, timeout: float) -> Any:
+        """Send a request whose version is set and wait for its decoded response."""
+        return self.ask(request, timeout)(timeout)
+
+    def ask(self, request: Any, timeout: float) -> Pending[Any]:
+        """Send a request whose version is set. What is returned waits for its decoded response when called."""
+        expected = self.send(request, timeout)
+        return lambda timeout: self._decoded(request.header.get_response_class(), expected, timeout)
+
+    def _decoded(self, response_class: Any, expected: int, timeout: float) -> Any:
+        frame = self.receive_into(bytearray(64 * 1024), timeout)
+        stream = io.BytesIO(frame)
+        try:
+            header = response_class.parse_header(stream)
+            if header.correlation_id != expected:
+                raise ValueError(f"it answers request {header.correlation_id}, not {expected}")
+            return response_class.decode(frame[stream.tell() :])
+        except Exception as error:  # kafka-python's decoders fail in many ways on bytes that mean nothing
+            self.close()
+            raise ProtocolError(
+                f"{self.address} sent a {response_class.name} that cannot be read: {error or type(error).__name__}"
+            ) from error
+
+    def send(self, request: Any, timeout: float) -> int:
+        """Send a request without waiting; returns its correlation id."""
+        if timeout <= 0:
+            self.close()
+            raise BrokerSilent(f"{self.address}: timed out")
+        correlation_id = next(self._correlation) & 0x7FFFFFFF
+        request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
+        frame = request.encode(framed=True, header=True)
+        self._unanswered += 1  # before: a signal may end the call once the bytes are out
+        patience = Patience(time.monotonic() + timeout, self.doubt)
+        rest = memoryview(frame)
+        try:
+            while rest:
+                self._within(patience.left(), socket.SO_SNDTIMEO)
+                try:
+                    rest = rest[self._socket.send(rest) :]
+                except (BlockingIOError, TimeoutError):
+                    continue
+                patience.moved()
+        except OSError as error:
+            self.close()
+            raise self._lost("sending failed", error) from error
+        self.last_used = time.monotonic()
+        return correlation_id
+
+    def receive_into(self, buffer: bytearray, timeout: float, allowed: float = 0.0) -> memoryview:
+        """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view.
+
+        `allowed`: seconds for which the request lets the broker hold its answer back; only then it is overdue.
+        """
+        patience = Patience(time.monotonic() + timeout, None if self.doubt is None else self._doubted, allowed)
+        # The length and what has come with it in one call: a small answer, as most are, needs no second one. Only what
+        # is ours: with another answer on its way nothing is read ahead.
+        ahead = READ_AHEAD if self._unanswered == 1 else LENGTH
+        if len(buffer) < LENGTH:
+            buffer.extend(bytes(LENGTH - len(buffer)))
+        with memoryview(buffer) as view:
+            received = self._fill(view[:ahead], patience, LENGTH)
+        whole = LENGTH + struct.unpack_from(">i", buffer)[0]
+        if not LENGTH + 4 <= whole <= FRAME_LIMIT or received > whole:
+            self.close()
+            raise ProtocolError(
+                f"{self.address} announced a response of {whole - LENGTH} bytes"
+                + (f" and sent {received - LENGTH}" if received > whole else "")
+                + f". Is that port a Kafka listener, and does {self.config.option('security.protocol')} match it?"
+            )
+        while received < whole:
+            if len(buffer) < whole:
+                # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
+                buffer.extend(bytes(min(whole - len(buffer), GROWTH)))
+            with memoryview(buffer) as view:
+                received += self._fill(view[received : min(whole, len(buffer))], patience)
+        self._unanswered -= 1
+        self.last_used = time.monotonic()
+        return memoryview(buffer)[LENGTH:whole]
+
+    def _fill(self, view: memoryview, patience: Patience, least: int | None = None) -> int:
+        """Fill the view from the socket: the whole of it, or with at least so many bytes. Returns how many came."""
+        done, wanted = 0, len(view) if least is None else least
+        flags = self._flags if least is None else 0
+        try:
+            while done < wanted:
+                self._within(patience.left(), socket.SO_RCVTIMEO)
+                try:
+                    count = self._socket.recv_into(view[done:], 0, flags)
+                except (BlockingIOError, TimeoutError):  # the kernel's word for a time-out, and Python's
+                    continue
+                if count == 0:
+                    raise ConnectionResetError("closed by the broker")
+                done += count
+                patience.moved()
+        except OSError as error:
+            self.close()
+            if isinstance(error, ssl.SSLError) and not self._versions and not isinstance(error, ssl.SSLEOFError):
+                # TLS 1.3 refuses a client's certificate, or its absence, only with the first answer.
+                raise AuthenticationFailed(
+                    f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
+                    f"{self.config.option('ssl.keystore.location')}"
+                ) from error
+            raise self._lost("reading failed", error) from error
+        return done
+
+    def _lost(self, what: str, error: Exception) -> ConnectionLost:
+        kind = BrokerSilent if isinstance(error, Silence) else ConnectionLost
+        return kind(f"{self.address}: {what}: {error}")
+
+    def _doubted(self) -> str | None:
+        """Why not to wait any longer for an answer, unless it has come while that was found out."""
+        reason = None if self.doubt is None else self.doubt()
+        return None if reason is None or self._has_input() else reason
+
+    def _within(self, seconds: float, option: int) -> None:
+        """Give the next calls of the socket so long; `option` is the kernel's for sending or for receiving.
+
+        By the kernel's own time-out where there is no TLS, and not by Python's: that one makes three system calls of
+        one, and lets go of the GIL in each. Beside a thread that is busy in Python each may cost the 5 ms that
+        CPython gives such a thread, and a fetcher then keeps nobody fed. It is set again only if it is off by a tenth.
+        """
+        if not self._by_kernel:
+            self._socket.settimeout(seconds)
+        elif not 0.9 * seconds <= self._limits.get(option, 0.0) <= 1.1 * seconds:
+            limit = struct.pack("@ll", int(seconds), int(seconds % 1 * 1_000_000) or 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, option, limit)
+            self._limits[option] = seconds
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Wake a thread blocked in this connection; it gets ConnectionLost. May be called by any thread."""
+        with contextlib.suppress(OSError):  # not connected any more: nobody is blocked
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _connect(self, deadline: float) -> socket.socket:
+        patience = Patience(deadline, self.doubt)
+        try:
+            plain = self._dial(patience)
+        except (OSError, ValueError) as error:  # ValueError: an advertised name that cannot be a host name
+            raise self._lost("connecting failed", error) from error
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.config.receive_buffer > 0:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.config.receive_buffer)
+        if not self.config.security.uses_tls:
+            return plain
+        try:
+            return self._encrypted(plain, patience)
+        except CipherRefused as error:
+            plain.close()
+            raise AuthenticationFailed(
+                f"{self.address}: the TLS handshake failed: {error}. Set {self.config.option('ssl.cipher.suites')} to "
+                f"suites that the broker prefers, or {self.config.option('ssl.enabled.protocols')} to TLSv1.2: Python "
+                "cannot choose among those of TLSv1.3"
+            ) from error
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
+            # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
+            plain.close()
+            raise ConnectionLost(
+                f"{self.address}: hung up in the TLS handshake ({error}). Does "
+                f"{self.config.option('security.protocol')} match that port?"
+            ) from error
+        except ssl.SSLError as error:
+            plain.close()
+            raise AuthenticationFailed(
+                f"{self.address}: the TLS handshake failed: {error}. Check "
+                f"{self.config.option('ssl.truststore.location')} (the CA that signed the broker's certificate), "
+                f"{self.config.option('ssl.enabled.protocols')}, {self.config.option('security.protocol')} and the port"
+            ) from error
+        except OSError as error:
+            plain.close()
+            raise self._lost("the TLS handshake failed", error) from error
+        except BaseException:
+            plain.close()
+            raise
+
+    def _dial(self, patience: Patience) -> socket.socket:
+        while True:
+            seconds = patience.left()
+            with contextlib.suppress(TimeoutError):
+                return socket.create_connection((self.host, self.port), seconds)
+
+    def _encrypted(self, plain: socket.socket, patience: Patience) -> socket.socket:
+        security = self.config.security
+        encrypted = security.tls_context().wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+        try:
+            while True:
+                encrypted.settimeout(patience.left())
+                with contextlib.suppress(TimeoutError):
+                    encrypted.do_handshake()
+                    security.tls.check_suite(encrypted)
+                    return encrypted
+        except BaseException:
+            encrypted.close()
+            raise
+
+    def _negotiate(self, deadline: float) -> None:
+        from penstock._kernel import __version__
+
+        version = ApiVersionsRequest.max_version
+        while True:
+            request = ApiVersionsRequest(
+                version=version, client_software_name="penstock", client_software_version=__version__
+            )
+            response = self.call(request, deadline - time.monotonic())
+            if response.error_code == 0:
+                break
+            if response.error_code != UNSUPPORTED_VERSION or version == 0:
+                raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
+            spoken = {api.api_key: api.max_version for api in response.api_keys}
+            version = max(0, min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1))
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+    def _authenticate(self, deadline: float) -> None:
+        # Loaded only by who logs in.
+        from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+
+        from penstock.wire.transport.scram import ScramError
+
+        security, name = self.config.security, self.config.security.sasl_mechanism
+        assert name is not None, "the options of a SASL protocol name a mechanism"
+        answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
+        if answer.error_code != 0:
+            offered = ", ".join(answer.mechanisms) or "none"
+            raise AuthenticationFailed(
+                f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set "
+                f"{self.config.option('sasl.mechanism')}"
+            )
+        token = None if security.oauth is None else self._token(security.oauth, deadline)
+        settings = security.sasl_settings(token)
+        try:
+            mechanism = _mechanism(name, self.host, settings)
+            while not mechanism.is_done():
+                request = SaslAuthenticateRequest(
+                    auth_bytes=mechanism.auth_bytes(), version=self.version(SaslAuthenticateRequest)
+                )
+                answer = self.call(request, deadline - time.monotonic())
+                if answer.error_code != 0:
+                    if security.oauth is not None and token is not None:
+                        TOKENS.forget(security.oauth, token)
+                        if not token.is_new:  # it may have been revoked
+                            raise ConnectionLost(f"{self.address} refused an access token that was used before")
+                    raise AuthenticationFailed(
+                        f"{self.address} refused the login of {settings['sasl_plain_username'] or 'this client'} by "
+                        f"{name}: {answer.error_message}. Check {self.config.option('sasl.jaas.config')}"
+                    )
+                mechanism.receive(answer.auth_bytes)
+            authenticated = mechanism.is_authenticated()
+        except BrokerError:
+            raise
+        except ScramError as error:
+            raise AuthenticationFailed(f"{self.address}: SASL {name}: {error}") from None
+        except Exception as error:  # a mechanism may need a package, and fails in many ways on a strange answer
+            raise AuthenticationFailed(
+                f"{self.address}: SASL {name} failed: {type(error).__name__}: {error}"
+            ) from error
+        if not authenticated:
+            raise AuthenticationFailed(f"{self.address} could not prove that it knows the password (SASL {name})")
+        lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
+        if lifetime > 0:
+            # The broker cuts a session at its end (KIP-368): leave it a little before and log in anew.
+            self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
+
+    def _token(self, login: OAuthLogin, deadline: float) -> AccessToken:
+        try:
+            return TOKENS.get(login, deadline)
+        except TokenUnavailable as error:
+            # Retriable, as a broker that does not answer: the endpoint may be back in a moment.
+            raise ConnectionLost(f"{self.address}: no access token for the login: {error}") from error
+        except TokenRefused as error:
+            raise AuthenticationFailed(
+                f"{self.address}: no access token for the login: {error}. Check "
+                f"{self.config.option('sasl.oauthbearer.token.endpoint.url')} and "
+                f"{self.config.option('sasl.jaas.config')}"
+            ) from error
+
+
+def _mechanism(name: str, host: str, settings: dict[str, Any]) -> Any:
+    """One login by a SASL mechanism: ours for SCRAM, else kafka-python's."""
+    from penstock.wire.transport import scram
+
+    if name in scram.HASHES:
+        return scram.ScramLogin(settings["sasl_plain_username"], settings["sasl_plain_password"], name)
+    from kafka.net.sasl import get_sasl_mechanism  # comes with kafka-python's whole network layer
+
+    return get_sasl_mechanism(name)(host=host, **settings)

@@ -1,0 +1,122 @@
+"""Connections and receive buffers kept for the next task, per process.
+
+Spark reuses its Python workers, so what is kept here survives from task to task and from micro-batch to micro-batch.
+Whoever acquires a connection owns it until it is released. What lies idle is closed by a thread that lives only while
+something is idle.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections import defaultdict
+
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.patience import Doubt
+
+BUFFERS_KEPT = 4
+"""Two per running read; a worker runs one task at a time and a plain Python program rarely more than two."""
+
+BUFFER_KEPT_BYTES = 32 << 20
+"""A buffer that a giant record blew up is not worth keeping."""
+
+
+class Pool:
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin empty. Also after a fork: the sockets belong to the parent, whose reaper did not come along."""
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._idle: dict[tuple[ClientConfig, str, int], list[Connection]] = defaultdict(list)
+        self._buffers: list[bytearray] = []
+        self._reaper: threading.Thread | None = None
+
+    def acquire(
+        self, config: ClientConfig, host: str, port: int, timeout: float, doubt: Doubt | None = None
+    ) -> Connection:
+        """A connection, kept or new. Until it is released, `doubt` is asked while the broker lets us wait."""
+        with self._lock:
+            kept = self._idle[config, host, port]
+            while kept:
+                connection = kept.pop()
+                if connection.reusable:
+                    connection.doubt = doubt
+                    return connection
+                connection.close()
+        return Connection(host, port, config, timeout, doubt)
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection back; one with an unread response is closed instead."""
+        connection.doubt = None
+        if not connection.reusable:
+            connection.close()
+            return
+        with self._lock:
+            if self._reaper is None:
+                reaper = threading.Thread(target=self._reap, name="penstock-idle-connections", daemon=True)
+                try:
+                    reaper.start()
+                except RuntimeError:  # the interpreter ends, and starts no threads any more
+                    connection.close()
+                    return
+                self._reaper = reaper
+            self._idle[connection.config, connection.host, connection.port].append(connection)
+
+    def acquire_buffer(self, size: int) -> bytearray:
+        with self._lock:
+            return self._buffers.pop() if self._buffers else bytearray(size)
+
+    def release_buffer(self, buffer: bytearray) -> None:
+        with self._lock:
+            if len(self._buffers) < BUFFERS_KEPT and len(buffer) <= BUFFER_KEPT_BYTES:
+                self._buffers.append(buffer)
+
+    def idle_count(self) -> int:
+        with self._lock:
+            return sum(len(kept) for kept in self._idle.values())
+
+    def close(self) -> None:
+        """Close everything idle and end the reaper."""
+        with self._lock:
+            reaper, self._reaper = self._reaper, None
+            for kept in self._idle.values():
+                for connection in kept:
+                    connection.close()
+            self._idle.clear()
+            self._buffers.clear()
+            self._wake.notify_all()
+        if reaper is not None:
+            reaper.join(timeout=5)
+
+    def _reap(self) -> None:
+        """Runs in the reaper thread until nothing is idle."""
+        me = threading.current_thread()
+        with self._lock:
+            while self._reaper is me:
+                now = time.monotonic()
+                soonest = now + 60.0
+                for key, kept in list(self._idle.items()):
+                    for connection in list(kept):
+                        due = connection.last_used + key[0].idle_timeout
+                        if due <= now:
+                            kept.remove(connection)
+                            connection.close()
+                        else:
+                            soonest = min(soonest, due)
+                    if not kept:
+                        del self._idle[key]
+                if not self._idle:
+                    self._buffers.clear()
+                    self._reaper = None
+                    return
+                self._wake.wait(soonest - now)
+
+
+POOL = Pool()
+atexit.register(POOL.close)
+os.register_at_fork(after_in_child=POOL._forget)

@@ -1,0 +1,107 @@
+"""HOW LONG to keep trying: a deadline, growing pauses, and the history that the final error tells."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from penstock.errors import BrokerUnavailable
+from penstock.wire.api.error_codes import NotYet
+
+HISTORY_KEPT = 12
+"""First and last tries are what explains a failure; a minute of back-off makes about a hundred in between."""
+
+
+class Interrupted(Exception):
+    """The owner is closing: stop trying. Not an error."""
+
+
+class Attempts:
+    """Tries at one thing until a deadline. `pause` sleeps between two tries and raises when time is up.
+
+    `wait` is how to sleep: it returns True, early, when the owner is closing; then `pause` raises Interrupted, so that
+    no shutdown waits for a back-off.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        timeout: float,
+        *,
+        backoff: float = 0.1,
+        backoff_max: float = 1.0,
+        way_out: str = "",
+        way_out_answered: str | None = None,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.what = what
+        self.timeout = timeout
+        self._way_out = way_out
+        self._way_out_answered = way_out if way_out_answered is None else way_out_answered
+        """What to do if a broker did answer, and that was its answer to the end."""
+        self._first_backoff = backoff
+        self._backoff_max = backoff_max
+        self._wait = wait
+        self.reset()
+
+    def reset(self) -> None:
+        """Something worked: the time and the history begin anew."""
+        self._started = time.monotonic()
+        self._deadline = self._started + self.timeout
+        self._backoff = self._first_backoff
+        self._history: list[str] = []
+        self._dropped = 0
+        self._last_cause: BaseException | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._history) + self._dropped
+
+    @property
+    def last_problem(self) -> str:
+        """What the last failed try said."""
+        return self._history[-1] if self._history else "no answer"
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first try, or since something worked."""
+        return time.monotonic() - self._started
+
+    def remaining(self, at_most: float = float("inf")) -> float:
+        """Seconds left, never below a millisecond: a socket time-out of 0 would mean "do not block"."""
+        return max(0.001, min(at_most, self._deadline - time.monotonic()))
+
+    def expired(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def failed(self, problem: str, cause: BaseException | None = None) -> None:
+        """Note a failed try."""
+        self._last_cause = cause
+        after = time.monotonic() - self._started
+        self._history.append(f"after {after:.1f} s: {problem}")
+        if len(self._history) > HISTORY_KEPT:
+            del self._history[HISTORY_KEPT // 2]
+            self._dropped += 1
+
+    def pause(self) -> None:
+        """Back off before the next try; raises BrokerUnavailable when the deadline has passed."""
+        if self.expired():
+            raise self.give_up()
+        self.rest()
+
+    def rest(self) -> None:
+        """Back off, and leave it to the caller what a passed deadline means."""
+        # Jitter of a quarter keeps the tasks of a job from asking a recovering broker in step.
+        if self._wait(min(self._backoff * random.uniform(0.75, 1.25), self.remaining())):  # noqa: S311
+            raise Interrupted
+        self._backoff = min(self._backoff * 2, self._backoff_max)
+
+    def give_up(self) -> BrokerUnavailable:
+        lines = list(self._history)
+        if self._dropped:
+            lines.insert(HISTORY_KEPT // 2, f"... {self._dropped} more tries ...")
+        way_out = self._way_out_answered if isinstance(self._last_cause, NotYet) else self._way_out
+        error = BrokerUnavailable(f"{self.what}: not done within {self.timeout:g} s", lines, way_out)
+        error.__cause__ = self._last_cause
+        return error

@@ -1,0 +1,93 @@
+"""WHO we are to the broker: TLS and SASL settings as one value whose repr shows no secret."""
+
+from __future__ import annotations
+
+import errno
+import re
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import AuthenticationFailed
+from penstock.wire.transport.oauth import AccessToken, OAuthLogin
+from penstock.wire.transport.tls import Tls
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """TLS and SASL settings. Frozen, hashable (connections are cached by it) and picklable."""
+
+    protocol: str = "PLAINTEXT"
+    tls: Tls = field(default_factory=Tls)
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    oauth: OAuthLogin | None = None
+    kerberos_service: str = "kafka"
+    kerberos_domain: str | None = None
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def tls_context(self) -> ssl.SSLContext:
+        try:
+            return self.tls.context()
+        except OSError as error:  # which ssl.SSLError is too
+            if error.errno in NO_DESCRIPTORS and not isinstance(error, ssl.SSLError):
+                raise  # says nothing about the certificates, and a later try may succeed
+            raise AuthenticationFailed(
+                f"the TLS certificates cannot be loaded ({error}). Penstock reads PEM files: check "
+                "kafka.ssl.truststore.location, kafka.ssl.keystore.location and kafka.ssl.key.password"
+            ) from error
+
+    def sasl_settings(self, token: AccessToken | None = None) -> dict[str, Any]:
+        """The settings under the names kafka-python's mechanisms expect. OAUTHBEARER needs a token."""
+        settings: dict[str, Any] = {
+            "security_protocol": self.protocol,
+            "sasl_mechanism": self.sasl_mechanism,
+            "sasl_plain_username": self.sasl_username,
+            "sasl_plain_password": self.sasl_password,
+            "sasl_kerberos_service_name": self.kerberos_service,
+            "sasl_kerberos_domain_name": self.kerberos_domain,
+            "sasl_kerberos_name": None,
+        }
+        if self.oauth is not None and token is not None:
+            settings["sasl_oauth_token_provider"] = _token_provider(token.text, dict(self.oauth.extensions))
+        return settings
+
+
+JAAS_ENTRY = re.compile(r"""([A-Za-z_][\w.]*)\s*=\s*("((?:[^"\\]|\\.)*)"|'([^']*)'|[^\s;]+)""")
+
+
+def parse_jaas(text: str) -> dict[str, str]:
+    """The key="value" pairs of a sasl.jaas.config line."""
+    pairs = {}
+    for match in JAAS_ENTRY.finditer(text):
+        name, raw, quoted, single = match.groups()
+        if quoted is not None:
+            pairs[name] = re.sub(r"\\(.)", r"\1", quoted)
+        else:
+            pairs[name] = single if single is not None else raw
+    return pairs
+
+
+def _token_provider(token: str, extensions: dict[str, str]) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return token
+
+        def extensions(self) -> dict[str, str]:
+            return extensions
+
+    return TokenProvider()

@@ -1,0 +1,1 @@
+"""What tests share and is not a fixture: servers, cases, programs, settings of Java machines."""

@@ -1,0 +1,54 @@
+"""A consumer's stream that is fed with forged chunks, without a broker."""
+
+from __future__ import annotations
+
+from hostile.forge import PARTITION, TOPIC
+from penstock.consumer.fetch.chunk import Lease
+from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.stream.stream import Stream
+from penstock.errors import ConsumerTimeout
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.fetch import FetchedPartition
+from penstock.wire.client_config import ClientConfig
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+TP = TopicPartition(TOPIC, PARTITION)
+
+
+class Fed:
+    """A stream, its cursors, and a fetcher's part played by hand."""
+
+    def __init__(self, **settings):
+        self.room = 0
+        self.given_back = 0
+        self.stream = Stream("me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, **settings})
+
+    def _room(self):
+        self.room += 1
+
+    def cursor(self, tp=TP, position=0):
+        return Cursor(tp, self.stream, position)
+
+    def put(self, cursor, *batches, at=None, version=None, follows=None, damage=None):
+        data = bytearray(b"".join(batch.encode() for batch in batches))
+        if damage is not None:
+            data[damage] ^= 1
+        start = cursor.fetched if at is None else at
+        end = batches[-1].base + len(batches[-1].records) if follows is None else follows
+        fetched = FetchedPartition(cursor.tp.topic, cursor.tp.partition, 0, 10**6, 10**6, [], -1, memoryview(data))
+        lease = Lease(data, lambda buffer: setattr(self, "given_back", self.given_back + 1))
+        taken = self.stream.put(cursor, cursor.version if version is None else version, start, fetched, end, lease)
+        lease.release()
+        return taken
+
+    def offsets(self, count=None):
+        """Offsets of the messages until there are none, or so many."""
+        found = []
+        try:
+            for message in self.stream:
+                found.append(message.offset)
+                if len(found) == count:
+                    break
+        except ConsumerTimeout:
+            pass
+        return found

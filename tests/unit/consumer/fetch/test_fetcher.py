@@ -1,0 +1,124 @@
+"""What a fetcher does with a response, cut by hand."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from hostile.forge import Batch as Forged
+from hostile.forge import counted, record
+from penstock.consumer.fetch.chunk import Lease
+from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.fetcher import Fetcher, Held, Wanted
+from penstock.consumer.stream.stream import Stream
+from penstock.errors import ConsumerTimeout
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
+from penstock.wire.api.metadata import Broker
+from penstock.wire.client_config import ClientConfig
+
+CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+SESSION = SimpleNamespace(key=lambda position: (position.topic, position.partition))
+
+
+class Fetching:
+    """A fetcher whose broker's part is played by hand."""
+
+    def __init__(self) -> None:
+        self.given_back = 0
+        self.lost: Cursor | None = None
+        """Taken away while the answer is on its way."""
+        self.fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
+
+    def held(self, cursor: Cursor) -> Held:
+        self.fetcher.add([(cursor, -1)])
+        return next(held for held in self.fetcher.cursors() if held.cursor is cursor)
+
+    def receive(
+        self,
+        *parts: tuple[Cursor, Forged],
+        left_out: tuple[Cursor, ...] = (),
+        throttle: float = 0.0,
+        error_code: int = 0,
+    ) -> None:
+        """One response with these batches, in a buffer that is to be given back; others were asked for, too."""
+        encoded = [batch.encode() for _, batch in parts]
+        buffer = bytearray(b"".join(encoded))
+        wanted, partitions, at = Wanted(), [], 0
+        for (cursor, _), data in zip(parts, encoded, strict=True):
+            position = FetchPosition(cursor.tp.topic, cursor.tp.partition, cursor.fetched, None, -1)
+            wanted.add(position, self.held(cursor), cursor.version)
+            view = memoryview(buffer)[at : at + len(data)]
+            partitions.append(FetchedPartition(*cursor.tp, error_code, 10**6, 10**6, [], -1, view))
+            at += len(data)
+        for cursor in left_out:
+            wanted.add(FetchPosition(*cursor.tp, cursor.fetched, None, -1), self.held(cursor), cursor.version)
+        if self.lost is not None:
+            assert self.fetcher.let_go(self.held(self.lost)), "it had it"
+        lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
+        self.fetcher._take(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
+
+
+def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
+    """Small ones count together, up to a thousand of them, so each must cost what it holds and no more."""
+    slow, fast = (Stream(f"me-{n}", CONFIG, timeout=0.0) for n in range(2))
+    trickle = Cursor(TopicPartition("t", 0), slow, 0)
+    flood = Cursor(TopicPartition("t", 1), fast, 0)
+    fetching = Fetching()
+    for n in range(10):
+        large = Forged(n, [record(0, b"v" * 100_000)])
+        fetching.receive((trickle, counted(n, 1)), (flood, large))
+        assert next(fast).offset == n
+    with pytest.raises(ConsumerTimeout):  # which lets go of the last one
+        next(fast)
+    assert fetching.given_back == 10
+    assert [next(slow).offset for _ in range(10)] == list(range(10)), "and they are still whole"
+
+
+def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_throttles():
+    stream = Stream("me-0", CONFIG, timeout=0.0)
+    some, unchanged, moved = (Cursor(TopicPartition("t", number), stream, 0) for number in range(3))
+    fetching = Fetching()
+    fetching.receive(left_out=(unchanged,), throttle=0.1)
+    assert unchanged.answered is None, "an answer without anything, because we ask too much"
+    fetching.receive((some, counted(0, 1)), left_out=(unchanged,))
+    assert some.answered == unchanged.answered is not None
+    wanted = Wanted()
+    for cursor in (some, unchanged, moved):
+        wanted.add(FetchPosition(*cursor.tp, 0, None, -1), fetching.held(cursor), cursor.version)
+    stream.move(moved, 5)
+    wanted.note_answer(7.0, {some}, {held.cursor: held for held in fetching.fetcher.cursors()})
+    assert unchanged.answered == 7.0
+    assert some.answered != 7.0, "the broker has refused it"
+    assert moved.answered is None, "the answer is for where it was"
+
+
+def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_partition():
+    """A leader that hung and goes on does not know yet that it is none: what it says of the log's end is old."""
+    stream = Stream("me-0", CONFIG, timeout=0.0)
+    late, ours = (Cursor(TopicPartition("t", number), stream, 0) for number in range(2))
+    fetching = Fetching()
+    fetching.lost = late
+    fetching.receive((late, counted(0, 1)), (ours, counted(0, 1)))
+    assert (late.fetched, late.readable, late.answered) == (0, None, None)
+    assert next(stream).partition == ours.tp.partition
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+    assert fetching.given_back == 1
+
+
+def test_H13_a_late_refusal_does_not_take_the_partition_from_its_new_fetcher():
+    stream = Stream("me-0", CONFIG, timeout=0.0)
+    late = Cursor(TopicPartition("t", 0), stream, 0)
+    fetching = Fetching()
+    fetching.lost = late
+    fetching.receive((late, counted(0, 1)), error_code=6)  # NOT_LEADER_OR_FOLLOWER; its owner would be told
+    assert not late.parked
+
+
+def test_H13_a_fetcher_whose_broker_is_silent_tells_its_owner_and_goes_on_waiting_unless_it_is_ended():
+    told = []
+    fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace(overdue=told.append))
+    assert (fetcher._doubt(), told) == (None, [fetcher])
+    fetcher.end()
+    assert fetcher._doubt() is not None
+    assert told == [fetcher]

@@ -1,0 +1,338 @@
+"""What members send each other: our notes, the protocol's own bytes, and whatever others put there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import zlib
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+from penstock.consumer.group.assignors import MOST_STREAMS, Thread
+from penstock.consumer.group.rebalance import ROOM_FOR_NOTES, plan, read_members
+from penstock.consumer.group.user_data import (
+    ALL_NOTES,
+    LARGEST_NOTE,
+    LONGEST_ID,
+    MAGIC,
+    LeaderNote,
+    MemberNote,
+    leader_notes,
+)
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.group_membership import (
+    LARGEST_SAID,
+    JoinedMember,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+names = st.text(min_size=1, max_size=8)
+partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+
+
+PLAIN_NOTE = {"consumer": "c", "threads": 1, "fresh": True, "streams": {}}
+
+
+def packed(note) -> bytes:
+    return MAGIC + zlib.compress(json.dumps(note).encode())
+
+
+def joined(member_id, said, instance_id=None):
+    return JoinedMember(member_id, instance_id, encode_subscription(said))
+
+
+def penstock(member_id, topics, fresh=False, owned=(), generation=-1, streams=None):
+    note = MemberNote(f"consumer-{member_id}", topics, fresh, streams or {})
+    return joined(member_id, Subscription(tuple(topics), note.encode(generation), tuple(owned), generation))
+
+
+# --- the protocol's bytes ---------------------------------------------------------------------------------------------
+
+
+@given(
+    topics=st.lists(names, unique=True),
+    user_data=st.binary(),
+    owned=st.sets(partitions),
+    generation=st.integers(-1, 2**31 - 1),
+    rack=st.none() | names,
+)
+def test_a_subscription_survives_the_way(topics, user_data, owned, generation, rack):
+    said = Subscription(tuple(topics), user_data, tuple(sorted(owned)), generation, rack)
+    assert decode_subscription(encode_subscription(said)) == said
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_a_subscription_of_every_version_is_read(version):
+    owned = [ConsumerProtocolSubscription.TopicPartition(topic="a", partitions=[2, 1])]
+    data = ConsumerProtocolSubscription(
+        version=version, topics=["a"], user_data=None, owned_partitions=owned, generation_id=7, rack_id="r1"
+    ).encode()
+    read = decode_subscription(data)
+    assert read.topics == ("a",)
+    assert read.user_data == b""
+    assert set(read.owned) == ({TopicPartition("a", 1), TopicPartition("a", 2)} if version >= 1 else set())
+    assert read.generation == (7 if version >= 2 else -1)
+    assert read.rack == ("r1" if version >= 3 else None)
+
+
+def test_a_version_to_come_is_read_as_far_as_we_know_it():
+    data = encode_subscription(Subscription(("a",), b"x", (TopicPartition("a", 1),), 3))
+    assert decode_subscription(struct.pack(">h", 9) + data[2:] + b"more") == decode_subscription(data)
+
+
+@given(st.sets(partitions), st.binary())
+def test_an_assignment_survives_the_way(given_partitions, user_data):
+    assert decode_assignment(encode_assignment(given_partitions, user_data)) == (sorted(given_partitions), user_data)
+
+
+def test_who_was_left_out_has_nothing():
+    assert decode_assignment(b"") == ([], b"")
+
+
+@given(st.binary(max_size=64))
+@example(b"\xff\xff")
+@example(b"\x00\x01\x7f\xff\xff\xff")
+@example(b"\x00\x00\x00\x00\x00\x01\x00\x01\xff\xff\xff\xff\xff")
+def test_bytes_of_no_kind_are_an_error_of_one_kind(data):
+    for decode in (decode_subscription, decode_assignment):
+        with contextlib.suppress(ValueError):
+            decode(data)
+
+
+# --- what others make of ours -----------------------------------------------------------------------------------------
+
+
+def test_java_finds_a_generation_at_the_start_of_our_note():
+    data = MemberNote("c", {"t": 1}).encode(41)
+    assert struct.unpack_from(">i", data) == (41,)
+
+
+def test_kafka_python_reads_our_subscription_and_we_read_its():
+    said = Subscription(("a", "b"), MemberNote("c", {"a": 2, "b": 1}).encode(3), (TopicPartition("a", 0),), 3, "r")
+    theirs = CooperativeStickyAssignor.parse_member_metadata(
+        ConsumerProtocolSubscription.decode(encode_subscription(said))
+    )
+    assert (theirs.generation, theirs.subscription) == (3, ["a", "b"])
+    assert [tuple(tp) for tp in theirs.partitions] == [("a", 0)]
+    read = decode_subscription(RangePartitionAssignor.metadata(["a", "b"]).encode())
+    assert read == Subscription(("a", "b"))
+
+
+def test_kafka_python_reads_our_assignment():
+    data = encode_assignment([TopicPartition("a", 1), TopicPartition("a", 0)], LeaderNote("m", True, {}).encode())
+    assert [tuple(tp) for tp in ConsumerProtocolAssignment.decode(data).partitions()] == [("a", 0), ("a", 1)]
+
+
+# --- notes ------------------------------------------------------------------------------------------------------------
+
+
+@given(
+    consumer_id=names,
+    threads=st.dictionaries(names, st.integers(1, 9)),
+    fresh=st.booleans(),
+    streams=st.dictionaries(partitions, st.integers(0, 9)),
+    generation=st.integers(-1, 2**31 - 1),
+)
+def test_a_members_note_survives_the_way(consumer_id, threads, fresh, streams, generation):
+    note = MemberNote(consumer_id, threads, fresh, streams)
+    assert MemberNote.decode(note.encode(generation), tuple(threads)) == note
+
+
+@given(
+    member_id=names,
+    fresh=st.booleans(),
+    streams=st.dictionaries(partitions, st.integers(0, 9)),
+    others=st.dictionaries(partitions, names),
+)
+def test_a_leaders_note_survives_the_way(member_id, fresh, streams, others):
+    note = LeaderNote(member_id, fresh, streams, others)
+    assert LeaderNote.decode(note.encode()) == note
+
+
+HOSTILE = [
+    b"",
+    b"\x00\x00\x00\x07",
+    MAGIC,
+    MAGIC + b"rubbish",
+    packed([]),
+    packed(None),
+    packed({}),
+    packed("x"),
+    packed({"consumer": 3, "threads": 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": 0, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": 10**9, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": MOST_STREAMS + 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c" * (LONGEST_ID + 1), "threads": 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": {"t": None}, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": {}, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": 1, "fresh": True, "streams": {"t": 3}}),
+    packed({"consumer": "c", "threads": 1, "fresh": True, "streams": {"t": {"x": 1}}}),
+    packed({"member": "m", "fresh": True, "streams": {"t": []}, "others": {}}),
+    MAGIC + zlib.compress(b"[" * 100_000),
+    MAGIC + zlib.compress(b'"' + b" " * (LARGEST_NOTE + 1) + b'"'),
+    MAGIC + zlib.compress(b"{}")[:-2],
+    MAGIC + zlib.compress(b"[" + b"[]," * (LARGEST_NOTE // 3) + b"[]]"),
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_note_of_ours_is_none(data):
+    assert MemberNote.decode(b"\x00\x00\x00\x01" + data, ("t",)) is None
+    assert LeaderNote.decode(data) is None
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_note_or_none(data):
+    MemberNote.decode(data, ("t",))
+    LeaderNote.decode(data)
+    MemberNote.decode(b"\x00\x00\x00\x01" + MAGIC + data, ("t",))
+    LeaderNote.decode(MAGIC + data)
+
+
+def test_a_leaders_note_names_our_own_threads_as_they_are_called_now():
+    note = LeaderNote("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
+    assert note.threads_of_group("me") == {"t": {0: "me-1", 1: "other-0"}}
+
+
+def test_notes_that_would_not_fit_tell_members_of_their_own_partitions_alone():
+    threads = {TopicPartition("t", p): Thread(f"m{p % 2}", p % 3) for p in range(600)}
+    consumers = {"m0": "c0", "m1": "c1"}
+    whole = leader_notes(threads, consumers, frozenset(consumers), True, ROOM_FOR_NOTES)
+    size = sum(map(len, whole.values()))
+    short = leader_notes(threads, consumers, frozenset(consumers), True, size - 1)
+    assert leader_notes(threads, consumers, frozenset(consumers), True, size) == whole
+    for notes, others in ((whole, 300), (short, 0)):
+        for member_id, data in notes.items():
+            note = LeaderNote.decode(data)
+            assert note.member_id == member_id
+            assert note.fresh
+            assert note.streams == {tp: t.stream for tp, t in threads.items() if t.member_id == member_id}
+            assert len(note.others) == others
+
+
+def test_an_id_that_is_too_long_for_a_note_is_known_by_its_end():
+    note = MemberNote("group" * LONGEST_ID + "-unique", {"t": 1})
+    told = MemberNote.decode(note.encode(1), ("t",))
+    assert told.consumer_id.endswith("group-unique")
+    assert len(told.consumer_id) == LONGEST_ID
+
+
+def test_a_note_that_would_be_too_long_to_be_read_tells_of_own_partitions_alone():
+    """Thread names compress well: a note may have room in the coordinator's record and not where it is read."""
+    count = LARGEST_NOTE // LONGEST_ID
+    threads = {TopicPartition("t", p): Thread(f"m{p % 2}", 0) for p in range(2 * count)}
+    notes = leader_notes(threads, dict.fromkeys(("m0", "m1"), "c" * LONGEST_ID), frozenset({"m0"}), True, 1 << 40)
+    note = LeaderNote.decode(notes["m0"])
+    assert len(note.streams) == count
+    assert not note.others
+
+
+# --- bombs: few bytes of a member that cost its leader much -----------------------------------------------------------
+
+
+def test_as_leader_a_consumer_id_of_megabytes_is_not_repeated_for_every_partition():
+    bomb = joined("m1", Subscription(("t",), b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | {"consumer": "c" * 15_000_000})))
+    assert len(bomb.subscription) < 20_000
+    group = read_members([bomb, penstock("m2", {"t": 1})])
+    assert {member.consumer_id for member in group.members} == {"m1", "consumer-m2"}
+    assert sum(map(len, plan("range", group, {"t": 200}).values())) < 10_000
+
+
+def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read():
+    """Each is just short enough; all of them would take minutes."""
+    padding = {"padding": "x" * (LARGEST_NOTE - 200)}
+    data = b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | padding)
+    bombs = [joined(f"x{i}", Subscription(("t",), data)) for i in range(ALL_NOTES // LARGEST_NOTE + 5)]
+    group = read_members([*bombs, penstock("m2", {"t": 2})])
+    assert "m2" in group.penstocks
+    assert len(group.penstocks) <= ALL_NOTES // LARGEST_NOTE + 2
+    assert len(group.members) == len(bombs) + 1
+
+
+def test_as_leader_a_subscription_of_megabytes_gets_nothing(caplog):
+    """A partition that a member claims to hold is four bytes, and a hundred once they are read."""
+    said = Subscription(("t",), bytes(LARGEST_SAID), (TopicPartition("t", 0),))
+    group = read_members([joined("x", said), penstock("m2", {"t": 1})])
+    assert [(member.member_id, member.owned, dict(member.threads)) for member in group.members] == [
+        ("x", (), {}),
+        ("m2", (), {"t": 1}),
+    ]
+    assert f"more than {LARGEST_SAID}" in caplog.text
+
+
+def test_an_assignment_of_megabytes_is_none():
+    with pytest.raises(ValueError, match=f"more than {LARGEST_SAID}"):
+        decode_assignment(encode_assignment([TopicPartition("t", 0)], bytes(LARGEST_SAID)))
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
+def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypatch):
+    made = []
+
+    def counted(*fields):
+        made.append(fields)
+        return Thread(*fields)
+
+    monkeypatch.setattr("penstock.consumer.group.assignors.Thread", counted)
+    members = [penstock(f"m{i}", {"t": MOST_STREAMS}) for i in range(20)] + [penstock("m", {"u": 1})]
+    assignments = plan(assignor, read_members(members), {"t": 10, "u": 10})
+    assert sum(len(decode_assignment(each)[0]) for each in assignments.values()) == 20
+    assert len(made) <= 20
+
+
+# --- the leader's part ------------------------------------------------------------------------------------------------
+
+
+def test_H6_threads_of_penstocks_count_and_foreign_members_are_one_thread():
+    group = read_members([penstock("m1", {"t": 3}), joined("m2", Subscription(("t",)))])
+    assignments = plan("range", group, {"t": 8})
+    mine, user_data = decode_assignment(assignments["m1"])
+    assert mine == [TopicPartition("t", p) for p in range(6)]
+    note = LeaderNote.decode(user_data)
+    assert list(note.streams.values()) == [0, 0, 1, 1, 2, 2]
+    assert note.others == {TopicPartition("t", 6): "m2-0", TopicPartition("t", 7): "m2-0"}
+    assert decode_assignment(assignments["m2"]) == ([TopicPartition("t", 6), TopicPartition("t", 7)], b"")
+
+
+@pytest.mark.parametrize(
+    ("members", "fresh"),
+    [
+        ([penstock("m1", {"t": 1}, fresh=True)], True),
+        ([penstock("m1", {"t": 1}, fresh=True), penstock("m2", {"t": 1}, fresh=True)], True),
+        ([penstock("m1", {"t": 1}, fresh=True), penstock("m2", {"t": 1}, fresh=False)], False),
+        ([penstock("m1", {"t": 1}, fresh=True), joined("m2", Subscription(("t",)))], False),
+    ],
+)
+def test_a_group_is_fresh_if_all_say_so(members, fresh):
+    assert read_members(members).fresh is fresh
+
+
+def test_a_member_whose_subscription_cannot_be_read_gets_nothing_and_the_others_all(caplog):
+    group = read_members([JoinedMember("odd", None, b"\x00\x01\x7f"), penstock("m1", {"t": 1})])
+    assignments = plan("roundrobin", group, {"t": 2, "unused": 3})
+    assert decode_assignment(assignments["odd"]) == ([], b"")
+    assert decode_assignment(assignments["m1"])[0] == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert "odd" in caplog.text
+
+
+def test_a_stream_survives_a_rebalance_through_the_leader():
+    owned = {TopicPartition("t", p): 1 for p in range(3)}
+    group = read_members([penstock("m1", {"t": 2}, owned=owned, generation=4, streams=owned)])
+    note = LeaderNote.decode(decode_assignment(plan("cooperative-sticky", group, {"t": 5})["m1"])[1])
+    assert note.streams == owned | {TopicPartition("t", 3): 0, TopicPartition("t", 4): 0}
+
+
+def test_an_older_java_client_says_its_generation_in_user_data():
+    said = Subscription(("t",), struct.pack(">i", 12), (TopicPartition("t", 0),))
+    (member,) = read_members([joined("m1", said)]).members
+    assert member.generation == 12

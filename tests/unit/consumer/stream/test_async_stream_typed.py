@@ -1,0 +1,207 @@
+"""Typed batches for asyncio, of a stream fed with forged chunks: made in a thread, handed out in the loop's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from hostile.forge import Batch, record
+from penstock.config.formats import FormatOptions
+from penstock.errors import RegistryUnavailable
+from penstock.formats.plan import TypedSource
+from penstock.formats.registry.client import RegistryConfig
+from penstock.formats.spec import Avro, RawBytes
+from support.fed_stream import Fed
+
+WAIT = 60.0
+
+pytestmark = pytest.mark.usefixtures("fresh_schemas")
+
+
+class HeldRegistry:
+    """Knows one schema, whatever it is asked, and answers when it may."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.may_answer = threading.Event()
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.asked.set()
+                registry.may_answer.wait(WAIT)
+                body = json.dumps({"schema": '"long"'}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="test-registry")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.may_answer.set()
+        self._server.shutdown()
+        self._thread.join(WAIT)
+        self._server.server_close()
+
+
+@pytest.fixture
+def registry():
+    made = HeldRegistry()
+    yield made
+    made.stop()
+
+
+def fed_with(url):
+    """A stream of numbers, each its own offset, whose writer's schema has the registry alone."""
+    options = FormatOptions(registry=RegistryConfig((url,), timeout=WAIT, retries=0))
+    return Fed(timeout=None, typed=TypedSource(RawBytes(), Avro('"long"', pa.int64(), framed=True), options))
+
+
+@pytest.fixture
+def fed(registry):
+    made = fed_with(registry.url)
+    yield made
+    made.stream.close()
+
+
+def numbers(base, count=10):
+    return Batch(base, [record(at, b"\0\0\0\0\7" + bytes([2 * (base + at)])) for at in range(count)])
+
+
+def batches(fed):
+    return penstock.AsyncStream(fed.stream).batches(["value"])
+
+
+def values(batch):
+    return batch.column("value").to_pylist()
+
+
+def run(reading):
+    return asyncio.run(asyncio.wait_for(reading(), 2 * WAIT))
+
+
+def test_the_loop_goes_on_while_a_registry_is_asked(fed, registry):
+    fed.put(fed.cursor(), numbers(0))
+
+    async def reading():
+        reader = asyncio.ensure_future(anext(batches(fed)))
+        assert await asyncio.to_thread(registry.asked.wait, WAIT)
+        assert not reader.done(), "and we are here, in the loop"
+        registry.may_answer.set()
+        return values(await reader)
+
+    assert run(reading) == list(range(10))
+
+
+def test_who_is_cancelled_while_a_registry_is_asked_loses_nothing(fed, registry):
+    cursor = fed.cursor()
+    fed.put(cursor, numbers(0), numbers(10))
+
+    async def reading():
+        first = asyncio.ensure_future(anext(batches(fed)))
+        assert await asyncio.to_thread(registry.asked.wait, WAIT)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert fed.stream.position(cursor) == 0
+        second = asyncio.ensure_future(anext(batches(fed)))
+        registry.may_answer.set()
+        return values(await second)
+
+    assert run(reading) == list(range(20))
+    assert fed.stream.position(cursor) == 20
+
+
+def test_what_a_registry_does_not_say_is_raised_and_met_again(refused_port):
+    fed = fed_with(f"http://127.0.0.1:{refused_port}")
+    fed.put(fed.cursor(), numbers(0))
+
+    async def reading():
+        for _ in range(2):
+            with pytest.raises(RegistryUnavailable):
+                await anext(batches(fed))
+
+    run(reading)
+    fed.stream.close()
+
+
+def test_batches_come_until_a_shutdown_chunk_by_chunk(fed, registry):
+    cursor = fed.cursor()
+    fed.put(cursor, numbers(0))
+    registry.may_answer.set()
+
+    async def reading():
+        seen = []
+        async for batch in batches(fed):
+            seen += values(batch)
+            if len(seen) == 10:
+                fed.put(cursor, numbers(10))
+            if len(seen) == 20:
+                threading.Timer(0.05, fed.stream.close).start()
+        return seen
+
+    assert run(reading) == list(range(20))
+
+
+# --- prepared, and then not wanted ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def prepared(fed, registry):
+    """A batch that was made and not handed out: its cursor, and what would do that."""
+    registry.may_answer.set()
+    cursor = fed.cursor()
+    fed.put(cursor, numbers(0))
+    assert fed.stream.open_next()
+    return cursor, fed.stream.prepare_typed(fed.stream.typed_batches(["value"])).result(WAIT)
+
+
+def test_what_nobody_took_is_read_by_the_next(fed, prepared):
+    cursor, take = prepared
+    assert fed.stream.position(cursor) == 0
+    assert next(fed.stream).offset == 0
+    assert take() is None, "it was read by another meanwhile"
+    assert next(fed.stream).offset == 1
+
+
+@pytest.mark.parametrize("leave", ["release", "move", "pause", "close"])
+def test_H8_what_is_not_wanted_any_more_is_not_handed_out(fed, prepared, leave):
+    cursor, take = prepared
+    {
+        "release": lambda: fed.stream.release(cursor),
+        "move": lambda: fed.stream.move(cursor, 5),
+        "pause": lambda: fed.stream.pause(cursor),
+        "close": fed.stream.close,
+    }[leave]()
+    assert take() is None
+    if leave == "pause":
+        fed.stream.resume(cursor)
+        assert values(next(fed.stream.batches(["value"]))) == list(range(10))
+    else:
+        assert fed.given_back == 1
+
+
+def test_an_error_met_in_fetching_waits_for_a_reader(fed):
+    """It is told once: a thread whose reader was cancelled must not be the one who hears it."""
+    fed.stream.tell(None, penstock.PenstockError("met"))
+    future = fed.stream.prepare_typed(fed.stream.typed_batches(["value"]))
+    assert future.result(WAIT) is None
+
+    async def reading():
+        with pytest.raises(penstock.PenstockError, match="met"):
+            await anext(batches(fed))
+
+    run(reading)

@@ -1,0 +1,523 @@
+"""A stream fed with forged chunks: what it hands out, where it stands, and what stops it (H4, H8, H11, H14, F18)."""
+
+import asyncio
+import contextlib
+import threading
+import time
+
+import pytest
+
+import penstock
+from hostile.forge import PARTITION, TOPIC, counted
+from penstock.config.formats import FormatOptions
+from penstock.consumer.fetch.chunk import Lease
+from penstock.consumer.fetch.cursor import Cursor
+from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
+from penstock.formats.decoding import _Native
+from penstock.formats.plan import TypedSource
+from penstock.formats.spec import RawBytes, Text
+from penstock.model.subscription import TopicPartition
+from penstock.wire.api.fetch import FetchedPartition
+from support.fed_stream import TP, Fed
+
+OTHER = TopicPartition(TOPIC, 4)
+
+
+def batch(base, count=10):
+    return counted(base, count)
+
+
+def test_messages_come_in_order_and_the_position_moves_with_each_F18():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), batch(10))
+    fed.put(cursor, batch(20))
+    assert fed.stream.position(cursor) == 0
+    seen = []
+    with contextlib.suppress(ConsumerTimeout):
+        for message in fed.stream:
+            seen.append(message.offset)
+            assert fed.stream.position(cursor) == message.offset + 1
+            assert (message.topic, message.partition) == TP
+    assert seen == list(range(30))
+    assert fed.stream.position(cursor) == 30
+    assert fed.given_back == 2
+
+
+def test_H14_a_stream_that_timed_out_is_iterated_again():
+    fed = Fed()
+    cursor = fed.cursor()
+    with pytest.raises(ConsumerTimeout, match="me-0"):
+        next(fed.stream)
+    fed.put(cursor, batch(0))
+    assert next(fed.stream).offset == 0
+    assert next(iter(fed.stream)).offset == 1, "an iteration left in the middle goes on where it was"
+    assert fed.offsets() == list(range(2, 10))
+
+
+def test_batches_and_messages_may_alternate_and_nothing_comes_twice():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), batch(10))
+    fed.put(cursor, batch(20))
+    assert fed.offsets(3) == [0, 1, 2]
+    first = next(fed.stream.batches(["offset"]))
+    assert first.column("offset").to_pylist() == list(range(3, 20))
+    assert fed.stream.position(cursor) == 20
+    assert fed.offsets(2) == [20, 21]
+    assert next(fed.stream.batches(["value"])).num_rows == 8
+    assert fed.stream.position(cursor) == 30
+
+
+def test_H4_a_full_queue_says_so_and_room_is_announced():
+    fed = Fed(queued_chunks=2)
+    cursor = fed.cursor()
+    for base in (0, 5000):
+        assert not fed.stream.full
+        fed.put(cursor, batch(base, 5000))
+    assert fed.stream.full
+    room = fed.room
+    next(fed.stream)
+    assert not fed.stream.full
+    assert fed.room > room
+
+
+def test_H4_chunks_of_a_trickle_count_together():
+    fed = Fed(queued_chunks=2)
+    cursor = fed.cursor()
+    for at in range(999):
+        fed.put(cursor, batch(at, 1))
+        assert not fed.stream.full
+    fed.put(cursor, batch(999, 1))
+    assert fed.stream.full, "however small they are, there is a limit"
+
+
+def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():
+    fed = Fed()
+    cursor = fed.cursor()
+    assert fed.put(cursor, batch(0), at=0)
+    assert not fed.put(cursor, batch(0), at=0), "asked for before the first one came"
+    before = cursor.version
+    fed.stream.move(cursor, 100)
+    assert not fed.put(cursor, batch(100), at=100, version=before), "asked for before somebody seeked"
+    assert fed.put(cursor, batch(100))
+    assert fed.offsets() == list(range(100, 110))
+
+
+def test_H8_nothing_of_a_released_partition_leaves_the_stream():
+    fed = Fed()
+    leaving, staying = fed.cursor(), fed.cursor(OTHER)
+    fed.put(leaving, batch(0))
+    fed.put(staying, batch(50), at=0)
+    fed.put(leaving, batch(10))
+    iteration = iter(fed.stream)
+    assert [next(iteration).offset for _ in range(4)] == [0, 1, 2, 3]
+    assert fed.stream.release(leaving) == 4, "its position is what was handed out"
+    assert [next(iteration).offset for _ in range(3)] == [50, 51, 52]
+    assert not fed.put(leaving, batch(20), at=20, version=0)
+    assert fed.offsets() == list(range(53, 60))
+
+
+def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
+    for _ in range(30):
+        fed = Fed(timeout=30.0)
+        cursor = fed.cursor()
+        fed.put(cursor, *[batch(base, 100) for base in range(0, 5000, 100)])
+        seen = []
+        started = threading.Event()
+
+        def read(fed=fed, seen=seen, started=started):
+            for message in fed.stream:
+                seen.append(message.offset)
+                started.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert started.wait(30)
+        reached = fed.stream.release(cursor)
+        fed.stream.close()
+        reader.join(30)
+        assert not reader.is_alive()
+        assert seen == list(range(reached))
+
+
+def test_records_below_the_consumed_offset_are_skipped_H14():
+    fed = Fed()
+    cursor = fed.cursor(position=7)
+    fed.put(cursor, batch(0), at=7)
+    assert fed.offsets() == [7, 8, 9]
+
+
+def test_a_paused_partition_hands_out_nothing_and_keeps_what_was_fetched():
+    fed = Fed()
+    cursor, other = fed.cursor(), fed.cursor(OTHER)
+    fed.put(cursor, batch(0))
+    fed.put(cursor, batch(10))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.pause(cursor)
+    assert fed.stream.position(cursor) == 3
+    fed.put(other, batch(500), at=0)
+    assert fed.offsets() == list(range(500, 510))
+    assert fed.stream.queue_size == 0, "what waits for a resume does not hold back the others"
+    fed.stream.resume(cursor)
+    assert fed.offsets() == list(range(3, 20))
+
+
+def test_a_seek_drops_what_was_fetched_and_forgets_an_error():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
+    fed.stream.move(cursor, 40)
+    assert not cursor.parked
+    fed.put(cursor, batch(40))
+    assert fed.offsets() == list(range(40, 50))
+
+
+def test_H12_a_reset_hands_out_first_what_was_fetched_before():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    assert fed.offsets(2) == [0, 1]
+    fed.stream.reset(cursor, 1000)
+    assert cursor.fetched == 1000
+    fed.put(cursor, batch(1000))
+    assert fed.offsets() == [*range(2, 10), *range(1000, 1010)]
+    fed.stream.reset(cursor, 5)
+    assert (cursor.fetched, cursor.consumed) == (5, 5), "backwards both move at once"
+
+
+def test_damaged_bytes_are_fetched_again_once_and_then_told():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), damage=70)
+    assert fed.offsets() == []
+    assert (cursor.fetched, cursor.consumed) == (0, 0), "to be fetched again"
+    fed.put(cursor, batch(0), damage=70)
+    with pytest.raises(CorruptBatch, match=f"{TOPIC}-{PARTITION}"):
+        next(fed.stream)
+    assert cursor.parked, "until somebody seeks"
+    fed.stream.move(cursor, 10)
+    fed.put(cursor, batch(10))
+    assert fed.offsets() == list(range(10, 20))
+
+
+def test_damage_behind_good_batches_loses_none_of_these():
+    fed = Fed()
+    cursor = fed.cursor()
+    whole = len(batch(0).encode())
+    fed.put(cursor, batch(0), batch(10), damage=whole + 70)
+    assert fed.offsets() == list(range(10))
+    assert cursor.fetched == 10
+    fed.put(cursor, batch(10))
+    assert fed.offsets() == list(range(10, 20))
+
+
+def test_headers_that_promise_more_than_there_is_are_not_believed():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0), follows=500)
+    fed.put(cursor, batch(500))
+    assert fed.offsets() == list(range(10))
+    assert cursor.fetched == 10, "what was fetched behind it is not what comes next"
+
+
+def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
+    fed = Fed()
+    cursor = fed.cursor(position=7)
+    data = memoryview(bytearray(batch(7).encode()[:-5]))
+    fetched = FetchedPartition(TOPIC, PARTITION, 0, 100, 100, [], -1, data)
+    lease = Lease(bytearray(), lambda buffer: None)
+    fed.stream.put(cursor, cursor.version, 7, fetched, 7, lease)
+    with pytest.raises(RecordTooLarge, match=f"offset 7 of {TOPIC}-{PARTITION}"):
+        next(fed.stream)
+
+
+def test_errors_come_once_unless_nothing_goes_on():
+    fed = Fed()
+    cursor, other = fed.cursor(), fed.cursor(OTHER)
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
+    fed.put(other, batch(0))
+    with pytest.raises(RecordTooLarge):
+        next(fed.stream)
+    assert fed.offsets() == list(range(10)), "the others go on (H13)"
+    for _ in range(3):
+        fed.stream.tell(None, penstock.AuthenticationFailed("not now"))
+    with pytest.raises(penstock.AuthenticationFailed):
+        next(fed.stream)
+    fed.put(other, batch(10))
+    assert fed.offsets() == list(range(10, 20)), "what may heal is told once, however often it was met meanwhile"
+    fed.stream.end_with(penstock.AuthenticationFailed("no"))
+    for _ in range(2):
+        with pytest.raises(penstock.AuthenticationFailed):
+            next(fed.stream)
+
+
+def test_H14_a_shutdown_ends_the_iteration_of_a_blocked_reader():
+    fed = Fed(timeout=None)
+    ended = threading.Event()
+
+    def read():
+        assert list(fed.stream) == []
+        ended.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(0.05)
+    fed.stream.close()
+    assert ended.wait(30)
+    reader.join(30)
+    assert list(fed.stream) == []
+
+
+def test_a_shutdown_keeps_the_position_of_a_stream_left_in_the_middle():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.close()
+    assert fed.stream.position(cursor) == 3
+    assert fed.offsets() == []
+
+
+def test_a_stream_is_for_one_thread_at_a_time():
+    fed = Fed(timeout=30.0)
+    reading = threading.Thread(target=lambda: fed.offsets())
+    reading.start()
+    deadline = time.monotonic() + 30
+    while not fed.stream._is_read and time.monotonic() < deadline:
+        time.sleep(0.001)
+    with pytest.raises(RuntimeError, match="one at a time"):
+        next(fed.stream)
+    fed.stream.close()
+    reading.join(30)
+
+
+def test_decoders_run_when_a_message_is_looked_at_and_their_errors_stop_nothing():
+    fed = Fed(value_decoder=lambda value: int(value), key_decoder=bytes.decode)
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    refused = 0
+    with contextlib.suppress(ConsumerTimeout):
+        for message in fed.stream:
+            with pytest.raises(ValueError, match="invalid literal"):
+                _ = message.value
+            assert isinstance(message.key, str)
+            refused += 1
+    assert refused == 10
+
+
+def test_an_async_stream_gives_the_same_and_ends_at_a_shutdown():
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+
+    async def read():
+        seen = []
+        async for message in penstock.AsyncStream(fed.stream):
+            seen.append(message.offset)
+            if message.offset == 9:
+                fed.put(cursor, batch(10))
+            if message.offset == 19:
+                threading.Timer(0.05, fed.stream.close).start()
+        return seen
+
+    fed.put(cursor, batch(0))
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == list(range(20))
+
+
+def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
+    fed = Fed(timeout=0.05)
+
+    async def batches():
+        return [found async for found in penstock.AsyncStream(fed.stream).batches(["offset"])]
+
+    with pytest.raises(ConsumerTimeout):
+        asyncio.run(batches())
+
+    waiting = Fed(timeout=None)
+
+    async def cancelled():
+        task = asyncio.ensure_future(anext(aiter(penstock.AsyncStream(waiting.stream))))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(cancelled(), 60))
+    assert waiting.stream.on_ready is None
+
+
+def test_pausing_or_releasing_what_fills_the_queue_makes_room_for_the_others():
+    for leave in ("pause", "release", "move"):
+        fed = Fed(queued_chunks=2)
+        cursor, other = fed.cursor(), fed.cursor(OTHER)
+        for base in (0, 5000):
+            fed.put(cursor, batch(base, 5000))
+        assert fed.stream.full, "and so a fetcher holds back"
+        room = fed.room
+        getattr(fed.stream, leave)(*((cursor, 0) if leave == "move" else (cursor,)))
+        assert fed.room > room, leave
+        assert not fed.stream.full
+        fed.put(other, batch(0))
+        assert fed.offsets() == list(range(10))
+
+
+def test_H8_a_released_cursor_never_comes_back():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.release(cursor)
+    fed.stream.reset(cursor, 5)
+    fed.stream.move(cursor, 5)
+    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 5, 1), cursor.version)
+    fed.stream.tell(cursor, penstock.AuthorizationFailed("no"))
+    assert cursor.fetched is None
+    assert not fed.put(cursor, batch(5), at=5)
+    assert fed.offsets() == []
+
+
+def test_a_seek_forgets_the_epoch_under_which_the_old_position_was_reached():
+    fed = Fed()
+    cursor = Cursor(TP, fed.stream, 900, epoch=5)
+    fed.stream.move(cursor, 1200)
+    assert cursor.epoch == -1
+
+
+def test_H12_a_reset_to_a_place_before_what_was_fetched_fetches_that_again():
+    fed = Fed()
+    cursor = fed.cursor(position=100)
+    fed.put(cursor, batch(100, 100))
+    fed.stream.reset(cursor, 150)
+    assert (cursor.consumed, cursor.fetched) == (100, 100), "offsets from 150 on are other records now"
+
+
+def test_H12_the_position_is_the_new_place_once_what_was_fetched_before_is_out():
+    fed = Fed()
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0))
+    fed.stream.reset(cursor, 1000)
+    assert fed.offsets() == list(range(10))
+    assert fed.stream.position(cursor) == 1000
+
+
+def test_what_an_exception_kept_from_the_reader_is_handed_out_afterwards(monkeypatch):
+    for kind in ("messages", "batches"):
+        fed = Fed()
+        cursor = fed.cursor()
+        fed.put(cursor, batch(0), batch(10))
+        honest = fed.stream._still_wanted
+
+        def interrupted(chunk, fed=fed, honest=honest):
+            fed.stream._still_wanted = honest
+            raise KeyboardInterrupt
+
+        fed.stream._still_wanted = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            next(fed.stream) if kind == "messages" else next(fed.stream.batches())
+        assert fed.offsets() == list(range(20))
+
+
+def test_an_async_stream_that_is_cancelled_loses_nothing():
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+
+    async def read():
+        stream = penstock.AsyncStream(fed.stream)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream.batches(["offset"])), 0.05)
+        fed.put(cursor, batch(0))
+        return (await anext(stream.batches(["offset"]))).column("offset").to_pylist()
+
+    assert asyncio.run(asyncio.wait_for(read(), 60)) == list(range(10))
+
+
+@pytest.mark.parametrize("by", ["messages", "batches"])
+def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
+    fed = Fed(timeout=None)
+    cursor = fed.cursor()
+    for start in range(0, 50, 10):
+        fed.put(cursor, batch(start))
+
+    async def read():
+        turns, seen = 0, []
+
+        async def other():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(other())
+        stream = penstock.AsyncStream(fed.stream)
+        async for one in stream if by == "messages" else stream.batches(["offset"]):
+            if by == "batches" or one.offset % 10 == 0:
+                seen.append(turns)
+            if len(seen) == 5:
+                break
+        beside.cancel()
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(read(), 60))
+    assert seen == sorted(set(seen)), "somebody else was at it before each batch"
+
+
+def test_counted_is_what_was_handed_out():
+    counted_messages = []
+    fed = Fed(on_consumed=lambda topic, messages, size: counted_messages.append(messages))
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0, 1000))
+    assert fed.offsets(3) == [0, 1, 2]
+    fed.stream.pause(cursor)
+    fed.stream.resume(cursor)
+    assert fed.offsets(2) == [3, 4]
+    fed.stream.release(cursor)
+    assert sum(counted_messages) == 5
+
+
+def test_decoders_of_many_partitions_are_not_kept():
+    fed = Fed()
+    for number in range(20):
+        cursor = fed.cursor(TopicPartition(TOPIC, number))
+        fed.put(cursor, batch(0))
+        assert len(fed.offsets()) == 10
+    assert len(fed.stream._decoders) <= 4
+
+
+def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
+    """Else one of them may find that what it is about to take out is gone: a reader, or a membership, that ends by a
+    KeyError."""
+    fed = Fed()
+
+    def guarded(name):
+        def method(self, *arguments):
+            assert fed.stream.lock._is_owned(), f"{name} without the lock"
+            return getattr(dict, name)(self, *arguments)
+
+        return method
+
+    names = ["__iter__", "__setitem__", "__delitem__", "pop"]
+    Guarded = type("Guarded", (dict,), {name: guarded(name) for name in names})  # noqa: N806
+    fed.stream._decoders = Guarded()
+    cursors = [fed.cursor(TopicPartition(TOPIC, number)) for number in range(6)]
+    for cursor in cursors:
+        fed.put(cursor, batch(0))
+        assert len(fed.offsets()) == 10
+    for cursor in cursors:
+        fed.stream.release(cursor)
+    assert dict.__len__(fed.stream._decoders) == 0
+
+
+def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
+    """The kernel decodes the first rows alone if all would take too much memory."""
+    whole = _Native.decode
+    monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
+    fed = Fed(typed=TypedSource(RawBytes(), Text(), FormatOptions()))
+    cursor = fed.cursor()
+    fed.put(cursor, batch(0, 5), batch(5, 5))
+    found, positions = [], []
+    with contextlib.suppress(ConsumerTimeout):
+        for made in fed.stream.batches(["value"]):
+            found.append(made.num_rows)
+            positions.append(cursor.consumed)
+    assert found == [3, 3, 3, 1]
+    assert positions == [3, 6, 9, 10]

@@ -1,0 +1,592 @@
+"""What tasks tell their planner: over real sockets of loopback, with strangers at the same port."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import pickle
+import random
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.model.offset_range import OffsetRange
+from penstock.model.subscription import TopicPartition
+from penstock.planner import report_server as listening
+from penstock.planner.report_server import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.reader import report_client as module
+from penstock.reader.report_client import ReportAddress, TaskReport, send_report
+from penstock.testing.node import free_ports
+from support.own_logs import own_records
+
+SECONDS = 60.0
+REPORT = TaskReport("orders", 3, 100, 200, malformed=5, dropped=2, dead_letters=3, skipped=7)
+
+
+@pytest.fixture(autouse=True)
+def a_worker_that_knows_nothing_yet(monkeypatch):
+    monkeypatch.setattr(module, "_silent_until", {})
+    monkeypatch.setattr(module, "_reached", {})
+
+
+@pytest.fixture
+def listen(monkeypatch):
+    """`listen(take)`: a listener on loopback, which a task that gets no processor for seconds does not vex."""
+    monkeypatch.setattr(listening, "PATIENCE_SECONDS", SECONDS)
+    made = []
+
+    def make(take=None, hosts=("127.0.0.1",)):
+        made.append(ReportListener(take or [].append, hosts))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(SECONDS)
+        assert not each._thread.is_alive()
+
+
+@pytest.fixture
+def nobody(refused_port):
+    """The address of a planner that has ended."""
+    return ReportAddress(("127.0.0.1",), refused_port, "token")
+
+
+def say(address: ReportAddress, message: bytes, more: bool = False) -> bytes:
+    """What a stranger hears in answer to some bytes."""
+    with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
+        try:
+            connection.sendall(message)
+            if not more:
+                connection.shutdown(socket.SHUT_WR)
+            return connection.recv(1000)
+        except OSError:  # hung up on in the middle of it
+            return b""
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the other end has closed, which is waited for."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": ""},
+        {"topic": None},
+        {"partition": -1},
+        {"start": True},
+        {"malformed": 1.0},
+        {"skipped": -1},
+        {"dropped": 2**63},
+        {"dead_letters": "1"},
+        {"ended_at": 99},
+        {"ended_at": 200},
+        {"ended_at": "150"},
+        {"late": -1},
+        {"late": None},
+        {"event_time": 1.0},
+        {"event_time": True},
+        {"event_time": 2**63},
+        {"event_time": -(2**63) - 1},
+        {"has_event_time": 1},
+        {"lost_start": 100},
+        {"lost_stop": 200},
+        {"lost_start": 99, "lost_stop": 150},
+        {"lost_start": 150, "lost_stop": 150},
+        {"lost_start": 150, "lost_stop": 201},
+        {"lost_start": True, "lost_stop": 150},
+    ],
+    ids=str,
+)
+def test_a_report_of_nonsense_cannot_be_made(wrong):
+    with pytest.raises(ValueError):  # noqa: PT011 # the words differ, the kind is what a listener goes by
+        replace(REPORT, **wrong)
+
+
+def test_an_address_crosses_to_executors_and_its_token_does_not_print(listen):
+    address = listen().address
+    assert pickle.loads(pickle.dumps(address)) == address
+    assert address.token not in repr(address)
+
+
+def test_a_report_survives_its_bytes():
+    times = {"has_event_time": True, "event_time": -(2**63), "late": 2**63 - 1}
+    for report in (
+        REPORT,
+        replace(REPORT, ended_at=150),
+        TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1),
+        replace(REPORT, **times),
+        replace(REPORT, lost_start=100, lost_stop=200),
+    ):
+        message = module.written(report, "token")
+        assert module.read(message, "token") == report
+        assert len(message) < module.LARGEST_MESSAGE
+
+
+# --- from a task to its planner ---------------------------------------------------------------------------------------
+
+
+def test_a_report_arrives_before_the_task_goes_on(listen):
+    taken = []
+    address = listen(taken.append).address
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+
+
+def test_a_task_that_met_nothing_asks_nobody(nobody):
+    assert send_report(nobody, TaskReport("orders", 0, 0, 10), SECONDS)
+
+
+def test_F19_that_no_record_has_an_event_time_is_news_too(listen):
+    taken = []
+    report = TaskReport("orders", 0, 0, 10, has_event_time=True)
+    assert send_report(listen(taken.append).address, report, SECONDS)
+    assert taken == [report]
+
+
+def test_many_tasks_report_at_once(listen):
+    taken = []
+    address = listen(taken.append).address
+    sent = [replace(REPORT, partition=number) for number in range(64)]
+    threads = [threading.Thread(target=send_report, args=(address, each, SECONDS)) for each in sent]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert sorted(each.partition for each in taken) == list(range(64))
+
+
+def test_counts_that_do_not_arrive_are_logged_once_and_cost_nothing_more(nobody, caplog, monkeypatch):
+    assert not send_report(nobody, REPORT, SECONDS)
+    assert "orders-3 [100, 200)" in caplog.text
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it asked again"))
+    assert not send_report(nobody, REPORT, SECONDS)
+    assert len(own_records(caplog)) == 1
+
+
+def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(nobody, caplog, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    asked = []
+    monkeypatch.setattr(module, "_tell_any", lambda *_: asked.append(now) or ["no"])
+    times = replace(REPORT, has_event_time=True, event_time=5)
+    for report, silence in ((times, module.EVENT_TIME_SILENCE_SECONDS), (REPORT, module.SILENCE_SECONDS)):
+        asked.clear()
+        began = now
+        for waited in (0.0, silence - 0.5, silence + 0.5):
+            now = began + waited
+            assert not send_report(nobody, report, SECONDS)
+        assert asked == [began, began + silence + 0.5]
+        now += module.SILENCE_SECONDS + 1
+    assert "how far its event time has come" in caplog.messages[0]
+
+
+def test_F4_an_end_that_does_not_arrive_fails_the_task(nobody):
+    assert not send_report(nobody, REPORT, SECONDS)  # and that this was in vain does not keep an end from being tried
+    with pytest.raises(PenstockError, match=r"ended orders-3 at offset 150.*SPARK_LOCAL_IP") as caught:
+        send_report(nobody, replace(REPORT, ended_at=150), 0.3)
+    assert str(nobody.port) in str(caught.value)
+    assert nobody.token not in str(caught.value)
+
+
+def test_F4_an_end_is_told_until_somebody_listens(listen, monkeypatch):
+    taken = []
+    address = listen(taken.append).address
+    connect, tries = socket.create_connection, []
+
+    def refused_at_first(*args):
+        tries.append(args)
+        if len(tries) < 3:
+            raise ConnectionRefusedError("not yet")
+        return connect(*args)
+
+    monkeypatch.setattr(socket, "create_connection", refused_at_first)
+    ended = replace(REPORT, ended_at=150)
+    assert send_report(address, ended, SECONDS)
+    assert taken == [ended]
+    assert len(tries) == 3
+
+
+def test_hosts_are_tried_in_turn_and_the_one_that_answered_is_the_first_from_then_on(listen, monkeypatch):
+    taken = []
+    address = listen(taken.append).address
+    address = replace(address, hosts=("127.0.0.2", "127.0.0.1"))  # nobody listens at the first
+    asked = []
+    connect = socket.create_connection
+    monkeypatch.setattr(socket, "create_connection", lambda to, *rest: (asked.append(to[0]), connect(to, *rest))[1])
+    for _ in range(2):
+        assert send_report(address, REPORT, SECONDS)
+    assert asked == ["127.0.0.2", "127.0.0.1", "127.0.0.1"]
+    assert taken == [REPORT, REPORT]
+
+
+def test_a_stranger_who_listens_at_that_port_is_not_believed(listen, monkeypatch):
+    monkeypatch.setattr(module, "RETRY_SECONDS", SECONDS)  # told once, with all the time for the answer
+    impostor = listen()  # a planner of another query, say
+    address = replace(impostor.address, token="of the real one")
+    with pytest.raises(PenstockError, match="closed without a word"):
+        send_report(address, replace(REPORT, ended_at=150), SECONDS)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9, b"\n", b"0" * 64 + b"\n"], ids=len)
+def test_an_answer_that_is_not_the_planners_is_none(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(5000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        address = ReportAddress(("127.0.0.1",), server.getsockname()[1], "token")
+        assert not send_report(address, REPORT, SECONDS)
+        thread.join(SECONDS)
+
+
+def test_a_silent_host_leaves_time_for_the_next(listen, monkeypatch):
+    taken, allowed = [], []
+    honest = socket.create_connection
+
+    class Impatient(socket.socket):
+        """Waits for a moment only, and notes for how long it might have."""
+
+        def settimeout(self, seconds):
+            allowed.append(seconds)
+            super().settimeout(0.1)
+
+    def connect(to, seconds):
+        if to[0] == "127.0.0.1":
+            return honest(to, seconds)
+        connection = Impatient()
+        connection.connect(to)
+        return connection
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    [port] = free_ports(1)  # not one that a client of anybody's may have on the other address
+    with socket.create_server(("127.0.0.2", port)), socket.create_server(("127.0.0.1", port)) as bound:
+        real = listen(taken.append)  # the first accepts, and says nothing
+        threading.Thread(target=pass_on, args=(bound, real.address), daemon=True).start()
+        address = ReportAddress(("127.0.0.2", "127.0.0.1"), port, real.address.token)
+        assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+    assert 0 < max(allowed) <= SECONDS / 2
+
+
+def pass_on(server, address):
+    connection, _ = server.accept()
+    with connection, socket.create_connection((address.hosts[0], address.port), SECONDS) as onward:
+        onward.sendall(connection.recv(5000))
+        connection.sendall(onward.recv(5000))
+
+
+# --- strangers --------------------------------------------------------------------------------------------------------
+
+
+def hostile_messages():
+    """Deterministic, so that every test process has the same."""
+    dice = random.Random(4)
+    good = module.written(REPORT, "another token")
+    yield b""
+    yield b"\n"
+    yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    yield good
+    yield good[:-1]
+    yield good[64:]
+    yield b"0" * 64 + good[64:]
+    yield b"\x16\x03\x01" + dice.randbytes(300)
+    yield dice.randbytes(100_000)
+    yield b"[" * 4000 + b"\n"
+    yield b"\xff" * 4096
+    for _ in range(20):
+        yield dice.randbytes(dice.randrange(1, 5000)) + b"\n"
+
+
+def test_whatever_strangers_say_is_not_answered_and_stops_nothing(listen, caplog):
+    taken = []
+    address = listen(taken.append).address
+    for message in hostile_messages():
+        assert say(address, message) == b""
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+    warned = [each for each in own_records(caplog) if each.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert address.token not in caplog.text
+
+
+@pytest.mark.parametrize("document", [b"[]", b"{}", b"1", b'{"topic": "t"}', b'{"unheard": 1}', b"[" * 3000], ids=len)
+def test_a_signed_message_of_another_version_is_not_answered(listen, document):
+    taken = []
+    address = listen(taken.append).address
+    assert say(address, module._signature(document, address.token) + document + b"\n") == b""
+    assert send_report(address, REPORT, SECONDS)
+    assert taken == [REPORT]
+
+
+def test_a_changed_report_is_not_taken(listen):
+    address = listen().address
+    message = module.written(REPORT, address.token)
+    assert say(address, message.replace(b'"malformed":5', b'"malformed":6')) == b""
+    assert say(address, message) == module.acknowledgement(message, address.token)
+
+
+def test_a_report_in_pieces_is_a_report(listen):
+    taken = []
+    address = listen(taken.append).address
+    message = module.written(REPORT, address.token)
+    with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in message[:20]:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.001)
+        connection.sendall(message[20:])
+        assert connection.recv(1000) == module.acknowledgement(message, address.token)
+    assert taken == [REPORT]
+
+
+def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 5)
+    taken = []
+    address = listen(taken.append).address
+    idle = [socket.create_connection((address.hosts[0], address.port), SECONDS) for _ in range(12)]
+    try:
+        assert send_report(address, REPORT, SECONDS)
+        assert taken == [REPORT]
+        assert hung_up(idle[0]), "the oldest was closed for the newest"
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_those_who_say_nothing_are_hung_up_on(listen, monkeypatch):
+    monkeypatch.setattr(listening, "PATIENCE_SECONDS", 0.05)
+    address = listen().address
+    assert say(address, b"half a ", more=True) == b""
+
+
+def test_a_process_without_file_descriptors_says_so_once_and_hears_again_later(listen, caplog, monkeypatch):
+    listener = listen()
+    assert send_report(listener.address, REPORT, SECONDS)  # so its thread listens by now
+
+    class Exhausted:
+        def accept(self):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(listener, "_socket", Exhausted())
+        for _ in range(3):
+            listener._accept(None)
+    assert caplog.text.count("Too many open files") == 1
+    assert send_report(listener.address, REPORT, SECONDS)
+
+
+def test_F17_a_closed_listener_leaves_no_thread_and_no_socket(listen):
+    listener = listen()
+    with socket.create_connection((listener.address.hosts[0], listener.address.port), SECONDS) as held:
+        held.sendall(b"half a ")
+        listener.close(SECONDS)
+        assert not listener._thread.is_alive()
+        assert hung_up(held)
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((listener.address.hosts[0], listener.address.port), SECONDS)
+    assert not send_report(listener.address, REPORT, SECONDS)
+
+
+# --- keeping account --------------------------------------------------------------------------------------------------
+
+FIRST, SECOND = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)
+A = TopicPartition("t", 0)
+
+
+def of(each: OffsetRange, **met: int) -> TaskReport:
+    return TaskReport(each.topic, each.partition, each.start, each.stop, **met)
+
+
+def test_counts_are_summed_over_ranges_and_batches():
+    ledger = ReportLedger()
+    ledger.expect([FIRST, SECOND])
+    ledger.take(of(FIRST, malformed=1, dropped=1))
+    ledger.take(of(SECOND, malformed=2, dead_letters=2, skipped=5))
+    assert ledger.counts() == ReportCounts(3, 1, 2, 5)
+    ledger.expect([OffsetRange("t", 0, 10, 20)])
+    ledger.take(of(OffsetRange("t", 0, 10, 20), malformed=10))
+    assert ledger.counts() == ReportCounts(13, 1, 2, 5)
+
+
+def test_E5_late_records_are_summed_and_those_of_a_task_that_is_run_again_count_once():
+    ledger = ReportLedger()
+    ledger.expect([FIRST, SECOND])
+    ledger.take(of(FIRST, late=2))
+    ledger.take(of(FIRST, late=2))
+    ledger.take(of(SECOND, late=3))
+    ledger.expect([OffsetRange("t", 0, 10, 20)])
+    ledger.take(of(OffsetRange("t", 0, 10, 20), late=10))
+    assert ledger.counts() == ReportCounts(late=15)
+
+
+def test_F27_each_lost_stretch_of_a_log_counts_once_in_its_batch():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
+    ledger.expect([*parts, SECOND])
+    for _ in range(2):  # each task is run twice
+        ledger.take(of(parts[1], lost_start=10, lost_stop=15))
+        ledger.take(of(parts[0], lost_start=0, lost_stop=10))
+    assert ledger.counts() == ReportCounts(lost_ranges=1)
+    ledger.take(of(parts[2], lost_start=25, lost_stop=30))
+    assert ledger.counts() == ReportCounts(lost_ranges=2), "with records in between"
+    ledger.take(of(SECOND, lost_start=0, lost_stop=1))
+    ledger.take(of(SECOND))
+    assert ledger.counts() == ReportCounts(lost_ranges=3), "a reading that found all there does not take it back"
+    ledger.expect([OffsetRange("t", 0, 30, 40)])
+    ledger.take(of(OffsetRange("t", 0, 30, 40), lost_start=30, lost_stop=31))
+    assert ledger.counts() == ReportCounts(lost_ranges=4)
+
+
+def test_F19_the_highest_event_time_of_a_partition_is_that_of_all_its_ranges():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
+    ledger.expect([*parts, SECOND])
+    assert ledger.take_event_times() == {}
+    ledger.take(of(parts[1], has_event_time=True, event_time=70))
+    ledger.take(of(parts[0], has_event_time=True, event_time=50))
+    assert ledger.take_event_times() == {A: (30, 70, False)}
+    assert ledger.take_event_times() == {}, "there is no news"
+    ledger.take(of(SECOND, has_event_time=True))
+    ledger.take(of(parts[2], has_event_time=True))
+    assert ledger.take_event_times() == {A: (30, 70, True), TopicPartition("t", 1): (10, None, True)}
+
+
+def test_F19_event_times_are_those_of_the_batch_at_hand():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, has_event_time=True, event_time=-5))
+    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
+    assert ledger.take_event_times() == {A: (10, -5, True)}
+    ledger.take(of(FIRST, has_event_time=True, event_time=7))  # the task was run again
+    assert ledger.take_event_times() == {A: (10, 7, True)}
+    ledger.take(of(FIRST, has_event_time=True, event_time=9))
+    ledger.expect([SECOND])
+    assert ledger.take_event_times() == {}
+    ledger.take(of(FIRST, has_event_time=True, event_time=9))
+    assert ledger.take_event_times() == {}
+
+
+def test_of_two_reports_of_one_range_the_last_counts():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, malformed=4))
+    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
+    ledger.take(of(FIRST, malformed=3))
+    assert ledger.counts() == ReportCounts(malformed=3)
+
+
+def test_a_second_reading_that_finds_its_letters_written_takes_none_back():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    for written in (2, 0):
+        ledger.take(of(FIRST, malformed=2, dropped=2, dead_letters=written))
+    assert ledger.counts() == ReportCounts(malformed=2, dropped=2, dead_letters=2)
+
+
+def test_a_task_of_an_earlier_batch_or_of_none_changes_nothing():
+    ledger = ReportLedger()
+    ledger.take(of(FIRST, malformed=4, ended_at=3))
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, malformed=1))
+    ledger.expect([SECOND])
+    ledger.take(of(FIRST, malformed=4, ended_at=3))
+    ledger.take(of(OffsetRange("t", 1, 0, 9), malformed=4, ended_at=3))
+    assert ledger.counts() == ReportCounts(malformed=1)
+    assert ledger.take_ends() == {}
+
+
+def test_F4_an_end_is_told_once_and_a_reading_that_stopped_before_it_does_not_take_it_back():
+    ledger = ReportLedger()
+    ledger.expect([FIRST])
+    ledger.take(of(FIRST, ended_at=7))
+    ledger.take(of(FIRST, skipped=1))
+    assert ledger.take_ends() == {A: 7}
+    assert ledger.take_ends() == {}
+
+
+def test_F4_of_several_ends_of_a_partition_the_first_counts():
+    ledger = ReportLedger()
+    parts = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 0, 10, 20)]
+    ledger.expect(parts)
+    for part in reversed(parts):
+        ledger.take(of(part, ended_at=part.start + 1))
+    assert ledger.take_ends() == {A: 1}
+
+
+# --- where a planner is found -----------------------------------------------------------------------------------------
+
+
+def test_what_the_operator_told_spark_is_the_address():
+    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": "10.1.2.3"}) == ("10.1.2.3",)
+
+
+@pytest.mark.parametrize("every", ["0.0.0.0", "::", ""])
+def test_every_address_is_no_address(every):
+    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": every}) == ("127.0.0.1",)
+
+
+def test_brokers_on_this_machine_mean_that_nothing_listens_to_the_network(listen):
+    hosts = reachable_hosts([("127.0.0.1", 9092), ("localhost", 9093)], {})
+    assert hosts == ("127.0.0.1",)
+    assert listen(hosts=hosts)._socket.getsockname()[0] == "127.0.0.1"
+
+
+def test_elsewhere_this_machine_is_tried_by_every_address_it_may_have(monkeypatch):
+    monkeypatch.setattr(listening, "_address_towards", lambda host, port: {"kafka": "10.1.2.3"}.get(host))
+    monkeypatch.setattr(listening, "_own_addresses", lambda: ["127.0.1.1", "10.1.2.3", "fd00::5"])
+    found = reachable_hosts([("kafka", 9092), ("gone", 9092)], {"SPARK_LOCAL_HOSTNAME": "driver.example"})
+    assert found == ("127.0.0.1", "10.1.2.3", "driver.example", "fd00::5")
+
+
+def test_a_broker_whose_name_does_not_resolve_is_not_our_business():
+    assert listening._address_towards("no such host.invalid", 9092) is None
+
+
+def test_an_address_that_this_machine_does_not_have_is_one_behind_a_translation(monkeypatch):
+    bound = []
+    monkeypatch.setattr(socket, "create_server", lambda address, **_: bound.append(address[0]) or refuse(address[0]))
+
+    def refuse(host):
+        if host:
+            raise OSError(99, "Cannot assign requested address")
+        return "a socket"
+
+    assert listening._bound(["203.0.113.7"]) == "a socket"
+    assert bound == ["203.0.113.7", ""]
+
+
+def test_a_report_is_small_json():
+    assert json.loads(module.written(REPORT, "t")[64:]) == {
+        "topic": "orders",
+        "partition": 3,
+        "start": 100,
+        "stop": 200,
+        "malformed": 5,
+        "dropped": 2,
+        "dead_letters": 3,
+        "skipped": 7,
+        "ended_at": None,
+        "has_event_time": False,
+        "event_time": None,
+        "late": 0,
+        "lost_start": None,
+        "lost_stop": None,
+    }

@@ -1,0 +1,57 @@
+"""What a broker's error code becomes: worth another try, or an error that names it."""
+
+import pytest
+
+from penstock.errors import AuthorizationFailed, BrokerError
+from penstock.wire.api.error_codes import NotYet, check
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.connection import Connection
+
+
+def test_no_error_is_none():
+    check(0, "asking")
+
+
+def test_retriable_errors_are_tried_again_and_others_are_not():
+    with pytest.raises(NotYet, match="asking: NOT_LEADER") as caught:
+        check(6, "asking")
+    assert caught.value.error_code == 6
+    with pytest.raises(BrokerError, match="asking: UNSUPPORTED_COMPRESSION_TYPE"):
+        check(76, "asking")
+    with pytest.raises(AuthorizationFailed):
+        check(29, "asking")
+
+
+def test_an_unknown_error_is_retried_by_what_reads_and_not_by_what_writes():
+    with pytest.raises(NotYet, match=r"UNKNOWN_SERVER_ERROR: .* Its log says why"):
+        check(-1, "asking")
+    with pytest.raises(BrokerError, match=r"UNKNOWN_SERVER_ERROR: .* Its log says why"):
+        check(-1, "writing", retries_unknown=False)
+
+
+def test_a_code_of_a_newer_broker_is_named_by_its_number():
+    with pytest.raises(BrokerError, match="asking: error 999, which a newer broker may know"):
+        check(999, "asking")
+
+
+class Api:
+    API_KEY, name, min_version, max_version = 42, "DeleteGroupsRequest", 1, 3
+
+
+@pytest.mark.parametrize(
+    ("spoken", "said"),
+    [
+        ({}, "does not know DeleteGroupsRequest: its Kafka is too old"),
+        (
+            {42: (0, 0)},
+            "takes DeleteGroupsRequest up to version 0, which is too old. Penstock needs Kafka 1.0 or newer",
+        ),
+        ({42: (4, 6)}, "takes DeleteGroupsRequest from version 4 on, Penstock sends up to 3. Use a newer Penstock"),
+    ],
+)
+def test_a_request_that_the_broker_does_not_take_says_which_side_is_too_old(spoken, said):
+    connection = Connection.__new__(Connection)
+    connection.host, connection.port, connection._agreed, connection._versions = "h", 1, {}, spoken
+    connection.config = ClientConfig(bootstrap=(("h", 1),))
+    with pytest.raises(BrokerError, match=said):
+        connection.version(Api)
