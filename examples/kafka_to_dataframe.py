@@ -65,7 +65,7 @@ def show_with_pandas(events: pa.Table) -> None:
     print(frame.groupby(keys).size().rename("events"))
 
 
-with penstock.Connector(config) as connector:
+with penstock.ConsumerConnector(config) as connector:
     (stream,) = connector.create_message_streams({arguments.topic: 1})[arguments.topic]
     records = read(stream)
     if records is None:

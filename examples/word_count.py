@@ -45,7 +45,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda number, frame: stop.append(number))
 
 # In this order: at the end the connector is shut down first, which ends the iterations the pool waits for.
-with ThreadPoolExecutor(arguments.streams) as pool, penstock.Connector(config) as connector:
+with ThreadPoolExecutor(arguments.streams) as pool, penstock.ConsumerConnector(config) as connector:
     streams = connector.create_message_streams({arguments.topic: arguments.streams})[arguments.topic]
     counts = [pool.submit(count, stream) for stream in streams]
     print(f"counting the words of {arguments.topic}, until Ctrl-C", flush=True)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from answering import answer_orders
 from group_reading import SILENCE_SECONDS, Latencies, Stopwatch
 
-from penstock import Connector, Stream
+from penstock import ConsumerConnector, Stream
 
 STREAMS = 4
 _ENDING_SECONDS = 10.0
@@ -23,10 +23,10 @@ class Listener:
     def __init__(self, watch: Stopwatch) -> None:
         self._watch = watch
 
-    def before_releasing(self, owned: object) -> None:
+    def revoked(self, owned: object) -> None:
         pass
 
-    def before_starting(self, consumer_id: str, owners: object) -> None:
+    def assigned(self, consumer_id: str, owners: object) -> None:
         self._watch.assigned()
 
 
@@ -66,7 +66,7 @@ def read_batches(stream: Stream, tally: Tally) -> None:
         tally.failed(error)
 
 
-def batches(connector: Connector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
+def batches(connector: ConsumerConnector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
     tally = Tally(watch, order["rows"])
     streams = connector.create_message_streams({order["topic"]: STREAMS})[order["topic"]]
     threads = [threading.Thread(target=read_batches, args=(stream, tally), daemon=True) for stream in streams]
@@ -83,7 +83,7 @@ def batches(connector: Connector, order: dict[str, Any], watch: Stopwatch) -> di
     return {**tally.figures, "rows": tally.rows, "value_bytes": tally.value_bytes}
 
 
-def messages(connector: Connector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
+def messages(connector: ConsumerConnector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
     wanted = order["rows"]
     [stream] = connector.create_message_streams({order["topic"]: 1})[order["topic"]]
     rows = size = 0
@@ -95,7 +95,7 @@ def messages(connector: Connector, order: dict[str, Any], watch: Stopwatch) -> d
     return {**watch.stop(), "rows": rows, "value_bytes": size}
 
 
-def latencies(connector: Connector, order: dict[str, Any]) -> dict[str, Any]:
+def latencies(connector: ConsumerConnector, order: dict[str, Any]) -> dict[str, Any]:
     taken = Latencies(order)
     [stream] = connector.create_message_streams({order["topic"]: 1})[order["topic"]]
     for message in stream:
@@ -112,7 +112,7 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         "auto.offset.reset": order["reset"],
         "consumer.timeout.ms": round(SILENCE_SECONDS * 1000),
     }
-    with Connector(config) as connector:
+    with ConsumerConnector(config) as connector:
         connector.set_rebalance_listener(Listener(watch))
         match order["do"]:
             case "batches":

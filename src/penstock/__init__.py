@@ -47,14 +47,14 @@ from penstock.errors import (
 if TYPE_CHECKING:
     from penstock._kernel import Message
     from penstock.arrow import read_batches
-    from penstock.consumer.connector import Connector
+    from penstock.consumer.connector import ConsumerConnector
     from penstock.consumer.event_time.batch import EventBatch
     from penstock.consumer.stream.async_stream import AsyncStream
     from penstock.consumer.stream.stream import Stream
     from penstock.consumer.subscription import AllowTopics, DenyTopics
     from penstock.eventtime.strategy import WatermarkStrategy
     from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
-    from penstock.model.subscription import TopicPartition
+    from penstock.model.topic_partition import TopicPartition
     from penstock.spark import register
     from penstock.streamer.dead_letters import DeadLetter, DeadLetterTopic
     from penstock.streamer.sinks.adbc import AdbcSink
@@ -75,7 +75,7 @@ __all__ = [
     "BrokerUnavailable",
     "CallableSink",
     "CommitRefused",
-    "Connector",
+    "ConsumerConnector",
     "ConsumerTimeout",
     "CorruptBatch",
     "DataLoss",
@@ -125,7 +125,7 @@ _HOMES = {
     "AllowTopics": "penstock.consumer.subscription",
     "AsyncStream": "penstock.consumer.stream.async_stream",
     "CallableSink": "penstock.streamer.sinks.sink",
-    "Connector": "penstock.consumer.connector",
+    "ConsumerConnector": "penstock.consumer.connector",
     "DeadLetter": "penstock.streamer.dead_letters",
     "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",

@@ -38,8 +38,9 @@ from Spark's workers to its driver. None holds a secret.
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.masking import MASK, is_secret, masked
@@ -67,7 +68,7 @@ def _revive(cls: type[PenstockError], message: str, state: dict[str, Any]) -> Pe
 class OptionError(PenstockError, ValueError):
     """An option is unknown, malformed, or contradicts another one."""
 
-    def __init__(self, name: str, value: object, reason: str, way_out: str = "") -> None:
+    def __init__(self, name: str, value: object, reason: str, hint: str = "") -> None:
         if value is not None and is_secret(name):
             value = MASK
         if isinstance(value, str) and (harmless := masked(value)) != value:
@@ -76,9 +77,9 @@ class OptionError(PenstockError, ValueError):
         self.name = name
         self.value = value
         self.reason = reason = masked(reason)
-        self.way_out = way_out
+        self.hint = hint
         shown = "" if value is None else f" = {value!r}"
-        super().__init__(f"option {name}{shown}: {reason}" + (f". {way_out}" if way_out else ""))
+        super().__init__(f"option {name}{shown}: {reason}" + (f". {hint}" if hint else ""))
 
 
 class UnrelatedCheckpoint(PenstockError):
@@ -105,11 +106,11 @@ class BrokerError(PenstockError):
 class BrokerUnavailable(BrokerError):
     """Kafka did not do what was asked within the deadline. `history` lists the tries, oldest first."""
 
-    def __init__(self, what: str, history: Sequence[str] = (), way_out: str = "") -> None:
+    def __init__(self, what: str, history: Sequence[str] = (), hint: str = "") -> None:
         self.what = what
         self.history = tuple(history)
         tries = "".join(f"\n  - {line}" for line in self.history)
-        super().__init__(what + (f". {way_out}" if way_out else "") + (f"\ntried:{tries}" if tries else ""))
+        super().__init__(what + (f". {hint}" if hint else "") + (f"\ntried:{tries}" if tries else ""))
 
 
 class AuthenticationFailed(BrokerError):
@@ -151,14 +152,14 @@ class TimeLookupTimeout(BrokerError):
 class CommitRefused(BrokerError):
     """The coordinator takes no commit from us: the group was rebalanced, or we are not in it any more."""
 
-    def __init__(self, group: str, reason: str, way_out: str = "") -> None:
+    def __init__(self, group: str, reason: str, hint: str = "") -> None:
         self.group = group
         self.reason = reason
-        way_out = way_out or (
+        hint = hint or (
             "Its partitions may be with other members, who begin where the last commit was. If it happens often, raise "
-            "session.timeout.ms, or commit in before_releasing of a rebalance listener"
+            "session.timeout.ms, or commit in revoked of a rebalance listener"
         )
-        super().__init__(f"group {group!r} takes no commit from this consumer: {reason}. {way_out}")
+        super().__init__(f"group {group!r} takes no commit from this consumer: {reason}. {hint}")
 
 
 class ProtocolError(BrokerError):
@@ -303,10 +304,10 @@ class RegistryUnavailable(RegistryError):
 class RegistryRefused(RegistryError):
     """A schema registry, or a proxy before it, does not let us in; or TLS with it failed."""
 
-    def __init__(self, url: str, reason: str, way_out: str) -> None:
+    def __init__(self, url: str, reason: str, hint: str) -> None:
         self.url = url
         self.reason = reason
-        super().__init__(f"the schema registry at {url} refused us: {reason}. {way_out}")
+        super().__init__(f"the schema registry at {url} refused us: {reason}. {hint}")
 
 
 class SchemaNotFound(RegistryError):
@@ -386,12 +387,12 @@ class EventTimeError(PenstockError):
     happened.
     """
 
-    def __init__(self, where: str, reason: str, way_out: str = "", details: str = "") -> None:
+    def __init__(self, where: str, reason: str, hint: str = "", details: str = "") -> None:
         self.where = where
         self.reason = reason
-        self.way_out = way_out
+        self.hint = hint
         self.details = details
-        super().__init__(f"event time: {where} {reason}" + (f". {way_out}" if way_out else ""))
+        super().__init__(f"event time: {where} {reason}" + (f". {hint}" if hint else ""))
 
 
 class ConsumerTimeout(PenstockError):
@@ -431,3 +432,10 @@ class NoGroupOffset(PenstockError):
 
 class EmbeddedBrokerError(PenstockError):
     """The embedded broker could not be fetched or started."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest known one, or nothing."""
+    lowered = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
+    return f"Did you mean {lowered[close[0]]}?" if close else ""

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock import CommitRefused, Connector, TopicPartition
+from penstock import CommitRefused, ConsumerConnector, TopicPartition
 
 COMMIT_SECONDS = 0.1
 WRITTEN_SECONDS = 30.0
@@ -36,7 +36,7 @@ class Member:
         self._file = os.open(order["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._lock = threading.Lock()
         self._written: dict[TopicPartition, int] = {}
-        self.connector = Connector(order["config"])
+        self.connector = ConsumerConnector(order["config"])
         self.connector.set_rebalance_listener(self)
         streams = self.connector.create_message_streams({order["topic"]: order["streams"]})[order["topic"]]
         self._threads = [threading.Thread(target=self._drain, args=[stream]) for stream in streams]
@@ -53,10 +53,10 @@ class Member:
         for thread in self._threads:
             thread.join()
 
-    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+    def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         pass
 
-    def before_releasing(self, owned: list[TopicPartition]) -> None:
+    def revoked(self, owned: list[TopicPartition]) -> None:
         """What was handed out a moment ago may not be written yet."""
         end = time.monotonic() + WRITTEN_SECONDS
         partitions = [each for each in self.connector.metrics().partitions if (each.topic, each.partition) in owned]

@@ -149,10 +149,10 @@ class Listening:
     def __init__(self) -> None:
         self.events: list[tuple[str, set[int]]] = []
 
-    def before_releasing(self, owned: list[Any]) -> None:
+    def revoked(self, owned: list[Any]) -> None:
         self.events.append(("released", {tp.partition for tp in owned}))
 
-    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+    def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         mine = {
             partition
             for threads in assignment.values()

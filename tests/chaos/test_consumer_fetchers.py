@@ -14,7 +14,7 @@ from chaos.members import Group, Process
 from fixtures.broker import SETTINGS
 from fixtures.consumer import Consumers, eventually
 from fixtures.produce import Rec, rdkafka, send
-from penstock.model.offset_range import reader_index
+from penstock.model.reader_index import reader_index
 from penstock.testing import EmbeddedKafka
 from penstock.wire.api.fetch import fetch_request
 from penstock.wire.api.fetch_session import FINAL_EPOCH

@@ -78,7 +78,7 @@ def eventually(condition):
         time.sleep(0.05)
 
 config, topic, total = json.loads(sys.argv[1])
-connector = penstock.Connector(config)
+connector = penstock.ConsumerConnector(config)
 before = memory("VmRSS")
 streams = connector.create_message_streams({topic: 4})[topic]
 eventually(lambda: all(stream.full for stream in streams))

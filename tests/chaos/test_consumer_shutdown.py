@@ -94,7 +94,7 @@ def test_while_a_broker_that_hangs_is_asked_for_offsets(victim, produce, left):
     consumers = Consumers(victim)
 
     class Pausing(Listening):
-        def before_releasing(self, owned):
+        def revoked(self, owned):
             victim.pause_node(1)
 
     listener = Pausing()
@@ -108,7 +108,7 @@ def test_while_a_broker_that_hangs_is_asked_for_offsets(victim, produce, left):
     left.nothing()
 
 
-@pytest.mark.parametrize("method", ["before_releasing", "before_starting"])
+@pytest.mark.parametrize("method", ["revoked", "assigned"])
 def test_while_a_listener_does_not_come_back(kafka, topic, left, method):
     name = topic()
     consumers = Consumers(kafka)
@@ -119,21 +119,21 @@ def test_while_a_listener_does_not_come_back(kafka, topic, left, method):
             called.set()
             go_on.wait(60)
 
-        def before_releasing(self, owned):
-            super().before_releasing(owned)
-            if method == "before_releasing":
+        def revoked(self, owned):
+            super().revoked(owned)
+            if method == "revoked":
                 self.block()
 
-        def before_starting(self, consumer_id, assignment):
-            super().before_starting(consumer_id, assignment)
-            if method == "before_starting":
+        def assigned(self, consumer_id, assignment):
+            super().assigned(consumer_id, assignment)
+            if method == "assigned":
                 self.block()
 
     listener = Blocking()
     connector = consumers.connector()
     connector.set_rebalance_listener(listener)
     (stream,) = connector.create_message_streams({name: 1})[name]
-    if method == "before_releasing":
+    if method == "revoked":
         eventually(lambda: connector.assignment(), "a partition")
         connector._membership.rejoin("a test")
     assert called.wait(60)
@@ -149,7 +149,7 @@ def test_by_the_listener_and_by_the_reader(kafka, topic, produce, left):
     produce(name, [Rec(b"x") for _ in range(100)])
 
     class Ending(Listening):
-        def before_starting(self, consumer_id, assignment):
+        def assigned(self, consumer_id, assignment):
             connector.shutdown()
 
     connector = Consumers(kafka).connector()

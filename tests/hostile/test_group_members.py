@@ -11,8 +11,8 @@ import pytest
 from fixtures.members import DEADLINE, await_shared, partitions, wait_for
 from penstock.config.source import parse_options
 from penstock.consumer.group.user_data import MAGIC, LeaderNote
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_membership import (
     MemberIdRequired,
     Subscription,
@@ -56,8 +56,8 @@ class Odd:
                 except MembershipLost as lost:
                     if lost.forgotten:
                         self._member = GroupMember()
-                except NotYet:  # the first group of a broker: its coordinator is asked for, and begins
-                    with contextlib.suppress(NotYet):
+                except RetriableError:  # the first group of a broker: its coordinator is asked for, and begins
+                    with contextlib.suppress(RetriableError):
                         find_coordinator(self._connection, self._group, DEADLINE)
                     self._closing.wait(0.1)
             ask_leave(self._connection, self._group, self._member, "", DEADLINE)

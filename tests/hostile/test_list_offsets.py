@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kafka.protocol.consumer import ListOffsetsResponse
 
 from penstock.errors import BrokerError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.list_offsets import FLEXIBLE, HIGHEST, LATEST, LOWEST, read_offsets_response
 
 VERSIONS = range(LOWEST, HIGHEST + 1)

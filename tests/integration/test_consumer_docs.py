@@ -11,7 +11,7 @@ import penstock as package
 from fixtures.consumer import eventually
 from fixtures.snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
 
-JOIN = package.Connector.create_message_streams
+JOIN = package.ConsumerConnector.create_message_streams
 
 
 def joined(connector, *arguments, **more):
@@ -35,7 +35,7 @@ def test_python_snippets_run(documented, tmp_path, monkeypatch):
             namespace.get("kafka", {})["consumer.timeout.ms"] = 5000 if ends_by_it else 60_000
             with monkeypatch.context() as patch:
                 if ends_by_it:
-                    patch.setattr(package.Connector, "create_message_streams", joined)
+                    patch.setattr(package.ConsumerConnector, "create_message_streams", joined)
                 block.execute(code, namespace)
     # Not only that they run: what they say of their results is so.
     assert sum(messages for _, messages in namespace["seen"]) == 400

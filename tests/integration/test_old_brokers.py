@@ -20,7 +20,7 @@ from penstock.config.source import parse_options
 from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from support.old_brokers import OLD_VERSIONS, old_broker
 
 pytestmark = [pytest.mark.old_brokers, pytest.mark.broker]

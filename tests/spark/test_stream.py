@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from chaos.sink import logged_files
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.testing import get_distribution
 from penstock.wire.cluster import Cluster
 

@@ -11,7 +11,7 @@ import pytest
 from chaos.sink import logged_files
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.spark import PenstockDataSource, await_end
 from penstock.spark.listener import source_metrics
 

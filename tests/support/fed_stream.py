@@ -7,7 +7,7 @@ from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.stream.stream import Stream
 from penstock.errors import ConsumerTimeout
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.client_config import ClientConfig
 

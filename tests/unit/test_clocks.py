@@ -16,7 +16,7 @@ ALLOWED = {
     "cli/event_time.py": "how old an event-time watermark is, as shown",
     "consumer/connector.py": "part of a consumer id (H1), which is unique without it",
     "metrics/consumer.py": "how old an event-time watermark is, as shown",
-    "cli/demo_run.py": "timestamps of made-up records",
+    "cli/demo_program.py": "timestamps of made-up records",
     "planner/alignment/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
     "dead_letters/letter.py": "timestamps of dead letters",
     "planner/batch.py": "whether endingTimestamp is over",

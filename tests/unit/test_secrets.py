@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock import AdbcSink, Connector, Streamer, cli
+from penstock import AdbcSink, ConsumerConnector, Streamer, cli
 from penstock.config.client import KAFKA_OPTIONS
 from penstock.config.consumer import CONSUMER_OPTIONS, CONSUMER_REFUSED, parse_config
 from penstock.config.event_time import EVENT_TIME_OPTIONS
@@ -210,7 +210,7 @@ def test_a_sink_shows_no_password():
 
 def test_a_connector_shows_no_password():
     login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": VALUES[6]}
-    connector = Connector(CONSUMER_LEAST | login)
+    connector = ConsumerConnector(CONSUMER_LEAST | login)
     try:
         assert HUSH not in repr(connector)
         assert HUSH not in repr(connector.config)

@@ -36,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from penstock.cli.demo_run import run_demo
+    from penstock.cli.demo_program import run_demo
 
     run_demo(arguments.events, arguments.partitions, keep=arguments.keep)
     return 0

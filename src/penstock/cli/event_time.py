@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from penstock.cli.group_times import GroupEventTime, group_event_time
 from penstock.errors import OptionError
 from penstock.eventtime.strategy import WatermarkStrategy, time_span
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.cli import table
 from penstock.cli.output import json_text
 from penstock.eventtime.strategy import WatermarkStrategy
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))

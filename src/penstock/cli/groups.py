@@ -16,8 +16,8 @@ from penstock.cli.output import json_text, say
 from penstock.cli.resets import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
 from penstock.config.source import parse_options
 from penstock.errors import BrokerError, OptionError, UnknownTopic
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import AtTimestamp
+from penstock.model.offset_spec import AtTimestamp
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin
 
 DESCRIPTION = """\

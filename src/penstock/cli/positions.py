@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from penstock.errors import OptionError
-from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest, milliseconds_at
+from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest, milliseconds_at
 
 MILLISECOND_DIGITS = 13
 """A plain number with so many digits is a time in ms (any since 2001): no partition has a trillion records."""

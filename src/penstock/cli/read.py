@@ -20,8 +20,9 @@ from penstock.cli.typed_records import TypedLook, typed_look
 from penstock.config.source import SourceOptions, parse_options, warn_of_ignored
 from penstock.errors import OptionError, UnknownTopic
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest, resolve_end, resolve_start
+from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.model.topic_partition import TopicPartition
+from penstock.planner.starting_offsets import resolve_end, resolve_start
 from penstock.progress import Progress
 from penstock.reader.task import read_range
 from penstock.sampling.typed_source import typed_source
@@ -170,10 +171,10 @@ def _in_words_of_the_command() -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        name, reason, way_out = (
-            _WORDS.sub(lambda found: _NAMES[found[0]], text) for text in (error.name, error.reason, error.way_out)
+        name, reason, hint = (
+            _WORDS.sub(lambda found: _NAMES[found[0]], text) for text in (error.name, error.reason, error.hint)
         )
-        raise OptionError(name, error.value, reason, way_out) from error
+        raise OptionError(name, error.value, reason, hint) from error
 
 
 class Reading:

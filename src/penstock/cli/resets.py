@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 from penstock.cli.positions import AtOffset, LastRecords, parse_position
 from penstock.errors import OptionError
-from penstock.model.subscription import Offsets, TopicPartition
-from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.model.topic_partition import Offsets, TopicPartition
 
 FILE_EXAMPLE = "Lines of topic,partition,offset, as kafka-consumer-groups exports them"
 

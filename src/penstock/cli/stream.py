@@ -15,7 +15,7 @@ from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.targets import Target, broken_pipe, parse_target
 from penstock.errors import SinkError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from penstock.cli import table
 from penstock.cli.connecting import add_connection_arguments, connection_options
 from penstock.cli.output import json_text, say
 from penstock.config.source import parse_options
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\

@@ -1,4 +1,4 @@
-"""What a Connector is told: Kafka's own consumer settings, today's names and those of its old high-level consumer.
+"""What a connector is told: Kafka's own consumer settings, today's names and those of its old high-level consumer.
 
 Every setting is declared once, in CONSUMER_OPTIONS: parsing, defaults, errors and the table in docs/consumer.md come
 from there. What the client needs (brokers, security, fetch sizes) is taken over from KAFKA_OPTIONS, where it stands
@@ -14,9 +14,9 @@ from typing import Any
 
 from penstock.config.client import KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.config.formats import FORMAT_OPTIONS, FormatOptions, format_options
-from penstock.config.option import Option, did_you_mean, flag, milliseconds, number, one_of, text
+from penstock.config.option import Option, flag, milliseconds, number, one_of, text
 from penstock.config.security import SECURITY_OPTIONS, SECURITY_REFUSED
-from penstock.errors import OptionError
+from penstock.errors import OptionError, did_you_mean
 from penstock.masking import MASK, is_secret
 from penstock.wire.client_config import ClientConfig
 
@@ -36,7 +36,7 @@ ASSIGNORS = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """What a user asked of a Connector: parsed, checked, and without a secret in its repr. Times are in seconds."""
+    """What a user asked of a connector: parsed, checked, and without a secret in its repr. Times are in seconds."""
 
     client: ClientConfig
     group: str
@@ -62,7 +62,7 @@ class ConsumerConfig:
     formats: FormatOptions = field(default_factory=FormatOptions)
     """What `Stream.batches` are made into. Options of the Spark source, by the same names."""
     ignored: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    """Settings that change nothing here, and why: a Connector warns of them."""
+    """Settings that change nothing here, and why: a ConsumerConnector warns of them."""
 
     @property
     def cooperative(self) -> bool:
@@ -92,8 +92,8 @@ def reset_rule(name: str, value: str) -> str:
     """`auto.offset.reset`, with the names it had in the old consumer."""
     word = value.strip().lower()
     if word.startswith("by_duration"):
-        way_out = "Give Connector(config, start=datetime.now(UTC) - timedelta(hours=1)), or earliest"
-        raise OptionError(name, value, "is not supported", way_out)
+        hint = "Give ConsumerConnector(config, start=datetime.now(UTC) - timedelta(hours=1)), or earliest"
+        raise OptionError(name, value, "is not supported", hint)
     return one_of("earliest", "latest", "none")(name, {"smallest": "earliest", "largest": "latest"}.get(word, value))
 
 
@@ -225,7 +225,7 @@ _NAMES = re.compile(rf"(?<![\w.])(?:{_KNOWN})(?![\w])")
 
 
 def _bare(words: str) -> str:
-    """A text with the names of options as users of a Connector write them. Nothing else in it is touched: a broker may
+    """A text with the names of options as users of a connector write them. Nothing else in it is touched: a broker may
     well be called kafka.example.org."""
     return _NAMES.sub(lambda found: found[0].removeprefix(PREFIX), words)
 
@@ -396,9 +396,9 @@ def _parse(parse: Callable[[str, str], Any], key: str, raw: object, shown: objec
 
 
 def _renamed(error: OptionError, shown: object = None) -> OptionError:
-    """The error in the words of a Connector's user, and without a secret."""
+    """The error in the words of a ConsumerConnector's user, and without a secret."""
     value = error.value if shown is None else shown
-    return OptionError(_bare(error.name), value, _bare(error.reason), _bare(error.way_out))
+    return OptionError(_bare(error.name), value, _bare(error.reason), _bare(error.hint))
 
 
 def _text(key: str, raw: object, shown: object) -> str:
@@ -433,7 +433,7 @@ def _nearest(key: str) -> str:
     if key.startswith(PREFIX) and key.removeprefix(PREFIX) in known:
         return f"Did you mean {key.removeprefix(PREFIX)}? Only the Spark source puts {PREFIX} before Kafka's names"
     if key.lower().startswith("eventtime.") or key.lower() == "includewatermarks":
-        return "Options of event time are the Spark source's; here it is Connector(config, watermarks=strategy)"
+        return "Options of event time are the Spark source's; here it is ConsumerConnector(config, watermarks=strategy)"
     return did_you_mean(key.replace("_", "."), known)
 
 

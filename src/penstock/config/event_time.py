@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.formats import FormatOptions
-from penstock.config.option import Option, duration, flag, text
+from penstock.config.option import Option, flag, text
 from penstock.errors import OptionError
+from penstock.model.duration import duration
 
 if TYPE_CHECKING:
     from penstock.eventtime.strategy import WatermarkStrategy

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from penstock.config.option import Option, did_you_mean, flag, number, one_of, text
+from penstock.config.option import Option, flag, number, one_of, text
 from penstock.config.registry import REGISTRY_OPTIONS, RegistryConfig, registry_config
-from penstock.errors import OptionError
+from penstock.errors import OptionError, did_you_mean
 
 Mode: TypeAlias = Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST", "DEADLETTER"]
 
@@ -241,8 +241,8 @@ def _column(values: Mapping[str, Any], column: str, registry: RegistryConfig | N
             what = f"has no effect while {column}Format is {name}"
             raise OptionError(f"{column}{given}", values[f"{column}{given}"], what, f"Set {column}Format")
     if name in ("avro", "protobuf") and options.schema is None and registry is None:
-        way_out = f"Set {column}Schema, or schemaRegistry.url"
-        raise OptionError(f"{column}Format", name, "needs a schema", way_out)
+        hint = f"Set {column}Schema, or schemaRegistry.url"
+        raise OptionError(f"{column}Format", name, "needs a schema", hint)
     for given in ("Subject", "SchemaVersion"):
         if f"{column}{given}" in values and registry is None:
             raise OptionError(f"{column}{given}", None, "needs a schema registry", "Set schemaRegistry.url")

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import OptionError
+from penstock.errors import OptionError, did_you_mean
 from penstock.masking import is_secret, mask_logs
-from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
-from penstock.planner.starting_offsets import (
-    AtOffsets,
-    AtTimestamp,
-    Earliest,
-    GroupOffsets,
-    Latest,
-    PerPartition,
-    StartMode,
-)
+from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
+from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
+from penstock.model.topic_partition import TopicPartition
 
 mask_logs()
 
@@ -36,12 +28,6 @@ class Option:
     def secret(self) -> bool:
         """Whether its value is never shown."""
         return is_secret(self.name)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    lowered = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    return f"Did you mean {lowered[close[0]]}?" if close else ""
 
 
 def text(name: str, value: str) -> str:
@@ -80,22 +66,6 @@ def fraction(low: float, high: float) -> Callable[[str, str], float]:
 def milliseconds(low: int) -> Callable[[str, str], float]:
     parse = number(low, 2**31 - 1)
     return lambda name, value: parse(name, value) / 1000
-
-
-UNITS = {"": 0.001, "us": 1e-6, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-"""Spark's units of time; a bare number is milliseconds."""
-UNIT_NAMES = {"millisecond": "ms", "second": "s", "minute": "m", "hour": "h", "day": "d"}
-"""As `withWatermark` has them, which stands next to some of these options: `10 minutes`."""
-
-
-def duration(name: str, value: str) -> float:
-    """Spark's ways to write a time: `15m`, `30s`, `500ms`, `15 minutes`. In seconds."""
-    found = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", value.strip().lower())
-    unit = "" if found is None else UNIT_NAMES.get(found[2].removesuffix("s"), found[2])
-    if found is None or unit not in UNITS:
-        units = ", ".join(filter(None, UNITS))
-        raise OptionError(name, value, "is not a time", f"Write a whole number and one of {units}: 15m, 30s, 500ms")
-    return int(found[1]) * UNITS[unit]
 
 
 def flag(name: str, value: str) -> bool:

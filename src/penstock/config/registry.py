@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config.option import Option, did_you_mean, flag, milliseconds, number, one_of, text
+from penstock.config.option import Option, flag, milliseconds, number, one_of, text
 from penstock.config.registry_config import RegistryConfig
-from penstock.errors import OptionError
+from penstock.errors import OptionError, did_you_mean
 from penstock.wire.transport.http_address import check_proxy, without_login
 
 __all__ = ["REGISTRY_OPTIONS", "RegistryConfig", "registry_config", "subject_name"]

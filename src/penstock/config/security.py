@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.config.option import Option, did_you_mean, flag, fraction, milliseconds, number, one_of, text
-from penstock.errors import OptionError
+from penstock.config.option import Option, flag, fraction, milliseconds, number, one_of, text
+from penstock.errors import OptionError, did_you_mean
 from penstock.wire.transport.http_address import check_proxy, sends_plaintext, without_login
 from penstock.wire.transport.oauth import OAuthLogin, check_claim
 from penstock.wire.transport.security import MECHANISMS, PROTOCOLS, Security, parse_jaas

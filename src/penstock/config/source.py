@@ -21,7 +21,6 @@ from penstock.config.option import (
     TIMES_EXAMPLE,
     Option,
     assigned_partitions,
-    did_you_mean,
     flag,
     milliseconds,
     number,
@@ -34,9 +33,8 @@ from penstock.config.option import (
 )
 from penstock.config.security import SECURITY_REFUSED
 from penstock.config.stream import STREAM_OPTIONS, StreamOptions, stream_options
-from penstock.errors import OptionError
-from penstock.model.subscription import Subscription
-from penstock.planner.starting_offsets import (
+from penstock.errors import OptionError, did_you_mean
+from penstock.model.offset_spec import (
     EARLIEST,
     LATEST,
     AtOffsets,
@@ -49,6 +47,7 @@ from penstock.planner.starting_offsets import (
     StartMode,
     StartRules,
 )
+from penstock.model.subscription import Subscription
 from penstock.wire.client_config import ClientConfig
 
 log = logging.getLogger(__name__)
@@ -206,8 +205,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     chosen = [name for name in SUBSCRIPTIONS if name in values]
     if len(chosen) != 1:
         what = f"only one of {', '.join(SUBSCRIPTIONS)} may be given" if chosen else "names what to read and is missing"
-        way_out = "" if chosen else f"Or give {' or '.join(SUBSCRIPTIONS[1:])}"
-        raise OptionError(" and ".join(chosen) or SUBSCRIPTIONS[0], None, what, way_out)
+        hint = "" if chosen else f"Or give {' or '.join(SUBSCRIPTIONS[1:])}"
+        raise OptionError(" and ".join(chosen) or SUBSCRIPTIONS[0], None, what, hint)
     if "kafka.bootstrap.servers" not in values:
         raise OptionError("kafka.bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
     group = values.get("kafka.group.id")

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from penstock.config.option import Option, duration, flag, number, one_of
+from penstock.config.option import Option, flag, number, one_of
 from penstock.errors import OptionError
+from penstock.model.duration import duration
 
 CommitMode: TypeAlias = Literal["on-checkpoint", "periodic", "disabled"]
 

@@ -1,6 +1,6 @@
 """The connector: a member of a consumer group, and the streams that its partitions are read by.
 
-    with penstock.Connector({"bootstrap.servers": "broker:9092", "group.id": "words"}) as connector:
+    with penstock.ConsumerConnector({"bootstrap.servers": "broker:9092", "group.id": "words"}) as connector:
         for stream in connector.create_message_streams({"words": 4})["words"]:
             threading.Thread(target=count, args=[stream]).start()
 
@@ -9,8 +9,8 @@ finder's; that of auto-commit; with a watermark strategy that of event time and,
 rebalance walks like this (H7), all of it in the membership thread:
 
     release    streams drop what is queued of these cursors and hand out nothing more -> the finder and the fetchers let
-               go of them -> commit -> the listener's before_releasing -> gone
-    assign     the group's offsets -> the listener's before_starting -> new cursors -> the leader finder
+               go of them -> commit -> the listener's revoked -> gone
+    assign     the group's offsets -> the listener's assigned -> new cursors -> the leader finder
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
 from penstock.formats.plan import TypedSource
 from penstock.metrics.consumer import ConsumerCounters, ConsumerMetrics, ConsumerPartition, StreamQueue
-from penstock.model.subscription import Subscription, TopicNames, TopicPartition, TopicPattern
-from penstock.planner.starting_offsets import GroupOffsets, StartRules, resolve_start
+from penstock.model.offset_spec import GroupOffsets, StartRules
+from penstock.model.subscription import Subscription, TopicNames, TopicPattern
+from penstock.model.topic_partition import TopicPartition
+from penstock.planner.starting_offsets import resolve_start
 from penstock.wire.api.group_offsets import Committed
 from penstock.wire.cluster import Cluster
 
@@ -66,15 +68,15 @@ class RebalanceListener(Protocol):
     """Who wants to know of rebalances. Called by the membership thread, whose group waits until they return; at the end
     by the shutdown's own."""
 
-    def before_releasing(self, owned: list[TopicPartition]) -> None:
+    def revoked(self, owned: list[TopicPartition]) -> None:
         """Nothing more of these partitions leaves a stream; offsets may still be committed."""
 
-    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+    def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         """Who reads what from now on: by topic and partition the thread's id. Of the whole group if its leader is a
         Penstock, else of this consumer."""
 
 
-class Connector:
+class ConsumerConnector:
     """A consumer in a group. Every method may be called by any thread."""
 
     def __init__(
@@ -130,9 +132,9 @@ class Connector:
         )
 
     def __repr__(self) -> str:
-        return f"Connector(group={self.config.group!r}, consumer_id={self.consumer_id!r})"
+        return f"ConsumerConnector(group={self.config.group!r}, consumer_id={self.consumer_id!r})"
 
-    def __enter__(self) -> Connector:
+    def __enter__(self) -> ConsumerConnector:
         return self
 
     def __exit__(
@@ -245,7 +247,7 @@ class Connector:
         return {tp: cursor.stream.thread_id for tp, cursor in sorted(self._cursors.items())}
 
     def assigned(self) -> frozenset[TopicPartition]:
-        """What the group has given this consumer last, from the listener's `before_starting` on: `assignment` has what
+        """What the group has given this consumer last, from the listener's `assigned` on: `assignment` has what
         is new when that has returned."""
         return self._assigned
 
@@ -353,7 +355,7 @@ class Connector:
         if self._event_time is None:
             raise RuntimeError(
                 "this connector has no event time: give it a strategy, as in "
-                'Connector(config, watermarks=WatermarkStrategy.bounded("10s"))'
+                'ConsumerConnector(config, watermarks=WatermarkStrategy.bounded("10s"))'
             )
         return self._event_time
 
@@ -402,7 +404,7 @@ class Connector:
 
     def set_rebalance_listener(self, listener: RebalanceListener | None) -> None:
         """Who is called before partitions are released and before new ones are fetched; None: nobody."""
-        for name in ("before_releasing", "before_starting"):
+        for name in ("revoked", "assigned"):
             if listener is not None and not callable(getattr(listener, name, None)):
                 raise TypeError(f"a rebalance listener has a method {name}; {type(listener).__name__} has none")
         self._listener = listener
@@ -425,7 +427,7 @@ class Connector:
         self._finder.remove(list(leaving.values()))
         if self.config.auto_commit and not lost:
             self._try_to_commit(timeout)
-        self._tell("before_releasing", sorted(leaving))
+        self._tell("revoked", sorted(leaving))
         self._cursors = {tp: cursor for tp, cursor in self._cursors.items() if tp not in leaving}
         self._tell_event_time()
 
@@ -437,7 +439,7 @@ class Connector:
             new = sorted(tp for tp in assignment.partitions if tp not in self._cursors)
             starts = self._starts(new, assignment.fresh)
             self._assigned = frozenset(assignment.partitions)
-            self._tell("before_starting", self.consumer_id, assignment.threads_of_group)
+            self._tell("assigned", self.consumer_id, assignment.threads_of_group)
             cursors: dict[TopicPartition, Cursor] = {}
             for tp in new:
                 start = starts.get(tp)

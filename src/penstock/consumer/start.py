@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import OptionError
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import (
+from penstock.model.offset_spec import (
     AtOffsets,
     AtTimestamp,
     Earliest,
@@ -19,6 +18,7 @@ from penstock.planner.starting_offsets import (
     StartMode,
     milliseconds_at,
 )
+from penstock.model.topic_partition import TopicPartition
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 
@@ -27,7 +27,7 @@ _EXAMPLE = 'Give "group", "earliest", "latest", a datetime with a time zone, or 
 
 
 def start_mode(start: Start | None) -> StartMode:
-    """What `Connector(start=...)` means."""
+    """What `ConsumerConnector(start=...)` means."""
     match start:
         case None:
             return GroupOffsets()

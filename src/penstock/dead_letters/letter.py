@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import BrokerError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.produce import ALL, BatchTooLarge, Producer, Record
 from penstock.wire.client_config import ClientConfig
 

@@ -49,7 +49,7 @@ from penstock.dead_letters.letter import DeadLetter, TopicWriter, append_letters
 from penstock.dead_letters.written_offsets import Spans, parse_spans
 from penstock.errors import AuthorizationFailed, UnknownTopic
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.transactions import TransactionalProducer, TransactionLost
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster, Topic
@@ -179,7 +179,7 @@ class RangeLetters:
             f"writing {len(self._held)} dead letters of {self._range} to {self._topic!r}",
             self._config.api_timeout,
             backoff_max=YIELDING_SECONDS,
-            way_out="Other tasks that read the same partition came in between, all the time. Split it into fewer "
+            hint="Other tasks that read the same partition came in between, all the time. Split it into fewer "
             f"(option minPartitions), or wait longer: set {self._config.option('default.api.timeout.ms')}",
         )
         while True:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.config.option import did_you_mean
-from penstock.errors import OptionError
+from penstock.errors import OptionError, did_you_mean
 
 OPTION = "eventTime.column"
 
@@ -63,22 +62,22 @@ def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataTyp
     found = way_to(fields, text)
     if found is None:
         times = list(time_paths([field for field in fields if columns[field.name][0].source in TIMES_IN]))
-        way_out = nearest(text, times) or f"There are {', '.join(times)}. {SAY_WHAT_IT_IS}"
-        raise OptionError(OPTION, text, "is not a column of this source", way_out)
+        hint = nearest(text, times) or f"There are {', '.join(times)}. {FIELDS_HINT}"
+        raise OptionError(OPTION, text, "is not a column of this source", hint)
     start, kind = columns[fields[found[0]].name]
-    way_out = "It must be a timestamp, a date, or a long of milliseconds since 1970"
+    hint = "It must be a timestamp, a date, or a long of milliseconds since 1970"
     if start.source not in TIMES_IN:
-        raise OptionError(OPTION, text, "is Kafka's own and not a time", way_out)
+        raise OptionError(OPTION, text, "is Kafka's own and not a time", hint)
     names = []
     for index in found[1:]:
         names.append(kind.field(index).name)
         kind = kind.field(index).type
     if not is_time(kind):
-        raise OptionError(OPTION, text, f"is {kind}, which is not a time", way_out)
+        raise OptionError(OPTION, text, f"is {kind}, which is not a time", hint)
     return EventTimeField(start.source, (*start.path, *names))
 
 
-SAY_WHAT_IT_IS = "Fields that .schema(...) leaves out are known by valueSchema (keySchema) or a registry"
+FIELDS_HINT = "Fields that .schema(...) leaves out are known by valueSchema (keySchema) or a registry"
 
 
 # --- paths into structs -----------------------------------------------------------------------------------------------

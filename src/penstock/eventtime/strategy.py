@@ -12,9 +12,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.config.option import duration
 from penstock.errors import EventTimeError, OptionError
 from penstock.eventtime.times import NO_TIMESTAMP, EventTimes, column_at
+from penstock.model.duration import duration
 
 Duration: TypeAlias = timedelta | str | int | float
 """A time-delta, a text such as `10m` or `500ms`, or a number of seconds."""
@@ -106,12 +106,12 @@ class WatermarkStrategy:
         if callable(self.timestamps):
             return _called(self.timestamps, batch, "timestamps")
         path = self.timestamps or "timestamp"
-        way_out = (
+        hint = (
             "A timestamp, a date, or an int64 of milliseconds since the epoch would do; or with_timestamps(function), "
             "where the function takes the RecordBatch and makes one of it"
         )
         absent = NO_TIMESTAMP if self.timestamps is None else None
-        return EventTimes(column_at(batch, path), f"column {path!r}", way_out, absent)
+        return EventTimes(column_at(batch, path), f"column {path!r}", hint, absent)
 
     def watermark_of(self, max_event_time: int) -> int | None:
         """The watermark after a record of that time; None if watermarks do not come from event times."""
@@ -204,8 +204,8 @@ def _called(function: BatchFunction, batch: pa.RecordBatch, role: str) -> EventT
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     if not isinstance(result, pa.Array):
-        way_out = "It takes a pyarrow.RecordBatch and returns a pyarrow.Array"
-        raise EventTimeError(where, f"returned a {type(result).__name__}", way_out)
+        hint = "It takes a pyarrow.RecordBatch and returns a pyarrow.Array"
+        raise EventTimeError(where, f"returned a {type(result).__name__}", hint)
     if len(result) != batch.num_rows:
         reason = f"returned {len(result)} values for {batch.num_rows} records"
         raise EventTimeError(where, reason, "One per record, null where it has none")

@@ -27,11 +27,11 @@ class EventTimes:
 
     __slots__ = ("_bounds", "_numbers", "_scale")
 
-    def __init__(self, times: pa.Array, where: str, way_out: str = WAY_OUT, absent: int | None = None) -> None:
+    def __init__(self, times: pa.Array, where: str, hint: str = WAY_OUT, absent: int | None = None) -> None:
         """`absent` is a time that stands for none."""
         given = times.type
         if not is_time(given):
-            raise EventTimeError(where, f"is of type {given}, which is not a time", way_out)
+            raise EventTimeError(where, f"is of type {given}, which is not a time", hint)
         if pa.types.is_date32(given):
             times = times.view(pa.int32()).cast(pa.int64())
             self._scale = MILLISECONDS_OF_A_DAY, 1
@@ -98,12 +98,12 @@ def column_at(batch: pa.RecordBatch, path: str) -> pa.Array:
 
 def _not_there(schema: pa.Schema, path: str) -> EventTimeError:
     known = list(time_paths(schema))
-    way_out = nearest(path, known)
-    if not way_out and known:
-        way_out = f"Columns with a time are {', '.join(known)}"
-    elif not way_out:
-        way_out = f"No column has a time; there are {', '.join(schema.names)}"
+    hint = nearest(path, known)
+    if not hint and known:
+        hint = f"Columns with a time are {', '.join(known)}"
+    elif not hint:
+        hint = f"No column has a time; there are {', '.join(schema.names)}"
     for field in schema:
         if path.startswith(field.name + ".") and not pa.types.is_struct(field.type):
-            way_out = f"{field.name} is of type {field.type} and has no fields. {way_out}"
-    return EventTimeError(f"column {path!r}", "is not there", way_out)
+            hint = f"{field.name} is of type {field.type} and has no fields. {hint}"
+    return EventTimeError(f"column {path!r}", "is not there", hint)

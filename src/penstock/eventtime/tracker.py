@@ -15,7 +15,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 UNKNOWN = -(2**63)
 """Below every event time: where a partition without a mark stands."""

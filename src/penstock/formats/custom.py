@@ -58,8 +58,8 @@ def load_deserializer(path: str, column: str) -> CustomFormat:
 def _found(path: str) -> Any:
     module_name, colon, name = path.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
-        way_out = "a module as Python imports it, without .py or slashes, a colon, and the name of a class in it"
-        raise ValueError(f"{path} is no import path: expected package.module:Name, {way_out}")
+        hint = "a module as Python imports it, without .py or slashes, a colon, and the name of a class in it"
+        raise ValueError(f"{path} is no import path: expected package.module:Name, {hint}")
     found: Any = _module(module_name)
     for part in name.split("."):
         if not hasattr(found, part):

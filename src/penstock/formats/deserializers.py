@@ -237,8 +237,8 @@ def _rows_of(result: pa.RecordBatch, part: pa.RecordBatch, *, is_field: bool) ->
         return None
     counts = f"deserialize returned {result.num_rows} rows for {part.num_rows} records"
     if at < 0:
-        way_out = "to leave records out, name offset in columns and return it as a column beside the others"
-        raise WrongResult(f"{counts}: {way_out}")
+        hint = "to leave records out, name offset in columns and return it as a column beside the others"
+        raise WrongResult(f"{counts}: {hint}")
     offsets = result.column(at)
     if offsets.type != pa.int64() or "offset" not in part.schema.names:
         raise WrongResult(f"{counts}, and its column offset is {offsets.type}, not int64")

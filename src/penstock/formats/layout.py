@@ -101,8 +101,8 @@ def picked(full: Layout, wanted: pa.Schema) -> Layout:
         column = known.get(field.name)
         if column is None:
             near = difflib.get_close_matches(field.name, known, n=1)
-            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(known)}"
-            raise OptionError("schema", field.name, "is not a column of this source", way_out)
+            hint = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(known)}"
+            raise OptionError("schema", field.name, "is not a column of this source", hint)
         _check_part(column.type, field.type, field.name)
         columns.append(Column(column.name, column.source, field.type, column.field))
     return Layout(tuple(columns))
@@ -135,8 +135,8 @@ def _check_part(full: pa.DataType, wanted: pa.DataType, path: str) -> None:
         for field in wanted:
             if field.name not in known:
                 near = difflib.get_close_matches(field.name, known, n=1)
-                way_out = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}"
-                raise OptionError("schema", f"{path}.{field.name}", "is not a field of the data's schema", way_out)
+                hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}"
+                raise OptionError("schema", f"{path}.{field.name}", "is not a field of the data's schema", hint)
             _check_part(known[field.name], field.type, f"{path}.{field.name}")
     elif types.is_list(full) and types.is_list(wanted):
         _check_part(full.value_type, wanted.value_type, f"{path}.element")

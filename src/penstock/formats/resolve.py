@@ -135,8 +135,8 @@ class _Resolving:
                 values = [value and value[FRAME_BYTES:] for value in values]
             type_, name = self._checked("schemaInference", lambda: infer_json(values)), "schemaInference"
         else:
-            way_out = f"Set {name} to a DDL string, schemaInference to a number of records, or give .schema(...)"
-            raise OptionError(column.option("Format"), "json", "needs a schema", way_out)
+            hint = f"Set {name} to a DDL string, schemaInference to a number of records, or give .schema(...)"
+            raise OptionError(column.option("Format"), "json", "needs a schema", hint)
         self._checked(
             "timeZone", lambda: kernel_format(Json(NO_FIELDS, time_zone=options.time_zone)), options.time_zone
         )
@@ -181,8 +181,8 @@ class _Resolving:
         try:
             data = path.read_bytes()
         except OSError as error:
-            way_out = "Give a descriptor set (protoc --include_imports --descriptor_set_out=...) or a .proto file"
-            raise OptionError(name, given, f"cannot be read: {error.strerror}", way_out) from None
+            hint = "Give a descriptor set (protoc --include_imports --descriptor_set_out=...) or a .proto file"
+            raise OptionError(name, given, f"cannot be read: {error.strerror}", hint) from None
         if path.suffix != ".proto":
             return data
         beside = [(each.name, each.read_text("utf-8")) for each in sorted(path.parent.glob("*.proto"))]

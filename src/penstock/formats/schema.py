@@ -312,15 +312,15 @@ class _Parser:
             self._fail("expected a type", token)
         name = token.text[:LONGEST_TYPE].lower()
         near = OTHER_NAMES.get(name) or next(iter(difflib.get_close_matches(name, KNOWN, n=1)), "")
-        self._fail("expected a type", token, way_out=f"Did you mean {near.upper()}?" if near else "")
+        self._fail("expected a type", token, hint=f"Did you mean {near.upper()}?" if near else "")
 
-    def _fail(self, what: str, token: _Token | None = None, *, found: bool = True, way_out: str = "") -> NoReturn:
+    def _fail(self, what: str, token: _Token | None = None, *, found: bool = True, hint: str = "") -> NoReturn:
         token = token or self._peek()
         line = self._text.count("\n", 0, token.at) + 1
         column = token.at - self._text.rfind("\n", 0, token.at)
         place = f"column {column}" if "\n" not in self._text.strip() else f"line {line}, column {column}"
         shown = "" if not found else ", found the end" if token.kind == "end" else f", found {token.text[:40]!r}"
-        raise ValueError(f"{place} of the schema: {what}{shown}" + (f". {way_out}" if way_out else ""))
+        raise ValueError(f"{place} of the schema: {what}{shown}" + (f". {hint}" if hint else ""))
 
 
 def _of_json(text: str) -> pa.StructType:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from penstock.eventtime.tracker import EventTimeStatus
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 REPORT_KEY = "#penstock"
 """The key beside the topics under which a Penstock source reports its own figures. No topic can be called so."""

@@ -44,8 +44,8 @@ def checked_columns(
     for name in columns:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            way_out = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(known)}"
-            raise OptionError("columns", name, "is not a column of Kafka", way_out)
+            hint = f"Did you mean {near[0]}?" if near else f"The columns are {', '.join(known)}"
+            raise OptionError("columns", name, "is not a column of Kafka", hint)
     if len(set(columns)) < len(columns):
         raise OptionError("columns", list(columns), "names a column twice")
     return list(columns)

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from penstock.model.topic_partition import TopicPartition
 from penstock.model.topic_pattern import matching
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-Offsets: TypeAlias = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,13 @@ from typing import TypeVar
 
 from penstock.config.source import SourceOptions, check_batch, ignored_in_batch, warn_of_ignored
 from penstock.errors import BrokerError, BrokerUnavailable, OpenTransaction, UnknownTopic
-from penstock.model.offset_range import EVERYTHING, Narrowing, OffsetRange, narrow, split, spread
-from penstock.model.subscription import (
-    AssignedPartitions,
-    Offsets,
-    TopicPartition,
-    TopicPattern,
-    select_partitions,
-    wanted_topics,
-)
-from penstock.planner.starting_offsets import (
-    AtTimestamp,
-    Earliest,
-    EndMode,
-    Latest,
-    resolve_end,
-    resolve_start,
-    within_bounds,
-)
+from penstock.model.narrowing import EVERYTHING, Narrowing, narrow
+from penstock.model.offset_range import OffsetRange
+from penstock.model.offset_spec import AtTimestamp, Earliest, EndMode, Latest
+from penstock.model.subscription import AssignedPartitions, TopicPattern, select_partitions, wanted_topics
+from penstock.model.topic_partition import Offsets, TopicPartition
+from penstock.planner.range_splitting import split, spread
+from penstock.planner.starting_offsets import resolve_end, resolve_start, within_bounds
 from penstock.wire.cluster import Cluster, Metadata
 from penstock.wire.transport.retry import Attempts
 

@@ -9,15 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import PenstockError, UnrelatedCheckpoint
-from penstock.model.subscription import (
-    AssignedPartitions,
-    Offsets,
-    Subscription,
-    TopicNames,
-    TopicPartition,
-    TopicPattern,
-    reads,
-)
+from penstock.model.subscription import AssignedPartitions, Subscription, TopicNames, TopicPattern, reads
+from penstock.model.topic_partition import Offsets, TopicPartition
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

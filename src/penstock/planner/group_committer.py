@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from penstock.model.subscription import Subscription, TopicNames, TopicPartition, select_partitions, wanted_topics
+from penstock.model.subscription import Subscription, TopicNames, select_partitions, wanted_topics
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster, Metadata, Topic
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.config.stream import StreamOptions
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 UNSEEN_BYTES = 1000.0
 """What a record is taken to weigh while none was seen: more than most do, so that a limit holds."""

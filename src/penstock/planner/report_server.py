@@ -1,6 +1,6 @@
 """The planner's ear: takes the reports of a stream's tasks (`reports.py`) and keeps account of them.
 
-`ReportListener` is a socket and a thread of its own in the planner's process; `ReportLedger` is what has been told. The
+`ReportServer` is a socket and a thread of its own in the planner's process; `ReportLedger` is what has been told. The
 thread writes to the ledger, the planner's one reads it.
 """
 
@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import Offsets, TopicPartition
-from penstock.reader.report_client import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, read
+from penstock.model.task_report import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, read
+from penstock.model.topic_partition import Offsets, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ def _merged(before: TaskReport, report: TaskReport) -> TaskReport:
     )
 
 
-class ReportListener:
+class ReportServer:
     """Listens for reports until it is closed. Whatever else comes in at the port is closed without an answer."""
 
     def __init__(self, take: Callable[[TaskReport], None], hosts: Sequence[str]) -> None:

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.offset_spec import (
+    EARLIEST,
+    LATEST,
+    AtOffsets,
+    AtTimestamp,
+    Earliest,
+    EndMode,
+    GroupOffsets,
+    Latest,
+    PerPartition,
+    StartMode,
+    StartRules,
+)
+from penstock.model.topic_partition import Offsets, TopicPartition, listed
 
 log = logging.getLogger(__name__)
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def milliseconds_at(moment: datetime) -> int:
-    """The first millisecond since 1970 that is not before a moment, as a start at that time means it. In whole numbers:
-    `timestamp()` is a float, and off by a part of one."""
-    return -((EPOCH - moment) // timedelta(milliseconds=1))
-
-
-EARLIEST = -2
-LATEST = -1
 
 
 class OffsetLookup(Protocol):
@@ -43,67 +42,6 @@ class OffsetLookup(Protocol):
         ends: Mapping[TopicPartition, int],
         since: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, int | None]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PerPartition:
-    """A number for whole topics and for single partitions; the single one wins."""
-
-    topics: Mapping[str, int] = field(default_factory=dict)
-    partitions: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-    def get(self, tp: TopicPartition) -> int | None:
-        return self.partitions.get(tp, self.topics.get(tp.topic))
-
-    def names(self) -> set[str]:
-        return set(self.topics) | {tp.topic for tp in self.partitions}
-
-
-@dataclass(frozen=True, slots=True)
-class Earliest:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Latest:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOffsets:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class AtTimestamp:
-    """The first record at or after a time (ms since 1970): one time for all, or one per partition."""
-
-    timestamp: int | PerPartition
-    option: str = "startingTimestamp"
-
-    def of(self, tp: TopicPartition) -> int | None:
-        return self.timestamp if isinstance(self.timestamp, int) else self.timestamp.get(tp)
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffsets:
-    """The NEXT record to read, per partition; -2 is earliest and -1 is latest."""
-
-    offsets: PerPartition
-    option: str = "startingOffsets"
-
-
-StartMode: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
-EndMode: TypeAlias = Latest | AtTimestamp | AtOffsets
-
-
-@dataclass(frozen=True, slots=True)
-class StartRules:
-    """How a start mode falls back: the group to ask, its reset rule, and what a too young timestamp means."""
-
-    group: str | None = None
-    reset: str | None = None
-    fail_on_no_match: bool = False
 
 
 def resolve_start(
@@ -237,8 +175,3 @@ def _no_stranger(option: str, named: PerPartition, partitions: list[TopicPartiti
             f"names {', '.join(strangers[:5])}, which the subscription does not have",
             f"It has {listed(partitions)}",
         )
-
-
-def listed(partitions: list[TopicPartition], limit: int = 5) -> str:
-    more = f" and {len(partitions) - limit} more" if len(partitions) > limit else ""
-    return ", ".join(str(tp) for tp in partitions[:limit]) + more

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import LATEST, AtOffsets, AtTimestamp, EndMode, Latest, OffsetLookup, check_named
+from penstock.model.offset_spec import LATEST, AtOffsets, AtTimestamp, EndMode, Latest
+from penstock.model.topic_partition import TopicPartition
+from penstock.planner.starting_offsets import OffsetLookup, check_named
 
 log = logging.getLogger(__name__)
 

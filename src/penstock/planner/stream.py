@@ -16,26 +16,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from penstock.config.source import SourceOptions
 from penstock.errors import BrokerError, DataLoss, PenstockError, UnknownTopic
-from penstock.model.offset_range import OffsetRange, split, spread
-from penstock.model.subscription import Offsets, TopicPartition, wanted_topics
+from penstock.model.offset_range import OffsetRange
+from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets, Latest, StartMode, StartRules
+from penstock.model.subscription import wanted_topics
+from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.planner.alignment.alignment import Alignment, Read
 from penstock.planner.alignment.lookup import Peek
 from penstock.planner.batch import partitions_of, range_of
 from penstock.planner.checkpoint import check_related, split_restored, to_json
 from penstock.planner.partition_discovery import Discovery
+from penstock.planner.range_splitting import split, spread
 from penstock.planner.rate_limit import TriggerBudget
 from penstock.planner.report_server import ReportLedger
-from penstock.planner.starting_offsets import (
-    AtOffsets,
-    Earliest,
-    GroupOffsets,
-    Latest,
-    StartMode,
-    StartRules,
-    listed,
-    resolve_start,
-    within_bounds,
-)
+from penstock.planner.starting_offsets import resolve_start, within_bounds
 from penstock.planner.stopping_offsets import StreamEnd
 from penstock.planner.truncation import Truncation
 from penstock.wire.cluster import Cluster

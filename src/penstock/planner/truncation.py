@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.errors import BrokerError
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster, Metadata
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from penstock.errors import DataLoss, UnknownTopic
 from penstock.model.offset_range import OffsetRange
-from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import UNKNOWN_TOPIC_GRACE, Broker, Cluster, Leader
 
@@ -45,7 +45,7 @@ class PartitionLeader:
         return self._follower is not None
 
     def broker(self) -> Broker:
-        """The broker to fetch from now. Raises NotYet while the partition has no leader."""
+        """The broker to fetch from now. Raises RetriableError while the partition has no leader."""
         if self._follower is not None:
             if time.monotonic() < self._follower_until:
                 return self._follower
@@ -72,12 +72,12 @@ class PartitionLeader:
         if wanted.partition not in topic.partitions:
             self._missing_since = self._missing_since or time.monotonic()
             if time.monotonic() - self._missing_since < UNKNOWN_TOPIC_GRACE:
-                raise NotYet(f"{wanted.topic_partition} is not listed so far")
+                raise RetriableError(f"{wanted.topic_partition} is not listed so far")
             raise UnknownTopic(wanted.topic, wanted.partition)
         self._missing_since = None
         leader = topic.partitions[wanted.partition]
         if leader is None:
-            raise NotYet(f"{wanted.topic_partition} has no leader")
+            raise RetriableError(f"{wanted.topic_partition} has no leader")
         return leader
 
     def cut_at(self) -> int | None:
@@ -100,10 +100,10 @@ class PartitionLeader:
         self._follower = None
 
     def prefer(self, node_id: int) -> None:
-        """The leader recommends a replica. Raises NotYet if the cluster lists no such broker (any more)."""
+        """The leader recommends a replica. Raises RetriableError if the cluster lists no such broker (any more)."""
         broker = self.cluster.metadata((self._range.topic,)).brokers.get(node_id)
         if broker is None:
-            raise NotYet(f"replica {node_id} is recommended, but the cluster does not list it")
+            raise RetriableError(f"replica {node_id} is recommended, but the cluster does not list it")
         self._follower = broker
         self._follower_until = time.monotonic() + FOLLOWER_TIME
 

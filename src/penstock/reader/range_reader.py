@@ -32,7 +32,7 @@ from penstock.reader.chunk_decoder import ChunkDecoder
 from penstock.reader.leftover import TAILS, Tail
 from penstock.reader.partition_leader import PartitionLeader
 from penstock.reader.prefetch import run_ahead
-from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
+from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, PartitionFetch
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import BrokerSilent, Connection, ConnectionLost
@@ -86,7 +86,7 @@ class RangeReader:
             poll_timeout,
             backoff=config.retry_backoff,
             backoff_max=config.retry_backoff_max,
-            way_out="To wait longer, set kafkaConsumer.pollTimeoutMs",
+            hint="To wait longer, set kafkaConsumer.pollTimeoutMs",
             wait=self._stopped.wait,
         )
         self._decoder = ChunkDecoder(range_.topic, range_.partition, columns, config)
@@ -111,7 +111,7 @@ class RangeReader:
                     yield from self._read(buffer, limit)
                     # Not after an error: its traceback may hold views of the buffer, which then cannot grow any more.
                     POOL.release_buffer(buffer)
-                except (ConnectionLost, ProtocolError, NotYet, BrokerUnavailable) as error:
+                except (ConnectionLost, ProtocolError, RetriableError, BrokerUnavailable) as error:
                     if self._stopped.is_set():
                         return
                     log.info("%s at offset %d: %s", self.range.topic_partition, self.position, error)
@@ -361,7 +361,7 @@ class RangeReader:
         begin = self._leader.cluster.begin([tp])[tp]
         end = self._leader.cluster.high_watermarks([tp])[tp]
         if begin <= self.position <= end:
-            raise NotYet(f"offset {self.position} was out of range, but the log has {begin} to {end}")
+            raise RetriableError(f"offset {self.position} was out of range, but the log has {begin} to {end}")
         lost = f"from offset {self.position}"
         error = DataLoss([(self.range.topic, self.range.partition, lost, f"offsets {begin} to {end}")])
         if self.position > end:
@@ -393,5 +393,5 @@ class RangeReader:
         self._corrupt_tries += 1
         if self._corrupt_tries < CORRUPT_TRIES:
             log.warning("%s; fetching it again", error)
-            raise NotYet(str(error))
+            raise RetriableError(str(error))
         raise error

@@ -12,9 +12,10 @@ from penstock.config.source import SourceOptions
 from penstock.formats.plan import CHEAPEST, TypedPlan
 from penstock.model.columns import TYPES, arrow_schema
 from penstock.model.offset_range import OffsetRange
+from penstock.model.task_report import ReportAddress, TaskReport
 from penstock.model.watermark_columns import UNKNOWN, WatermarkColumns, Watermarks
 from penstock.reader.range_reader import RangeReader
-from penstock.reader.report_client import ReportAddress, TaskReport, send_report
+from penstock.reader.report_client import send_report
 
 if TYPE_CHECKING:
     from penstock.eventtime.span import EventTimeSpan

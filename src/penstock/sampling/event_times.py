@@ -18,7 +18,7 @@ from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.layout import Layout
 from penstock.formats.plan import TypedPlan
 from penstock.formats.typed import TypedColumns
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.alignment.pace import Ahead
 from penstock.planner.batch import range_of
 from penstock.reader.range_reader import RangeReader

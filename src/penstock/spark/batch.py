@@ -12,9 +12,10 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from penstock.config.source import SourceOptions
 from penstock.formats.plan import TypedPlan
-from penstock.model.offset_range import EVERYTHING, OffsetRange
+from penstock.model.narrowing import EVERYTHING
+from penstock.model.offset_range import OffsetRange
+from penstock.model.task_report import ReportAddress
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
-from penstock.reader.report_client import ReportAddress
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.filters import narrowing_of
 from penstock.spark.tracebacks import without_traceback

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from penstock.model.offset_range import EVERYTHING, Narrowing
+from penstock.model.narrowing import EVERYTHING, Narrowing
 
 
 def narrowing_of(filters: Iterable[Filter], prefix: str = "") -> Narrowing:

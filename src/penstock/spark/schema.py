@@ -49,8 +49,8 @@ def columns_of(schema: StructType) -> list[str]:
     """The columns a user's schema names. It may leave out and reorder; it cannot rename or retype."""
     for field in schema.fields:
         if field.name not in WITH_WATERMARKS:
-            way_out = f"The columns are {', '.join(WITH_WATERMARKS)}"
-            raise OptionError("schema", field.name, "is not a column of Kafka", way_out)
+            hint = f"The columns are {', '.join(WITH_WATERMARKS)}"
+            raise OptionError("schema", field.name, "is not a column of Kafka", hint)
         wanted = WITH_WATERMARKS[field.name]
         if field.dataType.simpleString() != wanted.simpleString():
             raise OptionError(

@@ -27,14 +27,14 @@ from pyspark.sql.streaming.datasource import (
 from penstock.config.source import SourceOptions, warn_of_ignored
 from penstock.formats.plan import TypedPlan
 from penstock.metrics.source import REPORT_KEY, by_topic, event_time_figures
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.task_report import ReportAddress
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.planner.alignment.lookup import Peek
 from penstock.planner.batch import with_retries
 from penstock.planner.checkpoint import OffsetTexts, from_json, to_json
 from penstock.planner.group_committer import Committer
-from penstock.planner.report_server import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.planner.report_server import ReportCounts, ReportLedger, ReportServer, reachable_hosts
 from penstock.planner.stream import StreamPlanner
-from penstock.reader.report_client import ReportAddress
 from penstock.spark.batch import RangePartition, read_partition
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.tracebacks import without_traceback
@@ -148,7 +148,7 @@ class _Planning:
         # Without a failure, only their reports tell what tasks have found to be gone (F27).
         reports = self._parses or options.event_time is not None or not options.fail_on_data_loss
         self._ledger = ReportLedger() if reports else None
-        self._listener: ReportListener | None = None
+        self._listener: ReportServer | None = None
         self.planner = StreamPlanner(
             options,
             reports=self._ledger,
@@ -182,7 +182,7 @@ class _Planning:
         if self._ledger is None:
             return None
         if self._listener is None:
-            self._listener = ReportListener(self._ledger.take, reachable_hosts(self._options.client.bootstrap))
+            self._listener = ReportServer(self._ledger.take, reachable_hosts(self._options.client.bootstrap))
         return self._listener.address
 
     def say_counts(self) -> None:

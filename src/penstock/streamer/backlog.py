@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import RowsRefused
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.dead_letters import DeadLetter
 from penstock.streamer.extraction import Extraction
 from penstock.streamer.sinks.sink import Limits, Rows

@@ -23,8 +23,7 @@ from penstock.errors import (
     RowsRefused,
     SinkError,
 )
-from penstock.model.subscription import Offsets, TopicPartition
-from penstock.planner.starting_offsets import listed
+from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.streamer.backlog import Backlog, Piece
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter

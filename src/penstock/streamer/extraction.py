@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock._kernel import COLUMNS, Batch, Messages
 from penstock.errors import OptionError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 SLICE = 8192
 """Records that go through an extractor at a time. Between two slices a thread looks at the clock and at rebalances."""

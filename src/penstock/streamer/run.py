@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.extraction import Extraction
 from penstock.streamer.sinks.sink import Limits
 

@@ -3,7 +3,7 @@
     with penstock.Streamer("clicks", 4, sink=penstock.ParquetSink("clicks"), config=config) as streamer:
         streamer.wait()
 
-The high-level consumer's user: a Connector's streams, each drained by its own thread (I2). Offsets are committed after
+The high-level consumer's user: a connector's streams, each drained by its own thread (I2). Offsets are committed after
 the sink has what they stand for, so whatever happens in between, a crash, a rebalance, a database that is down, records
 may come twice and are never lost.
 """
@@ -20,10 +20,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from penstock.config.consumer import ConsumerConfig, parse_config
-from penstock.consumer.connector import Connector
+from penstock.consumer.connector import ConsumerConnector
 from penstock.consumer.start import Start
 from penstock.errors import OptionError, PenstockError, SinkError
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.arguments import (
     checked_config,
     checked_dead_letter,
@@ -90,7 +90,7 @@ class Streamer:
         `sink`: ParquetSink, AdbcSink, anything with their methods, or a function that gets a `pyarrow.Table`, or a list
         of rows. `schema`: what an extractor's rows are as Arrow; needed where the sink takes nothing else.
 
-        `config`: Kafka's settings, as a Connector takes them. `columns`: which to read. `start`: where to begin when
+        `config`: Kafka's settings, as a connector takes them. `columns`: which to read. `start`: where to begin when
         the whole group starts. `until_end`: stop where the topic ends at the start; `limit`: after so many records.
 
         `dead_letter`: where messages go that fail: a topic's name, a DeadLetterTopic, or a function that gets a list.
@@ -133,7 +133,7 @@ class Streamer:
         )
         self._lock = threading.Lock()
         self._run: Run | None = None
-        self._connector: Connector | None = None
+        self._connector: ConsumerConnector | None = None
         self._workers: list[Worker] = []
         self._threads: list[threading.Thread] = []
         self._working = 0
@@ -155,7 +155,7 @@ class Streamer:
         opened: list[Writer | LetterWriter] = []
         try:
             places = [self._open(f"{self.topic}-{number}", opened) for number in range(self.threads)]
-            connector = Connector(self._settings, start=self._start)
+            connector = ConsumerConnector(self._settings, start=self._start)
             self._connector = connector
             connector.set_rebalance_listener(_Listener(self))
             streams = connector.create_message_streams({self.topic: self.threads})[self.topic]
@@ -289,7 +289,7 @@ class _Listener:
     def __init__(self, streamer: Streamer) -> None:
         self._streamer = streamer
 
-    def before_releasing(self, owned: list[TopicPartition]) -> None:
+    def revoked(self, owned: list[TopicPartition]) -> None:
         """Every thread is to write and commit what it has of these; the group waits for a while."""
         streamer = self._streamer
         assert streamer._run is not None
@@ -311,7 +311,7 @@ class _Listener:
                     )
                     break
 
-    def before_starting(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
+    def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         streamer = self._streamer
         assert streamer._run is not None
         assert streamer._connector is not None

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import ConsumerTimeout, CorruptBatch, NoGroupOffset, OffsetOutOfRange, RecordTooLarge
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.backlog import Piece
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
@@ -30,7 +30,7 @@ that each take a moment, as a question to somebody else does, would take minutes
 
 
 class Consumer(Protocol):
-    """As much of a Connector as a worker needs."""
+    """As much of a ConsumerConnector as a worker needs."""
 
     def commit_offsets(self, offsets: Offsets) -> None: ...
     def position(self) -> dict[TopicPartition, int]: ...

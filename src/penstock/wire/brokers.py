@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.errors import PenstockError, ProtocolError
-from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_offsets import GROUP, find_coordinator
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
-HEALING = (ConnectionLost, NotYet, ProtocolError)
+HEALING = (ConnectionLost, RetriableError, ProtocolError)
 
 IMPATIENT_SECONDS = 1.0
 """For an answer that can be done without. A broker that is up answers within milliseconds; one that is down refuses at
@@ -75,7 +75,7 @@ class Brokers:
             self.config.api_timeout if timeout is None else timeout,
             backoff=self.config.retry_backoff,
             backoff_max=self.config.retry_backoff_max,
-            way_out=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
+            hint=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
             f"To wait longer, set {option('default.api.timeout.ms')}",
             way_out_answered="The brokers answer, and refuse for now: the last try says why. To wait longer, set "
             f"{option('default.api.timeout.ms')}",
@@ -125,7 +125,7 @@ class Brokers:
             try:
                 with self._noticed(host, port), self._released(self._acquire(host, port, timeout)) as connection:
                     return ask(connection, timeout)
-            except NotYet as error:
+            except RetriableError as error:
                 log.debug("%s: %s", what, error)
                 return None
             except PenstockError as error:

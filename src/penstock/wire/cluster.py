@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.group_offsets import GROUP, Committed, ask_commit, ask_committed
 from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.api.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
@@ -36,7 +36,7 @@ __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
-PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, NotYet]]]
+PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, RetriableError]]]
 """To come: what some partitions' leader has answered, and which of them to ask again, and why."""
 
 UNKNOWN_TOPIC_GRACE = 2.0
@@ -91,10 +91,10 @@ class Cluster:
         def ask() -> tuple[Metadata, list[str]]:
             metadata, unknown = self._ask_metadata(topics, attempts)
             if unknown and not self._is_over(started):
-                raise NotYet(f"topic {unknown[0]!r} is unknown so far")
+                raise RetriableError(f"topic {unknown[0]!r} is unknown so far")
             missing = [name for name in topics or () if name not in metadata.topics and name not in unknown]
             if missing:
-                raise NotYet(f"the answer leaves out topic {missing[0]!r}")
+                raise RetriableError(f"the answer leaves out topic {missing[0]!r}")
             return metadata, unknown
 
         metadata, unknown = self._brokers.retry(attempts, ask)
@@ -419,7 +419,7 @@ class Cluster:
     def _note_leaderless(self, partitions: Sequence[TopicPartition], attempts: Attempts) -> None:
         if partitions:
             others = f" nor have {len(partitions) - 1} others" if len(partitions) > 1 else ""
-            problem = NotYet(f"{partitions[0]} has no leader{others}")
+            problem = RetriableError(f"{partitions[0]} has no leader{others}")
             attempts.failed(str(problem), problem)
 
     def _may_refresh(self) -> bool:

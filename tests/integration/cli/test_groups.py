@@ -17,7 +17,7 @@ from fixtures.cluster import cluster_of, elect_preferred
 from fixtures.consumer import eventually
 from fixtures.produce import Rec
 from penstock import cli
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import GroupAdmin
 
 JOIN_SECONDS = 60

@@ -20,7 +20,7 @@ from fixtures.consumer import Consumers, Reading, eventually
 from fixtures.produce import Rec
 from fixtures.stream import tp
 from penstock import ConsumerTimeout, OptionError, TopicPartition
-from penstock.model.subscription import TopicPartition as Partition
+from penstock.model.topic_partition import TopicPartition as Partition
 
 
 def write(produce, topic, partitions=1, count=100, **more):
@@ -85,7 +85,7 @@ def test_H2_a_second_call_and_no_streams_are_errors(consumers, topic):
 def test_natural_mistakes_are_told_in_the_users_words(consumers, topic):
     name = topic()
     with pytest.raises(OptionError, match=r"bootstrap\.servers"):
-        penstock.Connector("localhost:9092")
+        penstock.ConsumerConnector("localhost:9092")
     connector = consumers.connector()
     for wrong in ([name], name):
         with pytest.raises(OptionError, match="streams per topic"):
@@ -338,7 +338,7 @@ def test_shutdown_leaves_no_thread_and_no_socket_wherever_the_streams_stand(kafk
 PROGRAM = """
 import signal, sys, threading, time
 import penstock
-connector = penstock.Connector({config!r})
+connector = penstock.ConsumerConnector({config!r})
 if {how!r} == "handler":
     signal.signal(signal.SIGTERM, lambda *_: connector.shutdown())
 stream = connector.create_message_streams({{{topic!r}: 1}})[{topic!r}][0]

@@ -28,7 +28,7 @@ from penstock.dead_letters.task_letters import RangeLetters, check_topic
 from penstock.errors import AuthorizationFailed, BrokerError, UnknownTopic
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
 from penstock.wire.api.produce import Record
 from penstock.wire.api.transactions import TransactionalProducer, TransactionLost

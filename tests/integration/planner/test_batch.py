@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as RdPartition
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.errors import BrokerUnavailable, DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError, UnknownTopic
-from penstock.model.offset_range import Narrowing
+from penstock.model.narrowing import Narrowing
 from penstock.planner.batch import plan_batch
 
 HOUR = 3_600_000

@@ -19,8 +19,9 @@ from fixtures.produce import TOGETHER, Rec, rdkafka, send
 from fixtures.stream import Operator
 from penstock import cli
 from penstock.config.source import parse_options
-from penstock.model.offset_range import Narrowing, OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.narrowing import Narrowing
+from penstock.model.offset_range import OffsetRange
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.batch import plan_batch
 from penstock.wire.api.produce import Producer as OwnProducer
 from penstock.wire.api.produce import Record

@@ -6,9 +6,9 @@ import pytest
 
 from fixtures.stream import EVERY_TRIGGER, records, tp
 from penstock.errors import DataLoss
+from penstock.model.task_report import TaskReport
 from penstock.planner.report_server import ReportLedger
 from penstock.planner.stream import StreamPlanner
-from penstock.reader.report_client import TaskReport
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.config.stream import StreamOptions
 from penstock.errors import DataLoss
+from penstock.model.offset_spec import StartRules
 from penstock.planner.batch import plan_batch
-from penstock.planner.starting_offsets import StartRules
 from penstock.planner.stream import StreamPlanner
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Cluster

@@ -17,7 +17,7 @@ from penstock.dead_letters.letter import TopicWriter, fault_letters
 from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Broker, Cluster
 

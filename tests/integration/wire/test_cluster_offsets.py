@@ -11,7 +11,7 @@ from fixtures.cluster import cluster_of
 from fixtures.consumer import eventually
 from fixtures.produce import Rec
 from penstock.errors import BrokerUnavailable, UnknownTopic
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_offsets import GROUP
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection

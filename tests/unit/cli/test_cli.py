@@ -26,7 +26,7 @@ from penstock.config.formats import FormatOptions
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Protobuf, RawBytes
-from penstock.planner.starting_offsets import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cli.group_times import behind, document, documents, group_event_time, moment, overview, report, span
 from penstock.eventtime.strategy import WatermarkStrategy
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 NOW = 1_738_400_000_000
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

@@ -137,4 +137,4 @@ def test_every_command_speaks_through_say():
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and node.args
     }
-    assert printing == {"demo_run", "output", "steps"}
+    assert printing == {"demo_program", "output", "steps"}

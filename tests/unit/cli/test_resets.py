@@ -15,8 +15,8 @@ from penstock.cli.groups import Standing, standings
 from penstock.cli.positions import AtOffset, LastRecords
 from penstock.cli.resets import Listed, Move, Shift, moves, parse_target, parse_topic, read_offsets_file
 from penstock.errors import OptionError
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import AtTimestamp, Earliest, Latest
+from penstock.model.offset_spec import AtTimestamp, Earliest, Latest
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.frame import encode_count, encode_text
 from penstock.wire.api.group_admin import DescribedGroup, GroupMember, read_consumer
 

@@ -1,10 +1,10 @@
-"""What a Connector is told: today's names, the old ones, and what is said when one is wrong."""
+"""What a ConsumerConnector is told: today's names, the old ones, and what is said when one is wrong."""
 
 import pickle
 
 import pytest
 
-from penstock import Connector
+from penstock import ConsumerConnector
 from penstock.config.consumer import (
     CONSUMER_NO_EFFECT,
     CONSUMER_OPTIONS,
@@ -192,7 +192,7 @@ def test_what_cannot_be_is_refused_with_a_way_out(wrong, words):
 def test_what_must_be_said_is_asked_for(missing):
     error = refuse({name: value for name, value in LEAST.items() if name != missing})
     assert error.name == missing
-    assert error.way_out
+    assert error.hint
 
 
 def test_H1_the_error_without_a_group_says_what_one_is():
@@ -213,7 +213,7 @@ def test_H1_the_error_without_a_group_says_what_one_is():
 def test_errors_of_the_client_name_settings_as_the_user_writes_them(wrong):
     error = refuse(LEAST | wrong)
     assert error.name in CONSUMER_OPTIONS
-    said = f"{error.name} {error.reason} {error.way_out}"
+    said = f"{error.name} {error.reason} {error.hint}"
     assert not [name for name in CONSUMER_OPTIONS if f"kafka.{name}" in said.replace("org.apache.kafka.", "")]
     assert "hush" not in str(error)
 
@@ -240,7 +240,7 @@ def test_F5_a_connector_warns_once_of_what_means_nothing_here(caplog):
     }
     assert parse_config(LEAST | idle) == parse()
     assert own_records(caplog) == []
-    Connector(LEAST | idle).shutdown()
+    ConsumerConnector(LEAST | idle).shutdown()
     assert [(record.levelname, record.getMessage()) for record in own_records(caplog)] == [
         ("WARNING", f"setting {name} has no effect: {CONSUMER_NO_EFFECT[name]}") for name in idle
     ]

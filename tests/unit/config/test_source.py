@@ -15,8 +15,9 @@ from penstock.config.source import (
     warn_of_ignored,
 )
 from penstock.errors import OptionError
-from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
-from penstock.planner.starting_offsets import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition
+from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition
+from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
+from penstock.model.topic_partition import TopicPartition
 from support.own_logs import own_records
 
 BROKER = {"kafka.bootstrap.servers": "localhost:9092"}

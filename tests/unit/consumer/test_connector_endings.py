@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock import Connector, TopicPartition
+from penstock import ConsumerConnector, TopicPartition
 from penstock.consumer.fetch.cursor import Cursor
 
 TP = TopicPartition("t", 0)
@@ -10,7 +10,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture
 def connector():
-    made = Connector({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+    made = ConsumerConnector({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
     yield made
     made.shutdown()
 

@@ -180,7 +180,7 @@ def test_E1_a_column_whose_name_has_a_dot_comes_before_a_path():
 
 
 @pytest.mark.parametrize(
-    ("path", "way_out"),
+    ("path", "hint"),
     [
         ("value.creatd", "Did you mean value.created?"),
         ("value.Meta.Created", "Did you mean value.meta.created?"),
@@ -190,11 +190,11 @@ def test_E1_a_column_whose_name_has_a_dot_comes_before_a_path():
         ("key.at", "key is of type binary and has no fields. Columns with a time are offset"),
     ],
 )
-def test_E1_a_wrong_column_name_comes_with_the_nearest_right_one(path, way_out):
+def test_E1_a_wrong_column_name_comes_with_the_nearest_right_one(path, hint):
     with pytest.raises(EventTimeError) as error:
         CREATED.with_timestamps(path).event_times(nested())
     assert f"column {path!r} is not there" in str(error.value)
-    assert way_out in str(error.value)
+    assert hint in str(error.value)
 
 
 def test_E1_without_any_time_the_columns_there_are_listed():

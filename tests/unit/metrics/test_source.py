@@ -15,7 +15,7 @@ from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
 from penstock.metrics import source as module
 from penstock.metrics.prometheus import register
 from penstock.metrics.source import METRICS, SourceMetrics
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 UNREAD = PartitionEventTime(None, False, False)
 MADE = "2023-11-14T22:13:30.500Z"

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.offset_range import EVERYTHING, Narrowing, OffsetRange, narrow, reader_index, split, spread
-from penstock.model.subscription import TopicPartition
+from penstock.model.narrowing import EVERYTHING, Narrowing, narrow
+from penstock.model.offset_range import OffsetRange
+from penstock.model.reader_index import reader_index
+from penstock.model.topic_partition import TopicPartition
+from penstock.planner.range_splitting import split, spread
 
 
 @pytest.mark.parametrize("args", [("", 0, 0, 1), ("t", -1, 0, 1), ("t", 0, -1, 1), ("t", 0, 2, 1)])

@@ -1,13 +1,7 @@
 import pytest
 
-from penstock.model.subscription import (
-    AssignedPartitions,
-    TopicNames,
-    TopicPartition,
-    TopicPattern,
-    select_partitions,
-    wanted_topics,
-)
+from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern, select_partitions, wanted_topics
+from penstock.model.topic_partition import TopicPartition
 
 LISTING = {"events": [0, 1], "events-old": [0], "__consumer_offsets": [0], "other": [0]}
 INTERNAL = frozenset({"__consumer_offsets"})

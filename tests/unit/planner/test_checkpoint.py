@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import PenstockError, UnrelatedCheckpoint
-from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPartition, TopicPattern
+from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.checkpoint import OffsetTexts, check_related, from_json, split_restored, to_json
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner import group_committer as module
 from penstock.planner.group_committer import Committer
 from support.own_logs import own_records

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config.stream import StreamOptions
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.rate_limit import UNSEEN_BYTES, TriggerBudget, offsets_in, share
 
 A, B, C = (TopicPartition("t", number) for number in range(3))

@@ -15,12 +15,14 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.model import task_report
 from penstock.model.offset_range import OffsetRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.task_report import ReportAddress, TaskReport
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner import report_server as listening
-from penstock.planner.report_server import ReportCounts, ReportLedger, ReportListener, reachable_hosts
+from penstock.planner.report_server import ReportCounts, ReportLedger, ReportServer, reachable_hosts
 from penstock.reader import report_client as module
-from penstock.reader.report_client import ReportAddress, TaskReport, send_report
+from penstock.reader.report_client import send_report
 from penstock.testing.node import free_ports
 from support.own_logs import own_records
 
@@ -41,7 +43,7 @@ def listen(monkeypatch):
     made = []
 
     def make(take=None, hosts=("127.0.0.1",)):
-        made.append(ReportListener(take or [].append, hosts))
+        made.append(ReportServer(take or [].append, hosts))
         return made[-1]
 
     yield make
@@ -129,9 +131,9 @@ def test_a_report_survives_its_bytes():
         replace(REPORT, **times),
         replace(REPORT, lost_start=100, lost_stop=200),
     ):
-        message = module.written(report, "token")
-        assert module.read(message, "token") == report
-        assert len(message) < module.LARGEST_MESSAGE
+        message = task_report.written(report, "token")
+        assert task_report.read(message, "token") == report
+        assert len(message) < task_report.LARGEST_MESSAGE
 
 
 # --- from a task to its planner ---------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ def pass_on(server, address):
 def hostile_messages():
     """Deterministic, so that every test process has the same."""
     dice = random.Random(4)
-    good = module.written(REPORT, "another token")
+    good = task_report.written(REPORT, "another token")
     yield b""
     yield b"\n"
     yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -330,29 +332,29 @@ def test_whatever_strangers_say_is_not_answered_and_stops_nothing(listen, caplog
 def test_a_signed_message_of_another_version_is_not_answered(listen, document):
     taken = []
     address = listen(taken.append).address
-    assert say(address, module._signature(document, address.token) + document + b"\n") == b""
+    assert say(address, task_report._signature(document, address.token) + document + b"\n") == b""
     assert send_report(address, REPORT, SECONDS)
     assert taken == [REPORT]
 
 
 def test_a_changed_report_is_not_taken(listen):
     address = listen().address
-    message = module.written(REPORT, address.token)
+    message = task_report.written(REPORT, address.token)
     assert say(address, message.replace(b'"malformed":5', b'"malformed":6')) == b""
-    assert say(address, message) == module.acknowledgement(message, address.token)
+    assert say(address, message) == task_report.acknowledgement(message, address.token)
 
 
 def test_a_report_in_pieces_is_a_report(listen):
     taken = []
     address = listen(taken.append).address
-    message = module.written(REPORT, address.token)
+    message = task_report.written(REPORT, address.token)
     with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in message[:20]:
             connection.sendall(bytes([byte]))
             time.sleep(0.001)
         connection.sendall(message[20:])
-        assert connection.recv(1000) == module.acknowledgement(message, address.token)
+        assert connection.recv(1000) == task_report.acknowledgement(message, address.token)
     assert taken == [REPORT]
 
 
@@ -574,7 +576,7 @@ def test_an_address_that_this_machine_does_not_have_is_one_behind_a_translation(
 
 
 def test_a_report_is_small_json():
-    assert json.loads(module.written(REPORT, "t")[64:]) == {
+    assert json.loads(task_report.written(REPORT, "t")[64:]) == {
         "topic": "orders",
         "partition": 3,
         "start": 100,

@@ -8,19 +8,9 @@ import pytest
 import penstock
 from penstock.consumer.start import start_mode
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import (
-    AtOffsets,
-    AtTimestamp,
-    Earliest,
-    GroupOffsets,
-    Latest,
-    PerPartition,
-    StartRules,
-    resolve_end,
-    resolve_start,
-    within_bounds,
-)
+from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartRules
+from penstock.model.topic_partition import TopicPartition
+from penstock.planner.starting_offsets import resolve_end, resolve_start, within_bounds
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 ALL = [A0, A1, B0]
@@ -185,7 +175,7 @@ def test_F6_what_is_no_start_is_refused(start):
 def test_F7_a_start_that_names_a_topic_which_is_not_read_is_refused():
     """Else all partitions began at the group's offsets, with a line in the log."""
     config = {"bootstrap.servers": "localhost:1", "group.id": "g"}
-    with penstock.Connector(config, start={("clikcs", 0): 42}) as connector:
+    with penstock.ConsumerConnector(config, start={("clikcs", 0): 42}) as connector:
         for create in (
             lambda: connector.create_message_streams({"clicks": 1}),
             lambda: connector.create_message_streams_by_filter("clicks.*"),

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from penstock.errors import OptionError
-from penstock.model.subscription import TopicPartition
-from penstock.planner.starting_offsets import AtOffsets, AtTimestamp, Latest, PerPartition
+from penstock.model.offset_spec import AtOffsets, AtTimestamp, Latest, PerPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.stopping_offsets import LATE_MS, StreamEnd
 
 NOW = 500  # before any end by time below

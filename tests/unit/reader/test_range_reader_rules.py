@@ -12,7 +12,7 @@ from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.partition_leader import PartitionLeader
 from penstock.reader.range_reader import RangeReader
-from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Broker
@@ -78,7 +78,7 @@ class Leader:
 
     def prefer(self, node):
         if node not in self.known:
-            raise NotYet(f"no replica {node}")
+            raise RetriableError(f"no replica {node}")
         self.on_follower = True
 
     def back_to_leader(self):

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.model.offset_range import EVERYTHING, Narrowing
+from penstock.model.narrowing import EVERYTHING, Narrowing
 from penstock.spark.filters import narrowing_of
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)

@@ -315,7 +315,7 @@ def test_until_the_end_stops_there_and_takes_nothing_beyond(fake_connector, monk
 
 
 def test_a_partition_that_left_after_its_batch_was_handed_out_is_no_error(fake_connector, monkeypatch):
-    """A Connector pauses and seeks only what it has; a group that has waited long enough takes a partition away."""
+    """A connector pauses and seeks only what it has; a group that has waited long enough takes a partition away."""
 
     def gone(partitions):
         raise ValueError("t-0 is not assigned to this consumer now")
@@ -349,7 +349,7 @@ def test_until_the_end_is_that_of_our_own_partitions_also_if_another_member_has_
     sink = ListSink()
     with running(fake_connector, sink, until_end=True, partitions=[]) as streamer:
         fake_connector.given = frozenset([P0])
-        fake_connector.listener.before_starting("fake", {"t": {0: "fake-0", 1: "fake-0"}})
+        fake_connector.listener.assigned("fake", {"t": {0: "fake-0", 1: "fake-0"}})
         fake_connector.owners[P0], fake_connector.positions[P0] = "fake-0", 0
         fake_connector.put(0, [b"a"])
         assert streamer.wait(SECONDS)

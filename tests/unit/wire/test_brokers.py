@@ -5,8 +5,8 @@ import pytest
 import penstock.wire.brokers as brokers_module
 import penstock.wire.transport.patience as patience_module
 from penstock.errors import AuthorizationFailed, BrokerUnavailable
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.brokers import Brokers
 from penstock.wire.client_config import ClientConfig
@@ -163,7 +163,9 @@ class TestOthers:
         assert ask_others(make(), ONE) is None
         assert pool.clock.now <= brokers_module.DOUBT_SECONDS
 
-    @pytest.mark.parametrize("error", [NotYet("later"), AuthorizationFailed("no"), BrokerUnavailable("nobody", [])])
+    @pytest.mark.parametrize(
+        "error", [RetriableError("later"), AuthorizationFailed("no"), BrokerUnavailable("nobody", [])]
+    )
     def test_what_others_refuse_ends_no_wait(self, pool, error):
         def ask(connection, timeout):
             raise error

@@ -16,7 +16,7 @@ from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -50,8 +50,8 @@ def message_columns(strategy: WatermarkStrategy, columns: tuple[str, ...]) -> Ev
     """For messages, which have Kafka's columns and all of them."""
     path = strategy.timestamps
     if isinstance(path, str) and path not in columns:
-        way_out = "Iterate batches(), or give with_timestamps a function that reads it from the bytes"
-        raise EventTimeError(f"column {path!r}", "is not there in messages, whose values are bytes", way_out)
+        hint = "Iterate batches(), or give with_timestamps a function that reads it from the bytes"
+        raise EventTimeError(f"column {path!r}", "is not there in messages, whose values are bytes", hint)
     return EventColumns(columns, columns, "timestamp" if path is None else None, "offset")
 
 

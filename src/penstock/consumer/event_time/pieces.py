@@ -119,5 +119,5 @@ def _placed(error: EventTimeError, cursor: Cursor, rows: int) -> EventTimeError:
     where = (
         f"{cursor.tp}, {rows} {'record' if rows == 1 else 'records'} from offset {cursor.consumed} on: {error.where}"
     )
-    way_out = f"{error.way_out}. " if error.way_out else ""
-    return EventTimeError(where, error.reason, f"{way_out}To pass over them: Connector.seek", error.details)
+    hint = f"{error.hint}. " if error.hint else ""
+    return EventTimeError(where, error.reason, f"{hint}To pass over them: ConsumerConnector.seek", error.details)

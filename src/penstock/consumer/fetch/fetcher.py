@@ -23,7 +23,7 @@ from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
-from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, NotYet, check
+from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
 from penstock.wire.api.fetch_session import FetchSession, Key
 from penstock.wire.api.metadata import Broker
@@ -151,7 +151,7 @@ class Fetcher:
         reason, hopeless = "it has ended", False
         try:
             self._fetch()
-        except (ConnectionLost, ProtocolError, NotYet) as error:
+        except (ConnectionLost, ProtocolError, RetriableError) as error:
             reason = str(error)
         except PenstockError as error:  # not to be healed by asking again: who we are, what we may
             reason, hopeless = str(error), True
@@ -306,7 +306,7 @@ class Fetcher:
             return
         try:
             check(fetched.error_code, what)
-        except NotYet as healing:
+        except RetriableError as healing:
             self._give_away(cursor)
             self._owner.leaderless([cursor], str(healing))
         except BrokerError as refused:  # such as an ACL, which may be given later

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher
 from penstock.errors import BrokerUnavailable, NoGroupOffset, OffsetOutOfRange, PenstockError, UnknownTopic
-from penstock.model.offset_range import reader_index
+from penstock.model.reader_index import reader_index
 from penstock.reader.partition_leader import FOLLOWER_TIME
 from penstock.wire.api.metadata import Broker, Leader, Metadata
 from penstock.wire.client_config import ClientConfig

@@ -21,8 +21,8 @@ from heapq import heapify, heapreplace
 from itertools import accumulate, groupby, islice
 from typing import NamedTuple
 
-from penstock.model.offset_range import reader_index
-from penstock.model.subscription import TopicPartition
+from penstock.model.reader_index import reader_index
+from penstock.model.topic_partition import TopicPartition
 
 RANGE = "range"
 ROUND_ROBIN = "roundrobin"

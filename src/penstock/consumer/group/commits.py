@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import CommitRefused, UnknownTopic
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.group_offsets import FencedInstance, GroupMember, MembershipLost, Rebalancing, ask_commit
 from penstock.wire.brokers import HEALING
 from penstock.wire.transport.retry import Attempts, Interrupted
@@ -135,7 +135,7 @@ class Commits:
         epochs: Mapping[TopicPartition, int],
         member: GroupMember,
         attempts: Attempts,
-    ) -> dict[TopicPartition, NotYet]:
+    ) -> dict[TopicPartition, RetriableError]:
         return self._coordinator.ask(
             attempts,
             lambda connection: ask_commit(
@@ -159,7 +159,7 @@ class Commits:
         self._doubt()
         raise CommitRefused(self._config.group, str(error)) from error
 
-    def _note(self, refused: Mapping[TopicPartition, NotYet], attempts: Attempts) -> None:
+    def _note(self, refused: Mapping[TopicPartition, RetriableError], attempts: Attempts) -> None:
         for tp, problem in refused.items():
             if problem.error_code == UNKNOWN_TOPIC_OR_PARTITION and attempts.elapsed >= UNKNOWN_TOPIC_GRACE:
                 raise UnknownTopic(tp.topic, tp.partition, f"so group {self._config.group!r} cannot commit its offset")

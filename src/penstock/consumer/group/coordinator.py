@@ -48,7 +48,7 @@ class Coordinator:
             timeout,
             backoff=self._config.retry_backoff,
             backoff_max=self._config.retry_backoff_max,
-            way_out="Check bootstrap.servers and security.protocol, and that the brokers run",
+            hint="Check bootstrap.servers and security.protocol, and that the brokers run",
             way_out_answered="The brokers answer, and refuse for now: the last try says why",
             wait=self._wait,
         )

@@ -32,8 +32,8 @@ from penstock.consumer.group.topics import TopicWatch
 from penstock.consumer.group.user_data import MemberNote
 from penstock.consumer.subscription import StreamSubscription
 from penstock.errors import BrokerUnavailable, ProtocolError
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
 from penstock.wire.api.group_offsets import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.brokers import HEALING
@@ -244,7 +244,9 @@ class Membership:
             try:
                 joined = self._ask_join(offered, reason)
             except MemberIdRequired as again:  # it has given us one: not without a pause, and not for ever
-                raise NotYet(f"group {self._config.group!r} wants a member id, and does not take its own") from again
+                raise RetriableError(
+                    f"group {self._config.group!r} wants a member id, and does not take its own"
+                ) from again
         self._be_called(joined.member.member_id)
         self._heart.seen()  # perhaps long after the last beat: what comes next may fail once, too
         return joined
@@ -277,7 +279,7 @@ class Membership:
                 self._heart.seen()
             raise
         except Rebalancing as error:
-            raise NotYet(str(error)) from error  # that is what we are doing: ask again, a little later
+            raise RetriableError(str(error)) from error  # that is what we are doing: ask again, a little later
         finally:
             self._naming_until = NEVER
 

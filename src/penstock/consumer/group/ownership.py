@@ -9,7 +9,7 @@ from typing import Protocol
 
 from penstock.config.consumer import ConsumerConfig
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, NoGroupOffset, OptionError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.transport.retry import Interrupted
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.consumer.group.assignors import Member, assign_threads, divide, thread_id
 from penstock.consumer.group.ownership import Assignment
 from penstock.consumer.group.user_data import LeaderNote, MemberNote, leader_notes, member_notes
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_membership import (
     Joined,
     JoinedMember,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.consumer.group.assignors import MOST_STREAMS, Threads, thread_id
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

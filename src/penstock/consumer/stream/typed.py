@@ -11,7 +11,7 @@ from penstock.consumer.fetch.cursor import Cursor
 from penstock.dead_letters.letter import TopicWriter, fault_letters
 from penstock.formats.plan import TypedPlan
 from penstock.formats.typed import TypedColumns
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.client_config import ClientConfig
 
 

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from penstock.config.event_time import EventTimeOptions
 from penstock.errors import PenstockError
 from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime, WatermarkTracker
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.planner.alignment.drift import EVERYTHING, NOTHING, Limits, limits_of
 from penstock.planner.alignment.lookup import Newest, Peek, TimeLookup
 from penstock.planner.alignment.pace import Ahead, Paces
-from penstock.planner.starting_offsets import listed
 
 log = logging.getLogger(__name__)
 
@@ -400,8 +399,8 @@ class Alignment:
             reasons.append(f"{listed(silent)}, whose leader does not answer")
         if quiet := [tp for tp in waited_for if tp in ends]:
             idleness = self._strategy.idleness
-            way_out = "set eventTime.idleness to go on without" if idleness is None else f"{idleness:g} s at most"
-            reasons.append(f"{listed(quiet)}, where no event times come: {way_out}")
+            hint = "set eventTime.idleness to go on without" if idleness is None else f"{idleness:g} s at most"
+            reasons.append(f"{listed(quiet)}, where no event times come: {hint}")
         log.warning(
             "%s would run ahead by more than eventTime.maxDrift, and wait for %s", listed(held), "; for ".join(reasons)
         )

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 NOTHING, EVERYTHING = -(2**63), 2**63
 """Limits that nobody and that everybody keeps."""

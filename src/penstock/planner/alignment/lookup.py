@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from penstock.model.subscription import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.planner.alignment.pace import Ahead
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 FIRST_STEP = 10_000
 """Offsets of a partition whose times are not known yet."""

@@ -39,7 +39,7 @@ HINTS = {
 }
 
 
-class NotYet(Exception):
+class RetriableError(Exception):
     """An answer that is worth asking for again. `error_code` is the broker's, where it gave one."""
 
     def __init__(self, text: str, error_code: int = 0) -> None:
@@ -48,7 +48,7 @@ class NotYet(Exception):
 
 
 def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
-    """Raise what an error code means: NotYet when asking again may help.
+    """Raise what an error code means: RetriableError when asking again may help.
 
     UNKNOWN_SERVER_ERROR is what a broker says when it does not know better. Like Java's clients, what reads asks again
     and what writes does not (`retries_unknown`): most often the broker will never take that request.
@@ -59,7 +59,7 @@ def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
     text = f"{what}: {_said(error_code, error)}"
     unknown = error_code == UNKNOWN_SERVER_ERROR and retries_unknown
     if issubclass(error, kafka_errors.RetriableError) or unknown:
-        raise NotYet(text, error_code)
+        raise RetriableError(text, error_code)
     if issubclass(error, NOT_ALLOWED):
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
     hint = HINTS.get(error_code)

@@ -17,8 +17,8 @@ from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsReque
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
 from penstock.wire.api.group_offsets import GROUP, Committed, ask_committed
 from penstock.wire.api.metadata import Broker
@@ -82,7 +82,7 @@ class GroupAdmin(Cluster):
                 )
             )
             if len(answers) < len(questions):
-                raise NotYet(f"{len(questions) - len(answers)} of {len(questions)} brokers did not answer")
+                raise RetriableError(f"{len(questions) - len(answers)} of {len(questions)} brokers did not answer")
             return sorted((group for answer in answers for group in answer), key=lambda listed: listed.group)
 
         return self._brokers.retry(attempts, ask)

@@ -21,7 +21,7 @@ from kafka.protocol.consumer.group import (
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import check
 from penstock.wire.api.group_offsets import GroupMember, check_membership
 from penstock.wire.transport.connection import Connection

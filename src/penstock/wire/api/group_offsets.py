@@ -16,8 +16,8 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.metadata import Broker
 from penstock.wire.transport.connection import Connection
 
@@ -172,7 +172,7 @@ def ask_commit(
     metadata: Mapping[TopicPartition, str],
     timeout: float,
     member: GroupMember = NOBODY,
-) -> dict[TopicPartition, NotYet]:
+) -> dict[TopicPartition, RetriableError]:
     """Commit. Returns the partitions that are worth asking again, and why; what that cannot heal is raised.
 
     To a member: Rebalancing, MembershipLost or FencedInstance, when that is why.
@@ -200,7 +200,7 @@ def ask_commit(
         topics=[topic_class(version=version, name=name, partitions=numbers) for name, numbers in by_topic.items()],
     )
     response = connection.call(request, timeout)
-    refused = {tp: NotYet(f"the answer leaves out {tp}") for tp in offsets}
+    refused = {tp: RetriableError(f"the answer leaves out {tp}") for tp in offsets}
     for topic in response.topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
@@ -214,7 +214,7 @@ def ask_commit(
                 )
             try:
                 check(partition.error_code, f"commit of {tp} in group {group!r}")
-            except NotYet as error:
+            except RetriableError as error:
                 refused[tp] = error
             else:
                 refused.pop(tp, None)

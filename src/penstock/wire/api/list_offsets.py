@@ -14,8 +14,8 @@ from typing import TypeAlias, TypeVar
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.subscription import Offsets, TopicPartition
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.model.topic_partition import Offsets, TopicPartition
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.transport.connection import Connection, Pending
@@ -55,7 +55,7 @@ _LAYOUTS = {
 """As they are at first, with a leader epoch, and with no tagged fields after it."""
 
 ByTopic: TypeAlias = dict[str, dict[int, TopicPartition]]
-Refused: TypeAlias = dict[TopicPartition, NotYet]
+Refused: TypeAlias = dict[TopicPartition, RetriableError]
 Found = TypeVar("Found")
 ReadResponse: TypeAlias = Callable[
     [memoryview, int, int, ByTopic, Mapping[TopicPartition, int]], tuple[dict[TopicPartition, Found], Refused]
@@ -195,7 +195,7 @@ def read_offsets_response(
             if error_code == 0 and offset >= 0:
                 found[tp] = offset
             elif error_code == 0:
-                refused[tp] = NotYet(f"offset {offset} of {tp} makes no sense")
+                refused[tp] = RetriableError(f"offset {offset} of {tp} makes no sense")
             else:
                 refused[tp] = _refusal(error_code, tp)
         reader.tags()
@@ -223,18 +223,18 @@ def read_times_response(
             elif offset < 0 or timestamp < 0:
                 found[tp] = NOT_FOUND
             elif timestamp < times[tp]:
-                refused[tp] = NotYet(f"timestamp {timestamp} of {tp} makes no sense at or after {times[tp]}")
+                refused[tp] = RetriableError(f"timestamp {timestamp} of {tp} makes no sense at or after {times[tp]}")
             else:
                 found[tp] = offset, timestamp
         reader.tags()
     return found, refused
 
 
-def _refusal(error_code: int, tp: TopicPartition) -> NotYet:
+def _refusal(error_code: int, tp: TopicPartition) -> RetriableError:
     """Why to ask again; raises what no asking heals."""
     try:
         check(error_code, f"offsets of {tp}")
-    except NotYet as error:
+    except RetriableError as error:
         return error
     raise AssertionError("an error code of 0 is no refusal")
 

@@ -11,8 +11,8 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest
 
 from penstock.errors import UnknownTopic
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, RetriableError, check
 from penstock.wire.transport.connection import Connection
 
 UNLISTED = "the cluster does not list this broker any more"
@@ -130,7 +130,7 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
     response = connection.call(request, timeout)
     brokers = {b.node_id: Broker(b.node_id, b.host, b.port, getattr(b, "rack", None)) for b in response.brokers}
     if not brokers:
-        raise NotYet("the answer names no broker")
+        raise RetriableError("the answer names no broker")
     found: dict[str, Topic] = {}
     unknown: list[str] = []
     leaders: dict[tuple[int, int], Leader | None] = {}

@@ -8,8 +8,8 @@ from typing import Any
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.transport.connection import Connection, Pending
 
@@ -23,7 +23,7 @@ def ask_epoch_ends(
     connection: Connection,
     epochs: Mapping[TopicPartition, int],
     metadata: Metadata,
-) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, NotYet]]]:
+) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, RetriableError]]]:
     """Ask a leader, per partition, for the largest epoch up to the given one, and the offset at which it ends.
 
     `UNKNOWN_EPOCH` where the log has no such epoch, or the broker is too old to tell. Beside them the partitions to ask
@@ -51,9 +51,9 @@ def ask_epoch_ends(
     )
     answer = connection.ask(request, connection.config.request_timeout)
 
-    def read(timeout: float) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, NotYet]]:
+    def read(timeout: float) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, RetriableError]]:
         found: dict[TopicPartition, tuple[int, int]] = {}
-        refused: dict[TopicPartition, NotYet] = {}
+        refused: dict[TopicPartition, RetriableError] = {}
         for topic in answer(timeout).topics:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.topic, partition.partition)
@@ -61,7 +61,7 @@ def ask_epoch_ends(
                     continue
                 try:
                     check(partition.error_code, f"leader epochs of {tp}")
-                except NotYet as error:
+                except RetriableError as error:
                     refused[tp] = error
                 else:
                     epoch, end = partition.leader_epoch, partition.end_offset

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from kafka.protocol.admin.transactions import DescribeProducersRequest, ListTransactionsRequest
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.transport.connection import Connection, Pending
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from kafka.protocol.producer import ProduceRequest
 
 from penstock.errors import BrokerError, BrokerUnavailable
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, RetriableError, check
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Broker, Cluster, Leader
 from penstock.wire.transport.connection import Connection, Pending
@@ -110,7 +110,7 @@ class Producer:
         error_code = ask_append(connection, tp, batch, self._acks)(self._config.request_timeout)
         try:
             check(error_code, f"writing to {tp}", retries_unknown=False)
-        except NotYet as error:
+        except RetriableError as error:
             raise BrokerError(str(error)) from error
 
     def __enter__(self) -> Self:

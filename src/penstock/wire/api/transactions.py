@@ -28,8 +28,8 @@ from kafka.protocol.producer import (
 )
 
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.group_offsets import TRANSACTION
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.api.produce import ALL, Record, Sender, ask_append, codec_for, encode_batch
@@ -132,11 +132,11 @@ class TransactionalProducer(Cluster):
             batch = encode_batch(records, codec_for(connection), sender, self._sequence)
             pending = ask_append(connection, tp, batch, ALL, sender)
 
-            def answer(timeout: float) -> tuple[dict[TopicPartition, None], dict[TopicPartition, NotYet]]:
+            def answer(timeout: float) -> tuple[dict[TopicPartition, None], dict[TopicPartition, RetriableError]]:
                 error_code = pending(timeout)
                 try:
                     self._check(0 if error_code == DUPLICATE else error_code, f"writing to {tp}")
-                except NotYet as problem:
+                except RetriableError as problem:
                     return {}, {tp: problem}
                 return {tp: None}, {}
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from penstock.errors import CorruptBatch, TimeLookupTimeout
-from penstock.model.subscription import Offsets, TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import Offsets, TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.client_config import ClientConfig
@@ -112,7 +112,7 @@ def find_first(
 
 def ask_scan(
     connection: Connection, scans: Mapping[TopicPartition, Scan], metadata: Metadata, first: bool
-) -> Pending[tuple[dict[TopicPartition, Step | None], dict[TopicPartition, NotYet]]]:
+) -> Pending[tuple[dict[TopicPartition, Step | None], dict[TopicPartition, RetriableError]]]:
     """Ask a leader for the next piece of each partition. `first`: it is likely that the record lies right there."""
 
     def look(tp: TopicPartition, fetched: FetchedPartition) -> Step:
@@ -125,7 +125,7 @@ def ask_scan(
 def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config: ClientConfig) -> Step:
     """Look for the record in what was fetched from `scan.at` on."""
     if (end := readable_end(fetched, config)) < scan.stop:
-        raise NotYet(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
+        raise RetriableError(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
     seen, late_until = scan.at, -1
     for header in walk(fetched.records, scan.at):
         if (

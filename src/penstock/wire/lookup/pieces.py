@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from kafka.protocol.consumer import FetchRequest
 
 from penstock.errors import ProtocolError
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import OFFSET_OUT_OF_RANGE, NotYet, check
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import (
     HIGHEST,
     NAMES_ONLY,
@@ -43,11 +43,11 @@ def ask_pieces(
     metadata: Metadata,
     size: int,
     look: Callable[[TopicPartition, FetchedPartition], Found],
-) -> Pending[tuple[dict[TopicPartition, Found | None], dict[TopicPartition, NotYet]]]:
+) -> Pending[tuple[dict[TopicPartition, Found | None], dict[TopicPartition, RetriableError]]]:
     """Ask a leader for about `size` bytes of each partition, from these offsets on.
 
-    `look` makes the answer of what came, which may be nothing if the offset is the end; it may raise NotYet. None where
-    the offset is outside the log, or nothing is left between it and the end.
+    `look` makes the answer of what came, which may be nothing if the offset is the end; it may raise
+    RetriableError. None where the offset is outside the log, or nothing is left between it and the end.
     """
     positions = {tp: _position(tp, offset, metadata) for tp, offset in offsets.items()}
     named = any(position.topic_id is None for position in positions.values())
@@ -68,9 +68,9 @@ def ask_pieces(
 
     asked = send(list(offsets), size)
 
-    def read(timeout: float) -> tuple[dict[TopicPartition, Found | None], dict[TopicPartition, NotYet]]:
+    def read(timeout: float) -> tuple[dict[TopicPartition, Found | None], dict[TopicPartition, RetriableError]]:
         found: dict[TopicPartition, Found | None] = {}
-        refused: dict[TopicPartition, NotYet] = {}
+        refused: dict[TopicPartition, RetriableError] = {}
         correlation_id, asked_size = asked, size
         while True:
             frame = connection.receive_into(bytearray(LEAST_BYTES), timeout)
@@ -91,7 +91,7 @@ def ask_pieces(
                     check(fetched.error_code, f"records of {tp}")
                     if len(fetched.records) or readable_end(fetched, connection.config) <= offsets[tp]:
                         found[tp] = look(tp, fetched)
-                except NotYet as error:
+                except RetriableError as error:
                     refused[tp] = error
             silent = [tp for tp in offsets if tp not in found and tp not in refused]
             if not silent:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from kafka.protocol.consumer import FetchRequest
 
 from penstock.errors import ProtocolError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import (
     HIGHEST,
     NAMES_ONLY,

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 
 class TimeAnswers(NamedTuple):

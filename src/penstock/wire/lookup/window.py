@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from penstock.errors import CorruptBatch
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded
@@ -28,7 +28,7 @@ class Window(NamedTuple):
 
 def ask_windows(
     connection: Connection, windows: Mapping[TopicPartition, Window], metadata: Metadata
-) -> Pending[tuple[dict[TopicPartition, int | None], dict[TopicPartition, NotYet]]]:
+) -> Pending[tuple[dict[TopicPartition, int | None], dict[TopicPartition, RetriableError]]]:
     """Ask a leader; None where the window has no record with a timestamp, or lies outside the log."""
 
     def largest(tp: TopicPartition, fetched: FetchedPartition) -> int | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from penstock.errors import BrokerUnavailable
-from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.error_codes import RetriableError
 
 HISTORY_KEPT = 12
 """First and last tries are what explains a failure; a minute of back-off makes about a hundred in between."""
@@ -31,14 +31,14 @@ class Attempts:
         *,
         backoff: float = 0.1,
         backoff_max: float = 1.0,
-        way_out: str = "",
+        hint: str = "",
         way_out_answered: str | None = None,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self.what = what
         self.timeout = timeout
-        self._way_out = way_out
-        self._way_out_answered = way_out if way_out_answered is None else way_out_answered
+        self._way_out = hint
+        self._way_out_answered = hint if way_out_answered is None else way_out_answered
         """What to do if a broker did answer, and that was its answer to the end."""
         self._first_backoff = backoff
         self._backoff_max = backoff_max
@@ -101,7 +101,7 @@ class Attempts:
         lines = list(self._history)
         if self._dropped:
             lines.insert(HISTORY_KEPT // 2, f"... {self._dropped} more tries ...")
-        way_out = self._way_out_answered if isinstance(self._last_cause, NotYet) else self._way_out
-        error = BrokerUnavailable(f"{self.what}: not done within {self.timeout:g} s", lines, way_out)
+        hint = self._way_out_answered if isinstance(self._last_cause, RetriableError) else self._way_out
+        error = BrokerUnavailable(f"{self.what}: not done within {self.timeout:g} s", lines, hint)
         error.__cause__ = self._last_cause
         return error

@@ -431,7 +431,7 @@ def test_what_needs_a_strategy_says_so_and_without_one_nothing_changes(consumers
     stream = connector.create_message_streams({name: 1})[name][0]
     assert isinstance(next(stream.batches()), pa.RecordBatch)
     for call in (connector.watermark, connector.event_time, lambda: connector.set_watermark_listener(print)):
-        with pytest.raises(RuntimeError, match="Connector\\(config, watermarks="):
+        with pytest.raises(RuntimeError, match="ConsumerConnector\\(config, watermarks="):
             call()
     assert connector.metrics().watermark is None
     with pytest.raises(penstock.OptionError, match="is no WatermarkStrategy"):

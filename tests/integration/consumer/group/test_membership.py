@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from fixtures.members import Made, await_shared, partitions, wait_for
 from penstock.consumer.subscription import AllowTopics, FilteredTopics, NamedTopics
 from penstock.errors import BrokerError, BrokerUnavailable, CommitRefused, NoGroupOffset, UnknownTopic
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 
 
 def test_H5_one_to_three_to_two_members(member, topic, group):
@@ -240,13 +240,13 @@ def test_H15_commits_go_through_while_others_come_and_go(member, topic, cluster,
 
 
 @pytest.mark.parametrize(
-    ("config", "way_out"),
+    ("config", "hint"),
     [
         ({"partition.assignment.strategy": "roundrobin"}, "partition.assignment.strategy"),
         ({"session.timeout.ms": 100, "heartbeat.interval.ms": 30}, "session.timeout.ms"),
     ],
 )
-def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member, topic, kafka, group, config, way_out):
+def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member, topic, kafka, group, config, hint):
     name = topic(partitions=1)
     await_shared([member({name: 1})], partitions(name, 1))
     other = Made(kafka, group, NamedTopics({name: 1}), config)
@@ -255,7 +255,7 @@ def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member,
     other.close()
     (error,) = other.recorder.errors
     assert isinstance(error, BrokerError)
-    assert way_out in str(error)
+    assert hint in str(error)
     assert group in str(error)
 
 

@@ -12,8 +12,8 @@ from kafka.protocol.consumer.group import JoinGroupRequest
 from fixtures.members import DEADLINE, Made, await_shared, partitions, wait_for
 from penstock.consumer.subscription import NamedTopics
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, CommitRefused
-from penstock.model.offset_range import _java_hash
-from penstock.model.subscription import TopicPartition
+from penstock.model.reader_index import _java_hash
+from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
 from penstock.testing.node import free_ports
 from penstock.wire.api.group_membership import ask_leave

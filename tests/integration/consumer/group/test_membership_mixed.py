@@ -18,7 +18,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from fixtures.leaks import LEAKS
 from fixtures.members import DEADLINE, Made, partitions, wait_for
 from penstock.consumer.subscription import NamedTopics
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.testing.distribution import get_distribution
 
 KAFKA_PYTHON = {

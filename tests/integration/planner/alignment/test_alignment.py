@@ -8,9 +8,9 @@ from kafka import KafkaProducer
 
 from fixtures.produce import Rec
 from fixtures.stream import EVERY_TRIGGER, HOUR, NOW, tp
+from penstock.model.task_report import TaskReport
 from penstock.planner.report_server import ReportLedger
 from penstock.planner.stream import StreamPlanner
-from penstock.reader.report_client import TaskReport
 
 MINUTE = 60_000
 START = NOW - 48 * HOUR

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition as RdPartition
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
 from penstock.errors import AuthorizationFailed, BrokerError, BrokerUnavailable, UnknownTopic
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
 from penstock.testing.distribution import get_distribution
 from penstock.wire.api.group_offsets import GROUP

@@ -13,7 +13,8 @@ from fixtures.produce import Rec
 from fixtures.stream import HOUR, NOW, records
 from penstock.config.source import parse_options
 from penstock.errors import DataLoss, OpenTransaction
-from penstock.model.offset_range import Narrowing, OffsetRange
+from penstock.model.narrowing import Narrowing
+from penstock.model.offset_range import OffsetRange
 from penstock.planner.batch import plan_batch
 from penstock.reader.range_reader import RangeReader
 

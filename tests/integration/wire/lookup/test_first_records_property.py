@@ -19,10 +19,11 @@ from fixtures.consumer import eventually
 from fixtures.produce import TOGETHER, Rec, rdkafka, send
 from fixtures.stream import Operator
 from penstock.config.source import parse_options
-from penstock.model.offset_range import Narrowing
-from penstock.model.subscription import TopicPartition
+from penstock.model.narrowing import Narrowing
+from penstock.model.offset_spec import AtTimestamp, PerPartition, StartRules
+from penstock.model.topic_partition import TopicPartition
 from penstock.planner.batch import plan_batch
-from penstock.planner.starting_offsets import AtTimestamp, PerPartition, StartRules, resolve_end, resolve_start
+from penstock.planner.starting_offsets import resolve_end, resolve_start
 
 START = 1_700_000_000_000
 PARTITIONS = 8

@@ -8,7 +8,7 @@ import pytest
 import penstock
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.lookup.window import Window
 
 START = 1_700_000_000_000

@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 from fixtures.consumer import eventually
-from penstock import Connector
+from penstock import ConsumerConnector
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed, BrokerUnavailable
 from penstock.planner.batch import plan_batch
@@ -118,7 +118,7 @@ def test_a_token_that_the_broker_refuses_is_replaced_once(kafka, endpoint):
 def test_a_consumer_outlives_an_endpoint_that_fails_for_a_while(kafka, endpoint):
     endpoint.answers["/token"] = Answer(b"", 503)
     group = {"group.id": f"g-{uuid.uuid4().hex[:8]}", "socket.connection.setup.timeout.ms": "300"}
-    connector = Connector(settings(kafka, endpoint) | group)
+    connector = ConsumerConnector(settings(kafka, endpoint) | group)
     try:
         connector.create_message_streams({"t": 1})
         eventually(lambda: len(endpoint.requests) > 5, "the endpoint was asked again")

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from penstock import Connector
+from penstock import ConsumerConnector
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, BrokerError
 from penstock.planner.batch import plan_batch
@@ -186,7 +186,7 @@ def consumer():
 
     def make(options, **settings):
         config = {"group.id": f"g-{uuid.uuid4().hex[:12]}", "auto.offset.reset": "earliest", **options}
-        made.append(Connector(config | settings))
+        made.append(ConsumerConnector(config | settings))
         return made[-1]
 
     yield make

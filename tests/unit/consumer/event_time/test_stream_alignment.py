@@ -246,7 +246,7 @@ def test_E4_who_may_go_on_is_fetched_again():
 
 
 def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
-    connector = penstock.Connector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
+    connector = penstock.ConsumerConnector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
     event_time = connector._event_time
     stream = EventStream(event_time, "me-0", CONFIG)
     ahead, slow = (Cursor(TopicPartition(TOPIC, at), stream, 0) for at in range(2))

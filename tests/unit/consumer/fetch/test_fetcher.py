@@ -11,7 +11,7 @@ from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher, Held, Wanted
 from penstock.consumer.stream.stream import Stream
 from penstock.errors import ConsumerTimeout
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig

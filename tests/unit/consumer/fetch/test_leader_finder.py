@@ -12,7 +12,7 @@ from penstock.consumer.fetch.fetcher import Held
 from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
 from penstock.consumer.stream.stream import Stream
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, ConsumerTimeout, NoGroupOffset, OffsetOutOfRange
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.client_config import ClientConfig
 

@@ -21,8 +21,8 @@ from penstock.consumer.group.assignors import (
     divide,
     thread_id,
 )
-from penstock.model.offset_range import reader_index
-from penstock.model.subscription import TopicPartition
+from penstock.model.reader_index import reader_index
+from penstock.model.topic_partition import TopicPartition
 
 NAMES = (RANGE, ROUND_ROBIN, COOPERATIVE_STICKY, FIXED)
 TOPICS = ("a", "b", "c")

@@ -9,8 +9,8 @@ from penstock.config.consumer import parse_config
 from penstock.consumer.group.heartbeat import Heart
 from penstock.consumer.group.membership import Membership
 from penstock.consumer.subscription import NamedTopics
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_membership import Joined
 from penstock.wire.api.group_offsets import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.transport.connection import ConnectionLost
@@ -60,7 +60,7 @@ def heart(monkeypatch):
 def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
     started = time.monotonic()
     # Of one text: on a busy machine the first of them may come when the time is over.
-    _, told, said = heart([None, NotYet("gone"), ConnectionLost("gone")])
+    _, told, said = heart([None, RetriableError("gone"), ConnectionLost("gone")])
     assert said.wait(DEADLINE)
     assert time.monotonic() - started >= 0.3
     ((member, news),) = told

@@ -25,7 +25,7 @@ from penstock.consumer.group.user_data import (
     MemberNote,
     leader_notes,
 )
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_membership import (
     LARGEST_SAID,
     JoinedMember,

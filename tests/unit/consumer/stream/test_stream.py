@@ -16,7 +16,7 @@ from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
 from penstock.formats.decoding import _Native
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
 from support.fed_stream import TP, Fed
 

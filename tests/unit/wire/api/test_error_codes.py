@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import AuthorizationFailed, BrokerError
-from penstock.wire.api.error_codes import NotYet, check
+from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
 
@@ -13,7 +13,7 @@ def test_no_error_is_none():
 
 
 def test_retriable_errors_are_tried_again_and_others_are_not():
-    with pytest.raises(NotYet, match="asking: NOT_LEADER") as caught:
+    with pytest.raises(RetriableError, match="asking: NOT_LEADER") as caught:
         check(6, "asking")
     assert caught.value.error_code == 6
     with pytest.raises(BrokerError, match="asking: UNSUPPORTED_COMPRESSION_TYPE"):
@@ -23,7 +23,7 @@ def test_retriable_errors_are_tried_again_and_others_are_not():
 
 
 def test_an_unknown_error_is_retried_by_what_reads_and_not_by_what_writes():
-    with pytest.raises(NotYet, match=r"UNKNOWN_SERVER_ERROR: .* Its log says why"):
+    with pytest.raises(RetriableError, match=r"UNKNOWN_SERVER_ERROR: .* Its log says why"):
         check(-1, "asking")
     with pytest.raises(BrokerError, match=r"UNKNOWN_SERVER_ERROR: .* Its log says why"):
         check(-1, "writing", retries_unknown=False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_offsets import ask_committed
 
 

@@ -7,7 +7,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from penstock.config.source import parse_options
 from penstock.errors import AuthorizationFailed
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.frame import EncodedRequest
 from penstock.wire.api.list_offsets import (
     EARLIEST,

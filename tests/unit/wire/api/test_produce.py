@@ -13,7 +13,7 @@ from kafka.record.default_records import DefaultRecordBatch
 
 from penstock._kernel import Decoder
 from penstock.errors import BrokerError
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic
 from penstock.wire.api.produce import GZIP, ZSTD, Producer, Record, Sender, crc32c, encode_batch
 from penstock.wire.api.transactions import TransactionalProducer

@@ -14,8 +14,8 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from hostile.forge import BASE_TIME, PARTITION, TOPIC, Batch, chunk, marker, record
 from penstock.config.source import parse_options
 from penstock.errors import CorruptBatch, TimeLookupTimeout
-from penstock.model.subscription import TopicPartition
-from penstock.wire.api.error_codes import NotYet
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.lookup.first_records import Scan, Step, find_first, look_into
 from penstock.wire.lookup.time_index import TimeAnswers, look_up
@@ -279,7 +279,7 @@ def test_a_timestamp_that_no_column_can_hold_is_late():
 
 
 def test_what_cannot_be_read_yet_is_asked_for_again():
-    with pytest.raises(NotYet, match="can be read up to offset 40 only, and was up to 100"):
+    with pytest.raises(RetriableError, match="can be read up to offset 40 only, and was up to 100"):
         look(chunk(timed(0, 1)), readable=40)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.subscription import TopicPartition
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.lookup.timestamps import LATEST, ROUNDS, find_maxima
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.errors import BrokerUnavailable
-from penstock.wire.api.error_codes import NotYet
+from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.transport.retry import HISTORY_KEPT, Attempts, Interrupted
 
 
@@ -15,7 +15,7 @@ def test_pauses_grow_up_to_the_maximum():
 
 
 def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
-    attempts = Attempts("asking", 0, way_out="Start the broker", wait=lambda _: None)
+    attempts = Attempts("asking", 0, hint="Start the broker", wait=lambda _: None)
     cause = OSError("refused")
     attempts.failed("refused", cause)
     with pytest.raises(BrokerUnavailable, match=r"asking: not done within 0 s\. Start the broker") as caught:
@@ -26,9 +26,9 @@ def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
 
 def test_a_broker_that_answers_is_not_looked_for_in_vain():
     """A user who is told to check bootstrap.servers looks in the wrong place."""
-    attempts = Attempts("asking", 0, way_out="Start the broker", way_out_answered="Look at its answer")
+    attempts = Attempts("asking", 0, hint="Start the broker", way_out_answered="Look at its answer")
     attempts.failed("refused", OSError("refused"))
-    attempts.failed("t-0 has no leader", NotYet("t-0 has no leader"))
+    attempts.failed("t-0 has no leader", RetriableError("t-0 has no leader"))
     assert str(attempts.give_up()).startswith("asking: not done within 0 s. Look at its answer\n")
     attempts.failed("refused", OSError("refused"))
     assert str(attempts.give_up()).startswith("asking: not done within 0 s. Start the broker\n")

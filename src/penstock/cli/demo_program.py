@@ -1,26 +1,18 @@
-"""The demo: a user's program, kept in the package so that `penstock demo` has it.
-
-A million shop events go into a real Kafka and come back as a table of ten-minute windows. Like any user's program, and
-unlike the rest of Penstock outside spark/, it imports pyspark.
-"""
+"""What `penstock demo` does: a million shop events go into a real Kafka and come back as a table of windows."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
-import logging
 import math
-import os
 import random
 import signal
-import sys
 import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
 
 from penstock.cli import table
 from penstock.cli.steps import Step, step
@@ -28,10 +20,6 @@ from penstock.config.source import parse_options
 from penstock.errors import PenstockError
 from penstock.testing import KAFKA_VERSION, EmbeddedKafka
 from penstock.wire.api.produce import Producer, Record
-
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
-    from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "shop-events"
 BATCH = 5000
@@ -49,21 +37,12 @@ PRODUCTS = [
 ]
 
 
-SPARK_SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.app.name": "penstock demo",
-    "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
-}
-
-
 def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
     """Broker, events, Spark, table. Whatever happens, nothing is left behind."""
-    _need_pyspark()
+    if importlib.util.find_spec("pyspark") is None:
+        raise PenstockError("the demo needs PySpark. Get it: pip install 'penstock[spark]'")
+    from penstock.spark.demo import SparkStart, shop_events, windows
+
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(_sigterm_as_interrupt())
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
@@ -78,7 +57,7 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
             produce(kafka, events, progress)
         with step("Spark"):
             spark = spark_start.result()
-        frame = shop_events(spark, kafka)
+        frame = shop_events(spark, kafka.client_options(), TOPIC)
         with step("Windows of ten minutes: read, parse JSON, aggregate"):
             rows = windows(frame).collect()
         with step("The same read again, all columns, into nothing") as reading:
@@ -116,75 +95,6 @@ Where next:
   docs/consumer.md         Kafka without Spark: groups, streams, sinks
   docs/options.md          every option
   make bench               beside Spark's own Kafka source, on this machine"""
-
-
-def shop_events(spark: SparkSession, kafka: EmbeddedKafka) -> DataFrame:
-    return spark.read.format("penstock").options(**kafka.client_options()).option("subscribe", TOPIC).load()
-
-
-def windows(frame: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    event = f.from_json(f.col("value").cast("string"), "user string, action string, price double")
-    paid = f.when(f.col("action") == "order", f.col("price"))
-    return (
-        frame.select("timestamp", event.alias("event"))
-        .select("timestamp", "event.*")
-        .groupBy(f.window("timestamp", "10 minutes").alias("window"))
-        .agg(
-            f.count_if(f.col("action") == "view").alias("views"),
-            f.count_if(f.col("action") == "cart").alias("carts"),
-            f.count_if(f.col("action") == "order").alias("orders"),
-            f.round(f.sum(paid), 2).alias("revenue"),
-            f.approx_count_distinct(f.when(f.col("action") == "order", f.col("user"))).alias("buyers"),
-        )
-        .select("window.start", "window.end", "views", "carts", "orders", "revenue", "buyers")
-        .orderBy("start")
-    )
-
-
-class SparkStart:
-    """A quiet session of two cores, started in a thread of its own; all its files lie in `scratch`."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._gateway: JavaGateway | None = None
-        self._session = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
-
-    def result(self) -> SparkSession:
-        return self._session.result()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self._session.done() and self._gateway is not None:
-            self._gateway.proc.kill()  # nobody waits any more: the thread ends with an error that nobody sees
-        if self._session.exception() is None:
-            self._session.result().stop()
-
-    def _start(self) -> SparkSession:
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
-
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
-        settings = SPARK_SETTINGS | {
-            "spark.local.dir": str(self._scratch / "spark"),
-            "spark.sql.warehouse.dir": str(self._scratch / "warehouse"),
-        }
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        # After Ctrl-C, py4j reports on the root logger what it was doing. So were we.
-        logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt while"))
-        # The JVM greets with warnings about itself: into a file, which is shown when it fails.
-        log = self._scratch / "spark.log"
-        try:
-            with log.open("wb") as out:
-                self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
-            return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
-        except Exception as error:
-            said = log.read_text("utf-8", "replace").strip()[-2000:]
-            raise PenstockError(f"Spark did not start: {error}\n{said}") from error
 
 
 def produce(kafka: EmbeddedKafka, count: int, progress: Step) -> None:
@@ -241,13 +151,6 @@ def _keep(kafka: EmbeddedKafka) -> None:
         flush=True,
     )
     kafka.wait()
-
-
-def _need_pyspark() -> None:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise PenstockError("the demo needs PySpark. Get it: pip install 'penstock[spark]'") from error
 
 
 @contextlib.contextmanager

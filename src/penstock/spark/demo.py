@@ -1,0 +1,97 @@
+"""The part of the demo that a user of PySpark would write: a session, a read, an aggregation by windows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+    from pyspark.sql import DataFrame, SparkSession
+
+
+SPARK_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.app.name": "penstock demo",
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def shop_events(spark: SparkSession, options: dict[str, str], topic: str) -> DataFrame:
+    return spark.read.format("penstock").options(**options).option("subscribe", topic).load()
+
+
+def windows(frame: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    event = f.from_json(f.col("value").cast("string"), "user string, action string, price double")
+    paid = f.when(f.col("action") == "order", f.col("price"))
+    return (
+        frame.select("timestamp", event.alias("event"))
+        .select("timestamp", "event.*")
+        .groupBy(f.window("timestamp", "10 minutes").alias("window"))
+        .agg(
+            f.count_if(f.col("action") == "view").alias("views"),
+            f.count_if(f.col("action") == "cart").alias("carts"),
+            f.count_if(f.col("action") == "order").alias("orders"),
+            f.round(f.sum(paid), 2).alias("revenue"),
+            f.approx_count_distinct(f.when(f.col("action") == "order", f.col("user"))).alias("buyers"),
+        )
+        .select("window.start", "window.end", "views", "carts", "orders", "revenue", "buyers")
+        .orderBy("start")
+    )
+
+
+class SparkStart:
+    """A quiet session of two cores, started in a thread of its own; all its files lie in `scratch`."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._gateway: JavaGateway | None = None
+        self._session = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
+
+    def result(self) -> SparkSession:
+        return self._session.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._session.done() and self._gateway is not None:
+            self._gateway.proc.kill()  # nobody waits any more: the thread ends with an error that nobody sees
+        if self._session.exception() is None:
+            self._session.result().stop()
+
+    def _start(self) -> SparkSession:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
+        settings = SPARK_SETTINGS | {
+            "spark.local.dir": str(self._scratch / "spark"),
+            "spark.sql.warehouse.dir": str(self._scratch / "warehouse"),
+        }
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        # After Ctrl-C, py4j reports on the root logger what it was doing. So were we.
+        logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt while"))
+        # The JVM greets with warnings about itself: into a file, which is shown when it fails.
+        log = self._scratch / "spark.log"
+        try:
+            with log.open("wb") as out:
+                self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
+            return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+        except Exception as error:
+            said = log.read_text("utf-8", "replace").strip()[-2000:]
+            raise PenstockError(f"Spark did not start: {error}\n{said}") from error
