@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from penstock.model.log_identity import is_recreated
 from penstock.model.subscription import Subscription, TopicNames, select_partitions, wanted_topics
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster, Metadata, Topic
@@ -105,8 +106,7 @@ class Discovery:
 
     def is_another(self, name: str) -> bool:
         """Whether the topic of this name has another id now than at the last look."""
-        before, topic = self._ids.get(name), self._topics.get(name)
-        return before is not None and topic is not None and topic.topic_id not in (None, before)
+        return is_recreated(self._ids.get(name), self.id_of(name))
 
     def id_of_absent(self, name: str) -> uuid.UUID | None:
         """The id that a topic had which the cluster denies now; None if it is there, or was never known."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.errors import BrokerError
+from penstock.model.log_identity import leader_changed, truncated_at
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.cluster import Cluster, Metadata
 
@@ -59,9 +60,10 @@ class Truncation:
         if self._cluster.known is not self._seen:
             known = self._cluster.known
             now = self._led_now(ends)
-            changed = {tp: self._epochs[tp] for tp, epoch in now.items() if self._epochs.get(tp, epoch) < epoch}
+            changed = {tp: read for tp, epoch in now.items() if leader_changed(read := self._epochs.get(tp, -1), epoch)}
             found = self._cluster.epoch_ends(changed)
-            cut |= {tp: end for tp, (_, end) in found.items() if 0 <= end < state.get(tp, 0)}
+            ends_of = {tp: truncated_at(end, state.get(tp, 0)) for tp, (_, end) in found.items()}
+            cut |= {tp: end for tp, end in ends_of.items() if end is not None}
             # Only now that all have answered: whoever asks again after an error must find the same changes.
             silent = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
             self._seen, self._epochs = known, silent | now

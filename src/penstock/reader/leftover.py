@@ -62,8 +62,8 @@ class Tail:
         """Copy a chunk from byte `at` on, where the batch that holds offset `start` begins."""
         before = _markers(fetched, at) if read_committed and fetched.aborted else b""
         own = memoryview(b"".join((before, fetched.records[at:])))
-        readable = fetched.last_stable_offset if read_committed else fetched.high_watermark
-        return cls(replace(fetched, records=own), len(before), start, min(end, readable), leader_epoch)
+        stop = min(end, fetched.readable(read_committed))
+        return cls(replace(fetched, records=own), len(before), start, stop, leader_epoch)
 
     def moved_to(self, offset: int) -> Tail | None:
         """The same from `offset` on; None if no batch reaches that far."""

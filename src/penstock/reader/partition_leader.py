@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from penstock.errors import DataLoss, UnknownTopic
+from penstock.model.log_identity import is_recreated, truncated_at
 from penstock.model.offset_range import OffsetRange
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.client_config import ClientConfig
@@ -66,7 +67,7 @@ class PartitionLeader:
         wanted = self._range
         metadata = self.cluster.metadata((wanted.topic,))
         topic = metadata.topics[wanted.topic]
-        if wanted.topic_id is not None and topic.topic_id is not None and topic.topic_id != wanted.topic_id:
+        if is_recreated(wanted.topic_id, topic.topic_id):
             lost = f"offsets {wanted.start} to {wanted.stop}"
             raise DataLoss([(wanted.topic, wanted.partition, lost, "another topic of the same name, created since")])
         if wanted.partition not in topic.partitions:
@@ -92,7 +93,7 @@ class PartitionLeader:
         tp = self._range.topic_partition
         _, end = self.cluster.epoch_ends({tp: planned}).get(tp, (-1, -1))
         self._held_against = self.leader_epoch
-        return end if 0 <= end < self._range.stop else None
+        return truncated_at(end, self._range.stop)
 
     def forget(self) -> None:
         """What we knew was wrong: the next `broker` asks the cluster."""

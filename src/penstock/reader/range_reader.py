@@ -315,7 +315,7 @@ class RangeReader:
 
     def _nothing_there(self, fetched: FetchedPartition) -> None:
         """An answer without records: wait for more, or believe that the log has a gap up to the range's end."""
-        readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
+        readable = fetched.readable(self._config.read_committed)
         if readable < self.range.stop:
             hidden = fetched.high_watermark >= self.range.stop  # by an open transaction: nothing is lost
             ended = self._attempts.expired() or (not hidden and time.monotonic() >= self._cut_believed_at)

@@ -264,7 +264,7 @@ class Fetcher:
                 self._refused(held, position, version, fetched)
                 continue
             cursor = held.cursor
-            cursor.readable = fetched.last_stable_offset if self._config.read_committed else fetched.high_watermark
+            cursor.readable = fetched.readable(self._config.read_committed)
             cursor.epoch = max(cursor.epoch, held.epoch)
             if len(fetched.records) == 0:
                 fetched.records.release()

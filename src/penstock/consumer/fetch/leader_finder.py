@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher
 from penstock.errors import BrokerUnavailable, NoGroupOffset, OffsetOutOfRange, PenstockError, UnknownTopic
+from penstock.model.log_identity import is_recreated, leader_changed, truncated_at
 from penstock.model.reader_index import reader_index
 from penstock.reader.partition_leader import FOLLOWER_TIME
 from penstock.wire.api.metadata import Broker, Leader, Metadata
@@ -259,7 +260,9 @@ class LeaderFinder:
     @staticmethod
     def _is_to_be_asked_for(cursor: Cursor, metadata: Metadata) -> bool:
         leader = metadata.leader(cursor.tp)
-        return cursor.lost or cursor.consumed is None or (leader is not None and 0 <= cursor.epoch < leader.epoch)
+        if cursor.lost or cursor.consumed is None:
+            return True
+        return leader is not None and leader_changed(cursor.epoch, leader.epoch)
 
     def _unanswered(self, cursors: set[Cursor], ask: Callable[[set[Cursor]], set[Cursor]]) -> set[Cursor]:
         """Ask for some. Returns those whose leaders did not answer, maybe all of them."""
@@ -280,7 +283,7 @@ class LeaderFinder:
         """A topic that was made anew has another id, and the offsets of the old one mean nothing in it."""
         for cursor in cursors:
             topic_id = metadata.topics[cursor.tp.topic].topic_id
-            if cursor.topic_id is not None and topic_id is not None and cursor.topic_id != topic_id:
+            if is_recreated(cursor.topic_id, topic_id):
                 log.warning("%s: the topic was deleted and made anew: its position is void", cursor.tp)
                 cursor.stream.move(cursor, None)
                 cursor.epoch = -1
@@ -293,7 +296,7 @@ class LeaderFinder:
         doubted = {}
         for cursor in cursors:
             leader = metadata.leader(cursor.tp)
-            if leader is not None and 0 <= cursor.epoch < leader.epoch and not cursor.lost:
+            if leader is not None and leader_changed(cursor.epoch, leader.epoch) and not cursor.lost:
                 doubted[cursor.tp] = cursor, cursor.epoch, leader.epoch
         if not doubted:
             return set()
@@ -304,7 +307,7 @@ class LeaderFinder:
                 if cursor.epoch != old or cursor.released:
                     continue  # somebody seeks
                 position, fetched, version = cursor.stream.position(cursor), cursor.fetched, cursor.version
-                if position is None or not 0 <= end < (position if fetched is None else fetched):
+                if position is None or truncated_at(end, position if fetched is None else fetched) is None:
                     cursor.epoch = new
                     continue
                 if position <= end:

@@ -73,6 +73,10 @@ class FetchedPartition:
     log_start: int = 0
     """Where the log begins. A batch may have begun before that."""
 
+    def readable(self, read_committed: bool) -> int:
+        """The offset at which reading ends: the last stable offset under read_committed, else the high watermark."""
+        return self.last_stable_offset if read_committed else self.high_watermark
+
 
 @dataclass(slots=True)
 class FetchResponse:

@@ -18,7 +18,7 @@ from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.lookup.batch_headers import is_record, largest_timestamp, walk
-from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded, readable_end
+from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded
 from penstock.wire.lookup.time_index import TimeAnswers
 from penstock.wire.transport.connection import Connection, Pending
 from penstock.wire.transport.retry import Attempts
@@ -124,7 +124,7 @@ def ask_scan(
 
 def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config: ClientConfig) -> Step:
     """Look for the record in what was fetched from `scan.at` on."""
-    if (end := readable_end(fetched, config)) < scan.stop:
+    if (end := fetched.readable(config.read_committed)) < scan.stop:
         raise RetriableError(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
     seen, late_until = scan.at, -1
     for header in walk(fetched.records, scan.at):

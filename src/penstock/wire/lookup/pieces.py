@@ -89,7 +89,7 @@ def ask_pieces(
                         found[tp] = None
                         continue
                     check(fetched.error_code, f"records of {tp}")
-                    if len(fetched.records) or readable_end(fetched, connection.config) <= offsets[tp]:
+                    if len(fetched.records) or fetched.readable(connection.config.read_committed) <= offsets[tp]:
                         found[tp] = look(tp, fetched)
                 except RetriableError as error:
                     refused[tp] = error
@@ -110,11 +110,6 @@ def ask_pieces(
             correlation_id = send(silent, asked_size)
 
     return read
-
-
-def readable_end(fetched: FetchedPartition, config: ClientConfig) -> int:
-    """Where a consumer's reading ends: the last stable offset under read_committed, else the high watermark."""
-    return fetched.last_stable_offset if config.read_committed else fetched.high_watermark
 
 
 def decoded(

@@ -15,7 +15,6 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import (
     HIGHEST,
     NAMES_ONLY,
-    FetchedPartition,
     FetchPosition,
     fetch_request,
     read_fetch_response,
@@ -84,7 +83,7 @@ def ask_sizes(
                 tp = TopicPartition(names.get(fetched.topic, ""), fetched.partition)
                 if tp not in positions or fetched.error_code != 0:
                     continue
-                readable = _readable(fetched, connection.config.read_committed)
+                readable = fetched.readable(connection.config.read_committed)
                 size = bytes_per_offset(fetched.records, positions[tp], readable)
                 if size is not None:
                     found[tp] = size
@@ -114,7 +113,3 @@ def _send(connection: Connection, version: int, wanted: Sequence[FetchPosition],
         version, wanted, connection.config, max_bytes=RESPONSE_BYTES, partition_max_bytes=sample, max_wait=0
     )
     return connection.send(request, connection.config.request_timeout)
-
-
-def _readable(fetched: FetchedPartition, read_committed: bool) -> int:
-    return fetched.last_stable_offset if read_committed else fetched.high_watermark
