@@ -22,7 +22,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock._kernel import scan
-from penstock.wire.api.fetch import FetchPosition, PartitionFetch
+from penstock.wire.api.fetch import FetchPosition
+from penstock.wire.api.fetch_client import PartitionFetch
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
 
@@ -96,7 +97,7 @@ class Capture:
             offset, data = 0, b""
             while True:
                 fetch.ask(FetchPosition(topic, 0, offset), 1 << 20)
-                (partition,) = fetch.answer(bytearray(1 << 21)).partitions
+                (partition,) = fetch.answer(bytearray(1 << 21), 10.0).partitions
                 assert partition.error_code == 0
                 # One answer holds one segment at most; a compacted topic needs several.
                 data += bytes(partition.records)

@@ -12,15 +12,14 @@ and given the offsets to other records. Where a broker is too old to tell these 
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from penstock.model.offset_range import OffsetRange
 from penstock.wire.api.fetch import FetchedPartition
+from penstock.wire.batch_headers import producer_id, scan_headers
 from penstock.wire.client_config import ClientConfig
 
 TAILS_KEPT_BYTES = 32 << 20
@@ -34,12 +33,6 @@ ESTIMATES_KEPT = 10_000
 """Partitions whose bytes per offset are remembered: a few megabytes at most."""
 
 Place = tuple[ClientConfig, str, uuid.UUID | None, int]
-
-_FRONT = struct.Struct(">q i 4x b 4x h i 16x q")
-"""Of a batch's header: base offset, length, magic, attributes, last offset delta, producer id."""
-_BEFORE_LENGTH = 12
-_HEADER = 61
-_CONTROL = 0x20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class Tail:
 
 def place_of(records: memoryview, offset: int, at: int = 0) -> int | None:
     """The byte where the batch begins that holds an offset, or the first one behind it; None if there is none."""
-    return next((at for at, _, last_offset, _, _ in _batches(records, at) if last_offset >= offset), None)
+    return next((header.at for header in scan_headers(records, 0, at, whole=True) if header.last >= offset), None)
 
 
 def _markers(fetched: FetchedPartition, end: int) -> bytes:
@@ -84,24 +77,10 @@ def _markers(fetched: FetchedPartition, end: int) -> bytes:
     """
     producers = {producer for producer, _ in fetched.aborted}
     return b"".join(
-        fetched.records[at:after]
-        for at, after, _, attributes, producer in _batches(fetched.records[:end], 0)
-        if attributes & _CONTROL and producer in producers
+        fetched.records[header.at : header.at + header.size]
+        for header in scan_headers(fetched.records[:end], 0, whole=True)
+        if header.is_control and producer_id(fetched.records, header) in producers
     )
-
-
-def _batches(records: memoryview, at: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """From byte `at` on, of each whole batch: first byte, byte after it, last offset, attributes, producer id.
-
-    Nothing is checked: whoever decodes the batches finds out whether their headers told the truth.
-    """
-    while at + _HEADER <= len(records):
-        base, length, magic, attributes, last_delta, producer = _FRONT.unpack_from(records, at)
-        after = at + _BEFORE_LENGTH + length
-        if magic != 2 or length < _HEADER - _BEFORE_LENGTH or after > len(records):
-            return
-        yield at, after, base + last_delta, attributes, producer
-        at = after
 
 
 class Tails:

@@ -33,7 +33,8 @@ from penstock.reader.leftover import TAILS, Tail
 from penstock.reader.partition_leader import PartitionLeader
 from penstock.reader.prefetch import run_ahead
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
-from penstock.wire.api.fetch import FetchedPartition, FetchPosition, PartitionFetch
+from penstock.wire.api.fetch import FetchedPartition, FetchPosition
+from penstock.wire.api.fetch_client import PartitionFetch
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import BrokerSilent, Connection, ConnectionLost
 from penstock.wire.transport.pool import POOL

@@ -25,7 +25,8 @@ from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
-from penstock.wire.api.fetch_session import FetchSession, Key
+from penstock.wire.api.fetch_client import Key
+from penstock.wire.api.fetch_session import FetchSession
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection, ConnectionLost

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from kafka.protocol.consumer import FetchRequest
 
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import ProtocolError
 from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
 from penstock.wire.client_config import ClientConfig
-from penstock.wire.transport.connection import Connection
+
+FETCH = FetchRequest
 
 NAMES_ONLY = 12
 """From version 13 on a fetch names topics by id; without the id of a topic this is the highest one to speak."""
@@ -85,48 +86,6 @@ class FetchResponse:
     partitions: list[FetchedPartition]
     session_id: int = 0
     """0 where the broker keeps no session."""
-
-
-class PartitionFetch:
-    """Fetches of one partition over one connection, in two halves: `ask`, and later `answer`. For one thread."""
-
-    def __init__(self, connection: Connection, topic_id: uuid.UUID | None) -> None:
-        self.connection = connection
-        self._version = connection.version(FetchRequest, at_most=HIGHEST if topic_id else NAMES_ONLY)
-        if self._version < LOWEST:
-            raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
-        self._asked: int | None = None
-
-    def ask(self, position: FetchPosition, max_bytes: int) -> None:
-        config = self.connection.config
-        request = fetch_request(
-            self._version,
-            [position],
-            config,
-            max_bytes=max_bytes,
-            partition_max_bytes=max_bytes,
-            max_wait=config.fetch_max_wait,
-            rack=config.client_rack,
-        )
-        self._asked = self.connection.send(request, config.request_timeout)
-
-    @property
-    def pending(self) -> bool:
-        """Whether something was asked that is not answered."""
-        return self._asked is not None
-
-    def answer(self, buffer: bytearray, timeout: float) -> FetchResponse:
-        """The answer to the last `ask`, its records lying in `buffer`."""
-        assert self._asked is not None, "answer without ask"
-        asked, self._asked = self._asked, None
-        config = self.connection.config
-        limit = min(timeout, config.request_timeout + config.fetch_max_wait)
-        frame = self.connection.receive_into(buffer, limit, allowed=config.fetch_max_wait)
-        try:
-            return read_fetch_response(frame, self._version, asked, self.connection.address)
-        except ProtocolError:
-            self.connection.close()  # out of step: not to be reused
-            raise
 
 
 def fetch_request(

@@ -16,8 +16,8 @@ from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
+from penstock.wire.batch_headers import is_record, largest_timestamp, scan_headers
 from penstock.wire.client_config import ClientConfig
-from penstock.wire.lookup.batch_headers import is_record, largest_timestamp, walk
 from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded
 from penstock.wire.lookup.time_index import TimeAnswers
 from penstock.wire.transport.connection import Connection, Pending
@@ -127,13 +127,13 @@ def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config:
     if (end := fetched.readable(config.read_committed)) < scan.stop:
         raise RetriableError(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
     seen, late_until = scan.at, -1
-    for header in walk(fetched.records, scan.at):
+    for header in scan_headers(fetched.records, scan.at):
         if (
             scan.named
             and header.at == 0
             and header.first <= scan.at
             and fetched.log_start <= scan.at
-            and is_record(fetched.records, header, config.read_committed)
+            and is_record(header, config.read_committed)
         ):
             return Step(scan.at, scan.at)
         if header.first >= scan.stop:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafka.protocol.consumer import FetchRequest
-
-from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import OFFSET_OUT_OF_RANGE, RetriableError, check
-from penstock.wire.api.fetch import (
-    HIGHEST,
-    NAMES_ONLY,
-    FetchedPartition,
-    FetchPosition,
-    fetch_request,
-    read_fetch_response,
-)
+from penstock.wire.api.fetch import FetchedPartition
+from penstock.wire.api.fetch_client import FetchClient, leader_positions, response_key
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection, Pending
@@ -49,67 +41,67 @@ def ask_pieces(
     `look` makes the answer of what came, which may be nothing if the offset is the end; it may raise
     RetriableError. None where the offset is outside the log, or nothing is left between it and the end.
     """
-    positions = {tp: _position(tp, offset, metadata) for tp, offset in offsets.items()}
-    named = any(position.topic_id is None for position in positions.values())
-    version = connection.version(FetchRequest, at_most=NAMES_ONLY if named else HIGHEST)
-    names = {p.topic_id if version > NAMES_ONLY else p.topic: p.topic for p in positions.values()}
+    positions = leader_positions(offsets, metadata)
+    client = FetchClient(connection)
+    version = client.version_for(positions.values())
+    by_key = {response_key(version, position): tp for tp, position in positions.items()}
 
-    def send(partitions: list[TopicPartition], size: int) -> int:
-        # No rack: a leader that recommends another replica would send no records.
-        request = fetch_request(
-            version,
-            [positions[tp] for tp in partitions],
-            connection.config,
-            max_bytes=max(RESPONSE_BYTES, size),
-            partition_max_bytes=size,
-            max_wait=0,
-        )
-        return connection.send(request, connection.config.request_timeout)
+    def send(partitions: Collection[TopicPartition], size: int) -> None:
+        wanted = [positions[tp] for tp in partitions]
+        client.send(wanted, version=version, max_bytes=max(RESPONSE_BYTES, size), partition_max_bytes=size)
 
-    asked = send(list(offsets), size)
+    def receive(timeout: float, answers: _Answers[Found]) -> int:
+        """Add the answers of one response; returns how many bytes of records it has."""
+        received = 0
+        for fetched in client.receive(bytearray(LEAST_BYTES), timeout).partitions:
+            tp = by_key.get((fetched.topic, fetched.partition))
+            if tp is None:
+                continue
+            received += len(fetched.records)
+            if fetched.error_code == OFFSET_OUT_OF_RANGE:
+                answers.found[tp] = None
+                continue
+            try:
+                check(fetched.error_code, f"records of {tp}")
+                if len(fetched.records) or fetched.readable(connection.config.read_committed) <= offsets[tp]:
+                    answers.found[tp] = look(tp, fetched)
+            except RetriableError as error:
+                answers.refused[tp] = error
+        return received
+
+    send(offsets, size)
 
     def read(timeout: float) -> tuple[dict[TopicPartition, Found | None], dict[TopicPartition, RetriableError]]:
-        found: dict[TopicPartition, Found | None] = {}
-        refused: dict[TopicPartition, RetriableError] = {}
-        correlation_id, asked_size = asked, size
+        answers = _Answers[Found]({}, {})
+        asked_size = size
         while True:
-            frame = connection.receive_into(bytearray(LEAST_BYTES), timeout)
-            try:
-                response = read_fetch_response(frame, version, correlation_id, connection.address)
-            except ProtocolError:
-                connection.close()  # out of step: not to be reused
-                raise
-            before = len(found) + len(refused)
-            for fetched in response.partitions:
-                tp = TopicPartition(names.get(fetched.topic, ""), fetched.partition)
-                if tp not in offsets:
-                    continue
-                try:
-                    if fetched.error_code == OFFSET_OUT_OF_RANGE:
-                        found[tp] = None
-                        continue
-                    check(fetched.error_code, f"records of {tp}")
-                    if len(fetched.records) or fetched.readable(connection.config.read_committed) <= offsets[tp]:
-                        found[tp] = look(tp, fetched)
-                except RetriableError as error:
-                    refused[tp] = error
-            silent = [tp for tp in offsets if tp not in found and tp not in refused]
-            if not silent:
-                return found, refused
-            if len(found) + len(refused) == before:
-                # A broker always serves the first of a request, so there is nothing: compaction has taken all that lay
-                # between here and the end, or the last stable offset.
-                found[silent.pop(0)] = None
-                if not silent:
-                    return found, refused
-            came = sum(len(fetched.records) for fetched in response.partitions)
-            if came + asked_size <= max(
-                RESPONSE_BYTES, asked_size
-            ):  # there was room for more: their batches are larger
+            before = len(answers)
+            received = receive(timeout, answers)
+            missing = [tp for tp in offsets if not answers.has(tp)]
+            if missing and len(answers) == before:
+                # A broker always serves the first partition of a request, so there is nothing: compaction has removed
+                # everything between the offset and the end, or the last stable offset.
+                answers.found[missing.pop(0)] = None
+            if not missing:
+                return answers.found, answers.refused
+            if received + asked_size <= max(RESPONSE_BYTES, asked_size):
+                # There was room for more, so their batches are larger than what was asked for.
                 asked_size = min(asked_size * GROWTH, LARGEST)
-            correlation_id = send(silent, asked_size)
+            send(missing, asked_size)
 
     return read
+
+
+@dataclass(slots=True)
+class _Answers(Generic[Found]):
+    found: dict[TopicPartition, Found | None]
+    refused: dict[TopicPartition, RetriableError]
+
+    def has(self, tp: TopicPartition) -> bool:
+        return tp in self.found or tp in self.refused
+
+    def __len__(self) -> int:
+        return len(self.found) + len(self.refused)
 
 
 def decoded(
@@ -153,9 +145,3 @@ def decoded(
                 return
     finally:
         decoder.close()
-
-
-def _position(tp: TopicPartition, offset: int, metadata: Metadata) -> FetchPosition:
-    leader = metadata.leader(tp)
-    epoch = -1 if leader is None else leader.epoch
-    return FetchPosition(tp.topic, tp.partition, offset, metadata.topics[tp.topic].topic_id, epoch)
