@@ -1,0 +1,263 @@
+"""Tables of benchmark figures, from recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tools.docs.bar_chart import number
+from tools.docs.markdown import table
+from tools.docs.results import Run, all_runs, run_of, whole_run
+
+Case = tuple[str, str]
+"""A figure and one case of it, as the results name them."""
+
+SPARK_READERS = {
+    "spark-penstock": '`format("penstock")`',
+    "spark-jvm": 'Spark\'s Kafka source, `format("kafka")`',
+    "spark-ceiling": "ceiling: ready-made Arrow batches from memory",
+}
+PLAIN_READERS = {
+    "python-penstock": "Penstock",
+    "python-penstock-ahead": "Penstock with its prefetch thread",
+    "java-consumer-warm": "ConsumerPerformance, warm JVM",
+    "java-consumer": "ConsumerPerformance as shipped",
+    "python-confluent-tuned": "confluent-kafka to Arrow, tuned",
+    "python-confluent": "confluent-kafka to Arrow, defaults",
+}
+SPARK_SIDES = {"penstock": "Penstock", "jvm": "Spark's Kafka source"}
+STREAM_SIDES = {**SPARK_SIDES, "flink": "Flink"}
+CONSUMER_SIDES = {
+    "penstock": "Penstock",
+    "java-warm": "ConsumerPerformance, warm JVM",
+    "java": "ConsumerPerformance as shipped",
+    "confluent-tuned": "confluent-kafka, tuned",
+    "confluent": "confluent-kafka, defaults",
+    "kafka-python": "kafka-python",
+    "aiokafka": "aiokafka",
+}
+FORMAT_SIDES = {"penstock": "Penstock", "jvm": "Spark's Kafka source + function", "udf": "raw read + Python UDF"}
+
+STREAMS: dict[Case, str] = {
+    ("stream-catch-up", "1 M per trigger"): "catch up on 6 M records, 1 M per trigger, s",
+    ("stream-catch-up", "all at once"): "catch up on 6 M records, one trigger, s",
+    ("stream-micro-batch", ""): "micro-batch of 20 rows, p50, ms",
+    ("stream-planning", ""): "plan a trigger over 2,000 partitions, ms",
+    ("stream-planning", "discovery at every trigger"): "the same, with partition discovery at every trigger, ms",
+    ("stream-idle", "every 100 ms"): "CPU of a trigger without data, every 100 ms, ms",
+    ("stream-idle", "default trigger"): "CPU of a trigger without data, default trigger, ms",
+}
+CONSUMERS: dict[Case, str] = {
+    ("consumer-batches", ""): "many records per call, M rows/s",
+    ("consumer-messages", ""): "one record per call, M rows/s",
+    ("consumer-cpu", ""): "CPU seconds per GB, many records per call",
+    ("consumer-cpu", "message by message"): "CPU seconds per GB, one record per call",
+    ("consumer-latency", "p50"): "latency at 1,000 records/s, p50, ms",
+    ("consumer-latency", "p99"): "latency at 1,000 records/s, p99, ms",
+}
+FORMATS: dict[Case, str] = {
+    ("formats-json", ""): "JSON, 5 fields, to a struct",
+    ("formats-json", "flat"): "JSON, 5 fields, to top-level columns (`flatten`)",
+    ("formats-json", "all of Kafka's columns"): "JSON, 5 fields, with Kafka's other columns",
+    ("formats-json-malformed", ""): "JSON, 1% malformed",
+    ("formats-poison", "one in a million malformed"): "JSON, one record in a million malformed",
+    ("formats-poison", "none malformed"): "JSON, none malformed (the same 7 rounds)",
+    ("formats-avro", ""): "Avro with a schema registry",
+    ("formats-protobuf", ""): "Protobuf",
+    ("formats-projection", "all of twenty fields"): "JSON, 20 fields, all selected",
+    ("formats-projection", "one of twenty fields"): "JSON, 20 fields, one selected",
+    ("formats-deserializer", ""): "JSON by a Python function per record",
+    ("formats-deserializer", "pickled"): "the same, UDF without Arrow",
+}
+EVENT_TIMES: dict[Case, str] = {
+    ("event-time-replay", "records lost"): "skewed replay behind `withWatermark`: records lost of 6 M",
+    ("event-time-replay", "time"): "skewed replay: time, s",
+}
+EVENT_TIME_COST: dict[Case, str] = {
+    ("event-time-catch-up", "1 M per trigger"): "catch up on an even topic, 1 M per trigger, M rows/s",
+    ("event-time-catch-up", "all at once"): "catch up on an even topic, one trigger, M rows/s",
+    ("event-time-planning", "a record in each"): "plan a trigger, 200 partitions, one record in each, ms",
+    ("event-time-planning", "most held back"): "plan a trigger, 200 partitions, 124 of them held back, ms",
+    ("event-time-planning", "catching up"): "plan a trigger, 200 partitions, catching up, ms",
+}
+
+
+def headline() -> str:
+    """The five rows of the README."""
+    batch, streams, formats = whole_run(), run_of("streams"), run_of("formats")
+    event_time, consumers = run_of("event_time"), run_of("consumers")
+    codecs = codecs_of(batch)
+    read, lost = ("stream-catch-up", "1 M per trigger"), ("event-time-replay", "records lost")
+    rows = [
+        (
+            f"Spark batch read, all columns, M rows/s ({', '.join(codecs)})",
+            ", ".join(f"{speed(batch, 'spark-penstock', codec):.2f}" for codec in codecs),
+            ", ".join(f"{speed(batch, 'spark-jvm', codec):.2f}" for codec in codecs),
+            "Spark's Kafka source",
+        ),
+        (
+            "Spark stream, catch up on 6 M records, 1 M per trigger, s",
+            *_pair(streams, *read, "jvm"),
+            "Spark's Kafka source",
+        ),
+        (
+            "Spark batch read, JSON to typed columns, M rows/s",
+            *_pair(formats, "formats-json", "", "jvm"),
+            "Spark's Kafka source and `from_json`",
+        ),
+        (
+            "Spark stream, skewed replay behind `withWatermark`, records lost of 6 M",
+            *_pair(event_time, *lost, "jvm"),
+            "Spark's Kafka source",
+        ),
+        (
+            "Python consumer group, one message per call, M rows/s",
+            *_pair(consumers, "consumer-messages", "", "confluent-tuned"),
+            "confluent-kafka, tuned",
+        ),
+    ]
+    return table(("", "Penstock", "alternative", "which alternative"), rows)
+
+
+def machine() -> str:
+    """Where and when the figures were measured."""
+    runs = list(all_runs())
+    described = runs[0].data["machine"]
+    versions = {name: version for run in reversed(runs) for name, version in run.data["versions"].items()}
+    rows = [
+        (
+            f"`benchmarks/results/{name}.json`",
+            run.date,
+            str(run.setting["rounds"] if name == "latest" else run.setting["stream_rounds"]),
+            str(run.data["load_before"]),
+        )
+        for name, run in zip(("latest", "streams", "consumer", "formats", "event-time"), runs, strict=False)
+    ]
+    return "\n\n".join(
+        (
+            f"{described['cores']} cores ({described['cpu']}), {described['memory_gb']:.0f} GB of memory, "
+            f"{described['system'].split('-')[0]}; the broker runs on the same machine.",
+            table(("recorded run", "date", "rounds", "load average before the run"), rows),
+            "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+        )
+    )
+
+
+def spark_batch() -> str:
+    return _by_codec("reader, M rows/s", SPARK_READERS)
+
+
+def one_thread() -> str:
+    return _by_codec("reader, M rows/s", PLAIN_READERS)
+
+
+def streams() -> str:
+    run = run_of("streams")
+    rows = side_by_side(run, STREAMS, STREAM_SIDES)
+    tasks = [run.recorded("stream-micro-batch", "", side, "addBatch") for side in STREAM_SIDES]
+    at = next(place for place, row in enumerate(rows) if row[0].startswith("micro-batch")) + 1
+    rows.insert(at, ("of it in tasks and sink (`addBatch`), ms", *map(shown, tasks)))
+    return table(("", *STREAM_SIDES.values()), rows)
+
+
+def consumer_groups() -> str:
+    """A row for each client: seven columns of clients would not fit a page."""
+    run = run_of("consumers")
+    measured = side_by_side(run, CONSUMERS, CONSUMER_SIDES)
+    clients = zip(CONSUMER_SIDES.values(), *(row[1:] for row in measured), strict=True)
+    return table(("client", *(row[0] for row in measured)), clients)
+
+
+def formats() -> str:
+    return table(("M rows/s", *FORMAT_SIDES.values()), side_by_side(run_of("formats"), FORMATS, FORMAT_SIDES))
+
+
+def event_time() -> str:
+    return table(("", *SPARK_SIDES.values()), side_by_side(run_of("event_time"), EVENT_TIMES, SPARK_SIDES))
+
+
+def event_time_cost() -> str:
+    run = run_of("event_time")
+    rows = [
+        (text, *(shown(run.value(figure, f"{case}, event time {state}", "penstock")) for state in ("off", "on")))
+        for (figure, case), text in EVENT_TIME_COST.items()
+    ]
+    return table(("Penstock", "event time off", "event time on"), rows)
+
+
+def memory() -> str:
+    rows = [
+        (
+            peak["where"],
+            peak["codec"],
+            f"{peak['partition_mb']:,.0f}",
+            f"{peak['idle_mb']:.0f}",
+            f"{peak['peak_mb']:.0f}",
+            f"{peak['over_idle_mb']:.0f}",
+        )
+        for peak in whole_run().data["memory"]
+    ]
+    return table(("process", "codec", "bytes read, MB", "idle, MB", "peak, MB", "peak over idle, MB"), rows)
+
+
+def stream_memory() -> str:
+    rows = [(one["what"], f"{one['first_mb']:.1f}", f"{one['last_mb']:.1f}") for one in _stream_memory()]
+    return table(("over 500 micro-batches", "first 100, MB", "last 100, MB"), rows)
+
+
+def missed_targets() -> str:
+    return _targets(one for one in _figures() if not one["reached"])
+
+
+def reached_targets() -> str:
+    return _targets(one for one in _figures() if one["reached"])
+
+
+def speed(run: Run, reader: str, codec: str) -> float | None:
+    """Million rows per second."""
+    found = (one for one in run.data["speed"] if (one["contestant"], one["codec"]) == (reader, codec))
+    return next((one["rows_per_second"] / 1e6 for one in found), None)
+
+
+def codecs_of(run: Run) -> list[str]:
+    return list(dict.fromkeys(one["codec"] for one in run.data["speed"]))
+
+
+def side_by_side(run: Run, cases: Mapping[Case, str], sides: Iterable[str]) -> list[tuple[str, ...]]:
+    """A row for every case that was measured for at least one side."""
+    names = list(sides)
+    rows = [(text, *(shown(run.value(*case, side)) for side in names)) for case, text in cases.items()]
+    return [row for row in rows if any(row[1:])]
+
+
+def shown(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
+def _by_codec(header: str, readers: Mapping[str, str]) -> str:
+    run = whole_run()
+    codecs = codecs_of(run)
+    rows = [(text, *(_hundredths(speed(run, reader, codec)) for codec in codecs)) for reader, text in readers.items()]
+    return table((header, *codecs), [row for row in rows if any(row[1:])])
+
+
+def _pair(run: Run, figure: str, case: str, rival: str) -> tuple[str, str]:
+    return shown(run.value(figure, case, "penstock")), shown(run.value(figure, case, rival))
+
+
+def _hundredths(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _figures() -> list[dict[str, Any]]:
+    return [figure for run in all_runs() for figure in run.data["figures"]]
+
+
+def _stream_memory() -> list[dict[str, Any]]:
+    measured: list[dict[str, Any]] = run_of("streams").data["stream_memory"]
+    return measured
+
+
+def _targets(figures: Iterable[Mapping[str, Any]]) -> str:
+    rows = [(one["figure"], one["codec"], f"{one['value']:,.2f}", one["target"]) for one in figures]
+    return table(("figure", "codec", "measured", "target"), rows)

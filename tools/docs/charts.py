@@ -1,0 +1,112 @@
+"""The figures of docs/performance.md, from recorded runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tools.docs.bar_chart import Bar, Chart, Group, Kind
+from tools.docs.benchmark_tables import CONSUMER_SIDES, STREAM_SIDES, codecs_of, speed
+from tools.docs.results import Run, run_of, whole_run
+
+SPARK_READERS = {"spark-penstock": "Penstock", "spark-jvm": "Spark's Kafka source", "spark-ceiling": "ceiling"}
+PLAIN_READERS = {
+    "python-penstock": "Penstock",
+    "java-consumer-warm": "ConsumerPerformance, warm JVM",
+    "java-consumer": "ConsumerPerformance as shipped",
+    "python-confluent-tuned": "confluent-kafka to Arrow, tuned",
+    "python-confluent": "confluent-kafka to Arrow",
+}
+
+
+def spark_batch() -> str:
+    return Chart(
+        "Spark batch read", "million rows per second, all 7 columns, local[2]; longer is faster",
+        _by_codec(SPARK_READERS), one_scale=True,
+    ).svg()  # fmt: skip
+
+
+def one_thread() -> str:
+    return Chart(
+        "Plain read, one application thread", "million rows per second; longer is faster",
+        _by_codec(PLAIN_READERS), one_scale=True,
+    ).svg()  # fmt: skip
+
+
+def streams() -> str:
+    run = run_of("streams")
+    figures = {
+        "catch up on 6 M records, 1 M per trigger, s": ("stream-catch-up", "1 M per trigger"),
+        "catch up on 6 M records, one trigger, s": ("stream-catch-up", "all at once"),
+        "micro-batch of 20 rows, p50, ms": ("stream-micro-batch", ""),
+        "plan a trigger over 2,000 partitions, ms": ("stream-planning", ""),
+        "CPU of a trigger without data, every 100 ms, ms": ("stream-idle", "every 100 ms"),
+    }
+    groups = [Group(title, _bars(run, *case, STREAM_SIDES)) for title, case in figures.items()]
+    return Chart("Spark streams", "a scale for each figure; shorter is better", groups).svg()
+
+
+def consumer_groups() -> str:
+    run = run_of("consumers")
+    groups = [
+        Group("many records per call", _bars(run, "consumer-batches", "", CONSUMER_SIDES)),
+        Group("one record per call", _bars(run, "consumer-messages", "", CONSUMER_SIDES)),
+    ]
+    return Chart("Consumer group of one member", "million rows per second, lz4; longer is faster", groups).svg()
+
+
+def typed_columns() -> str:
+    run = run_of("formats")
+    jvm = {"penstock": "Penstock", "jvm": "Spark's source + from_json"}
+    groups = [
+        Group("JSON, 5 fields", _bars(run, "formats-json", "", jvm)),
+        Group("JSON, 1% malformed", _bars(run, "formats-json-malformed", "", jvm)),
+        Group("Avro with a registry", _bars(run, "formats-avro", "", {**jvm, "jvm": "Spark's source + from_avro"})),
+        Group("Protobuf", _bars(run, "formats-protobuf", "", {"penstock": "Penstock", "udf": "raw read + Arrow UDF"})),
+        Group(
+            "JSON by a Python function per record",
+            _bars(run, "formats-deserializer", "", {"penstock": "Penstock", "udf": "raw read + Python UDF"}),
+        ),
+    ]
+    subtitle = "million rows per second, Spark batch read, lz4; longer is faster"
+    return Chart("Typed columns", subtitle, groups, one_scale=True).svg()
+
+
+def skewed_replay() -> str:
+    bars = _bars(run_of("event_time"), "event-time-replay", "records lost", STREAM_SIDES)
+    return Chart(
+        "Skewed replay, counted behind withWatermark", "of 6,000,000 records; shorter is better",
+        [Group("records that are in no window", bars)],
+    ).svg()  # fmt: skip
+
+
+def _by_codec(readers: Mapping[str, str]) -> list[Group]:
+    run = whole_run()
+    groups = []
+    for codec in codecs_of(run):
+        speeds = {reader: speed(run, reader, codec) for reader in readers}
+        groups.append(
+            Group(
+                "uncompressed" if codec == "none" else codec,
+                [Bar(readers[name], value, _kind(name)) for name, value in speeds.items() if value is not None],
+            )
+        )
+    return groups
+
+
+def _bars(run: Run, figure: str, case: str, sides: Mapping[str, str]) -> list[Bar]:
+    values = {side: run.value(figure, case, side) for side in sides}
+    return [Bar(sides[side], value, _kind(side)) for side, value in values.items() if value is not None]
+
+
+def _kind(side: str) -> Kind:
+    return "penstock" if "penstock" in side else "bound" if "ceiling" in side else "rival"
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "docs/figures/spark-batch.svg": spark_batch,
+    "docs/figures/one-thread.svg": one_thread,
+    "docs/figures/streams.svg": streams,
+    "docs/figures/consumer-groups.svg": consumer_groups,
+    "docs/figures/typed-columns.svg": typed_columns,
+    "docs/figures/skewed-replay.svg": skewed_replay,
+}

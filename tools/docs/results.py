@@ -1,0 +1,82 @@
+"""Recorded benchmark runs: benchmarks/results/*.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+FILES = {"streams": "streams", "consumers": "consumer", "formats": "formats", "event_time": "event-time"}
+"""A part of the benchmark, and the file with its results where the last whole run did not include it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One recorded run, or the part of it that a table shows."""
+
+    data: dict[str, Any]
+    part: str = ""
+
+    @property
+    def date(self) -> str:
+        return str(self.data["date"])[:10]
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        setting: dict[str, Any] = self.data["setting"]
+        return setting
+
+    @property
+    def measured(self) -> list[dict[str, Any]]:
+        measured: list[dict[str, Any]] = self.data.get(self.part, [])
+        return measured
+
+    def value(self, figure: str, case: str, side: str) -> float | None:
+        """The median over all rounds."""
+        one = self._find(figure, case, side)
+        return None if one is None else one["median"]
+
+    def recorded(self, figure: str, case: str, side: str, name: str) -> float | None:
+        """The median of a figure that was recorded beside the measured one."""
+        one = self._find(figure, case, side)
+        values = [extra[name] for extra in one["extra"] if name in extra] if one else []
+        return median(values) if values else None
+
+    def rounds(self, figure: str, case: str, side: str) -> int:
+        one = self._find(figure, case, side)
+        return len(one["rounds"]) if one else 0
+
+    def _find(self, figure: str, case: str, side: str) -> dict[str, Any] | None:
+        key = (figure, case, side)
+        return next((one for one in self.measured if (one["figure"], one["case"], one["side"]) == key), None)
+
+
+@cache
+def whole_run() -> Run:
+    return Run(_read("latest"))
+
+
+@cache
+def run_of(part: str) -> Run:
+    """The newest recorded run of a part: the last whole run if it included the part, else the part's own file."""
+    whole = whole_run().data
+    return Run(whole if whole.get(part) else _read(FILES[part]), part)
+
+
+def all_runs() -> Iterator[Run]:
+    """Every run that a page shows, each once."""
+    seen: list[dict[str, Any]] = []
+    for run in (whole_run(), *(run_of(part) for part in FILES)):
+        if not any(run.data is data for data in seen):
+            seen.append(run.data)
+            yield run
+
+
+def _read(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    return data
