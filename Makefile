@@ -159,8 +159,8 @@ fuzz-schemas: setup ## the same for the schemas that are read in Python: JSON Sc
 wheel: setup ## a wheel for this platform, for every Python from 3.11 on, into dist/
 	@$(BIN)/maturin build --release --locked --out dist
 
-docs: setup ## write what is generated in README.md and docs/ (options, benchmark figures)
-	@$(BIN)/python tools/generate_docs.py
+docs: setup ## write generated tables and figures: options, metrics, benchmark results
+	@$(BIN)/python -m tools.docs
 
 clean: ## remove all that was made here; the embedded Kafka stays in the user's cache folder
 	@rm -rf $(VENV) dist kernel/target spark-warehouse src/penstock/_kernel*.so
