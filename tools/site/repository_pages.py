@@ -25,8 +25,8 @@ PAGES = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "RELEASING.md": "releasing.md",
-    "benchmarks/README.md": "benchmarks/index.md",
-    "examples/README.md": "examples/index.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "examples/README.md": "examples.md",
 }
 """Markdown files of the repository, and where the site has them. Those that do not exist are left out."""
 
