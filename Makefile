@@ -29,7 +29,7 @@ WORKERS ?= 2
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak old-brokers format bench fuzz fuzz-schemas wheel docs clean
+.PHONY: help setup broker postgres demo test checks lint lint-python lint-kernel lint-module test-kernel test-python soak old-brokers format bench fuzz fuzz-schemas wheel docs site clean
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -162,7 +162,16 @@ wheel: setup ## a wheel for this platform, for every Python from 3.11 on, into d
 docs: setup ## write generated tables and figures: options, metrics, benchmark results
 	@$(BIN)/python -m tools.docs
 
+# Material's notice about MkDocs 2 is not about this site.
+site: $(VENV)/.docs ## build the documentation site into site/, strictly: a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+$(VENV)/.docs: $(VENV)/.packages
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	@touch $@
+
 clean: ## remove all that was made here; the embedded Kafka stays in the user's cache folder
-	@rm -rf $(VENV) dist kernel/target spark-warehouse src/penstock/_kernel*.so
+	@rm -rf $(VENV) dist site kernel/target spark-warehouse src/penstock/_kernel*.so
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
