@@ -162,7 +162,7 @@ wheel: setup ## a wheel for this platform, for every Python from 3.11 on, into d
 docs: setup ## write generated tables and figures: options, metrics, benchmark results
 	@$(BIN)/python -m tools.docs
 
-# Material's notice about MkDocs 2 is not about this site.
+# Without the theme's notice that it ends in May 2027, which is not a warning about the build.
 site: $(VENV)/.docs ## build the documentation site into site/, strictly: a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "site/index.html"
