@@ -1,7 +1,7 @@
 """MkDocs hook: pages for files outside docs/, and links that work on GitHub and in the site.
 
 Pages link to each other as files of the repository (`../DESIGN.md`, `docs/batch.md`). This hook adds the files that are
-linked to the site: Markdown files and examples as pages, others as downloads. It then rewrites the links.
+linked to the site: Markdown files, examples and folders as pages, others as downloads. It then rewrites the links.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -30,7 +29,6 @@ PAGES = {
 }
 """Markdown files of the repository, and where the site has them. Those that do not exist are left out."""
 
-log = get_plugin_logger("repository")
 origins: dict[str, str] = {}
 """Path in the site -> path in the repository."""
 
@@ -39,11 +37,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     origins.clear()
     for file in files.documentation_pages():
         origins[file.src_uri] = f"docs/{file.src_uri}"
-    for path, uri in _pages().items():
-        origins[uri] = path
-        files.append(File.generated(config, uri, content=_content(path)))
-    for path in sorted(_linked_files()):
-        files.append(File.generated(config, _site_path(path), abs_src_path=str(ROOT / path)))
+    waiting = [*_pages(), *(path for uri in list(origins) for path in _linked(uri))]
+    added: set[str] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in added:
+            continue
+        added.add(path)
+        uri = _site_path(path)
+        if uri.endswith(".md"):
+            origins[uri] = path
+            files.append(File.generated(config, uri, content=_content(path)))
+            waiting += _linked(uri)
+        else:
+            files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
     return files
 
 
@@ -68,32 +75,35 @@ def _pages() -> dict[str, str]:
 
 
 def _content(path: str) -> str:
-    text = (ROOT / path).read_text("utf-8")
-    if path.endswith(".py"):
-        return f"# {path}\n\n```python\n{text}```\n"
-    return text
+    source = ROOT / path
+    if source.is_dir():
+        names = sorted(file.name for file in source.iterdir() if file.is_file())
+        return f"# {path}\n\n" + "".join(f"- [{name}]({path}/{name})\n" for name in names)
+    text = source.read_text("utf-8")
+    return f"# {path}\n\n```python\n{text}```\n" if path.endswith(".py") else text
 
 
-def _linked_files() -> set[str]:
-    """Files that pages link to and that are not pages themselves."""
-    found = set()
-    for uri, origin in origins.items():
-        for link in LINK.finditer(_content(origin)):
-            path = _resolve(uri, link["target"])
-            if path is not None and not path.startswith("docs/") and path not in _pages():
-                found.add(path)
-    return found
+def _linked(uri: str) -> list[str]:
+    """Files and folders outside docs/ that a page links to."""
+    paths = (_resolve(uri, link["target"]) for link in LINK.finditer(_content(origins[uri])))
+    return [path for path in paths if path is not None and not path.startswith("docs/")]
 
 
 def _resolve(uri: str, target: str) -> str | None:
-    """The file of the repository that a link of this page leads to; None where it leads to none."""
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(origins[uri]), target))
-    if (ROOT / path).is_dir():
+    """The file or folder of the repository that a link leads to; None where it leads to none."""
+    origin = origins[uri]
+    base = "" if (ROOT / origin).is_dir() else posixpath.dirname(origin)
+    path = posixpath.normpath(posixpath.join(base, target))
+    if (ROOT / path / "README.md").is_file():
         path = f"{path}/README.md"
-    return path if (ROOT / path).is_file() else None
+    return path if (ROOT / path).exists() else None
 
 
 def _site_path(path: str) -> str:
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    return _pages().get(path, f"source/{path}")
+    if path in _pages():
+        return _pages()[path]
+    # MkDocs leaves out names that begin with a dot.
+    place = f"source/{path}".replace("/.", "/dot-")
+    return f"{place}.md" if (ROOT / path).is_dir() else place
