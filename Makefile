@@ -162,10 +162,10 @@ wheel: setup ## a wheel for this platform, for every Python from 3.11 on, into d
 docs: setup ## write generated tables and figures: options, metrics, benchmark results
 	@$(BIN)/python -m tools.docs
 
-# Without the theme's notice that it ends in May 2027, which is not a warning about the build.
+# Without the theme's notice that it ends in May 2027, which is not a warning about the build. No --quiet: MkDocs does
+# not count warnings then, and --strict has no effect.
 site: $(VENV)/.docs ## build the documentation site into site/, strictly: a broken link is an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(VENV)/.docs: $(VENV)/.packages
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
