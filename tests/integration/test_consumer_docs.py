@@ -1,4 +1,4 @@
-"""Every snippet of docs/consumer.md runs, and so do the examples of the consumer: see fixtures/snippets.py for how."""
+"""Every snippet of the consumer's pages runs, and so do its examples: see fix_snippets.py for how."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 import pytest
 
 import penstock as package
-from fixtures.consumer import eventually
-from fixtures.snippets import CONSUMER_PAGE, blocks, commands, example, penstock, run_until_signal
+from fix_consumer import eventually
+from fix_snippets import CONSUMER_PAGES, blocks, commands, example, penstock, run_until_signal
 
 JOIN = package.ConsumerConnector.create_message_streams
 
@@ -21,11 +21,17 @@ def joined(connector, *arguments, **more):
     return streams
 
 
-def test_python_snippets_run(documented, tmp_path, monkeypatch):
+WITH_PYTHON = [page for page in CONSUMER_PAGES if blocks(page, "python")]
+
+
+def test_there_is_something_to_run():
+    assert sum(len(blocks(page, "python")) for page in WITH_PYTHON) >= 15
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
+def test_python_snippets_run(page, documented, tmp_path, monkeypatch):
     namespace = {"__name__": "__docs__"}
-    snippets = blocks(CONSUMER_PAGE, "python")
-    assert len(snippets) >= 15
-    for block in snippets:
+    for block in blocks(page, "python"):
         code = block.filled_in(documented.bootstrap_servers, tmp_path)
         if block.directive:
             run_until_signal(code, signal.Signals[block.directive], tmp_path)
@@ -37,16 +43,25 @@ def test_python_snippets_run(documented, tmp_path, monkeypatch):
                 if ends_by_it:
                     patch.setattr(package.ConsumerConnector, "create_message_streams", joined)
                 block.execute(code, namespace)
-    # Not only that they run: what they say of their results is so.
-    assert sum(messages for _, messages in namespace["seen"]) == 400
-    assert namespace["clicks"].num_rows == 200
-    assert namespace["visits"].num_rows == 97
-    assert sum(batch.num_rows for batch in namespace["stored"]) == 200
-    assert list(namespace["closed"].values()) == [40] * 4
-    assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
+    check_results(page.stem, namespace)
 
 
-@pytest.mark.parametrize("line", commands(CONSUMER_PAGE))
+def check_results(page, namespace):
+    """Snippets must also have the results that their page states."""
+    match page:
+        case "consumer":
+            assert sum(messages for _, messages in namespace["seen"]) == 400
+            assert namespace["clicks"].num_rows == 200
+            assert namespace["visits"].num_rows == 97
+        case "consumer-groups":
+            assert sum(batch.num_rows for batch in namespace["stored"]) == 200
+        case "consumer-event-time":
+            assert list(namespace["closed"].values()) == [40] * 4
+        case "streamer":
+            assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
+
+
+@pytest.mark.parametrize("line", [line for page in CONSUMER_PAGES for line in commands(page)])
 def test_documented_commands_run(line, documented, tmp_path):
     with penstock(line, documented, tmp_path) as process:
         out, err = process.communicate(timeout=240)

@@ -1,6 +1,6 @@
 """Every snippet of README.md and docs/ runs, against a real broker: see fixtures/snippets.py for how.
 
-The page of the consumer, which needs no Spark, is run by tests/integration/test_consumer_docs.py.
+tests/integration/test_consumer_docs.py runs the pages of the consumer, which need no Spark.
 """
 
 from __future__ import annotations
@@ -12,18 +12,7 @@ import time
 
 import pytest
 
-from fixtures.snippets import (
-    CONSUMER_PAGE,
-    PAGES,
-    REGISTRY,
-    ROOT,
-    blocks,
-    commands,
-    example,
-    penstock,
-    program,
-    run_as_test,
-)
+from fix_snippets import CONSUMER_PAGES, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, program, run_as_test
 from penstock import EmbeddedKafka
 
 sys.path.insert(0, str(ROOT))  # for tools, which is not installed
@@ -35,7 +24,7 @@ from tools.docs.pages import PARTS, generated
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PASSWORD = "correct horse"
-OURS = [page for page in PAGES if page != CONSUMER_PAGE]
+OURS = [page for page in PAGES if page not in CONSUMER_PAGES]
 WITH_PYTHON = [page for page in OURS if blocks(page, "python")]
 COMMANDS = [line for page in OURS for line in commands(page)]
 
