@@ -65,10 +65,10 @@ OPTIONS_PAGE = {
     "kafka options without effect": lambda: no_effect(KAFKA_NO_EFFECT),
 }
 STREAMING_PAGE = {"metrics": lambda: metrics(METRICS), "stream options": stream_options}
-CONSUMER_PAGE = {
+CONSUMER_OPERATIONS_PAGE = {"consumer metrics": lambda: metrics(CONSUMER_METRICS)}
+CONSUMER_SETTINGS_PAGE = {
     "consumer settings": lambda: options(CONSUMER_OPTIONS.values()),
     "old consumer settings": old_names,
     "refused consumer settings": lambda: refused(CONSUMER_REFUSED),
     "consumer settings without effect": lambda: no_effect(CONSUMER_NO_EFFECT),
-    "consumer metrics": lambda: metrics(CONSUMER_METRICS),
 }

@@ -16,7 +16,8 @@ PARTS: dict[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"figures": benchmark_tables.headline},
     "docs/options.md": options.OPTIONS_PAGE,
     "docs/streaming.md": options.STREAMING_PAGE,
-    "docs/consumer.md": options.CONSUMER_PAGE,
+    "docs/consumer-operations.md": options.CONSUMER_OPERATIONS_PAGE,
+    "docs/consumer-settings.md": options.CONSUMER_SETTINGS_PAGE,
     "docs/performance.md": {
         "machine": benchmark_tables.machine,
         "spark batch": benchmark_tables.spark_batch,
