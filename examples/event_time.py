@@ -1,10 +1,10 @@
-"""Count a topic by windows of event time behind `withWatermark`, and see what is lost when some partitions are ahead.
+"""Count a topic by windows of event time after `withWatermark`, and show the loss when some partitions are ahead.
 
 python examples/event_time.py localhost:9092 skewed --make
 python examples/event_time.py localhost:9092 skewed --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
 
-`--make` writes a topic whose partitions begin up to a day apart. Spark's own source needs its jars (`--packages` or
-`--jars`); without them Penstock itself stands in for it, with event time left off.
+`--make` writes a topic whose partitions begin up to a day apart. Spark's own source needs its JARs (`--packages` or
+`--jars`). Without them, the program compares with Penstock without event time.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
+# Spark's workers must use this Python, which has Penstock; the first `python3` on the PATH may be another one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -27,18 +27,18 @@ DRIFT = "4 hours"
 TRIGGERS = 8
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("address", help="bootstrap servers: host:port,host:port")
 parser.add_argument("topic")
 parser.add_argument(
-    "--make", type=int, nargs="?", const=20_000, metavar="RECORDS", help="make the topic first (%(const)s records)"
+    "--make", type=int, nargs="?", const=20_000, metavar="RECORDS", help="create the topic first (%(const)s records)"
 )
-parser.add_argument("--packages", help="coordinates of Spark's own Kafka source, for the Spark that is installed")
-parser.add_argument("--jars", help="the same as files, with commas between them")
+parser.add_argument("--packages", help="Maven coordinates of Spark's own Kafka source, for the installed Spark")
+parser.add_argument("--jars", help="JAR files of Spark's own Kafka source, separated by commas")
 arguments = parser.parse_args()
 
 
 def make_topic(records):
-    """Each partition holds a day, in order; the last one's begins 24 hours after the first one's."""
+    """Create a topic in which each partition holds one day, in order; the last begins 24 hours after the first."""
     admin = KafkaAdminClient(bootstrap_servers=arguments.address)
     admin.create_topics([NewTopic(arguments.topic, PARTITIONS, 1)])
     admin.close()
@@ -54,7 +54,7 @@ def make_topic(records):
 
 
 def counted(source, folder, **options):
-    """Read everything there is, counted by ten minutes of event time: rows read, rows in the counts, triggers."""
+    """Count all records by ten minutes of event time. Return rows read, rows in the counts, and triggers."""
     options |= {"kafka.bootstrap.servers": arguments.address, "subscribe": arguments.topic}
     records = spark.readStream.format(source).options(startingOffsets="earliest", **options).load()
     counts = records.withWatermark("timestamp", DRIFT).groupBy(f.window("timestamp", "10 minutes")).count()
@@ -91,7 +91,7 @@ runs = {"Penstock, eventTime.maxDrift=4h": ("penstock", {"eventTime.maxDrift": "
 if arguments.packages or arguments.jars:
     runs = {"Spark's own source": ("kafka", {})} | runs
 else:
-    print("No jars of Spark's own source (--packages): Penstock without event time stands in, which plans as it does")
+    print("No JARs of Spark's own source (--packages): comparing with Penstock without event time, which plans alike")
     runs = {"Penstock without event time": ("penstock", {})} | runs
 
 print(f"{'':32}{'read':>12}{'counted':>12}{'lost':>12}{'triggers':>12}")

@@ -1,4 +1,4 @@
-"""What is new in a topic of JSON events as a DataFrame of Polars or pandas, through Arrow. Each run goes on where the
+"""Read the new JSON events of a topic into a Polars or pandas DataFrame, through Arrow. Each run continues where the
 last one ended.
 
 python examples/kafka_to_dataframe.py localhost:9092 shop-events --by action
@@ -14,25 +14,25 @@ import pyarrow.json
 import penstock
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("address", help="bootstrap servers: host:port,host:port")
 parser.add_argument("topic")
-parser.add_argument("--by", metavar="FIELD", help="a field of the events to count them by, too")
-parser.add_argument("--group", default="dataframe", help="who remembers how far this was")
-parser.add_argument("--library", choices=["polars", "pandas"], help="default: Polars if it is installed")
+parser.add_argument("--by", metavar="FIELD", help="also count the events by this field")
+parser.add_argument("--group", default="dataframe", help="consumer group that keeps the offsets (default: %(default)s)")
+parser.add_argument("--library", choices=["polars", "pandas"], help="default: polars if it is installed")
 arguments = parser.parse_args()
 library = arguments.library or ("polars" if importlib.util.find_spec("polars") else "pandas")
 
 config = {
     "bootstrap.servers": arguments.address,
     "group.id": arguments.group,
-    "auto.offset.reset": "earliest",  # of the first run: later ones go on where the group was
-    "enable.auto.commit": False,  # only when the frame is made: what fails comes again
-    "consumer.timeout.ms": 10_000,  # nothing for so long is the end
+    "auto.offset.reset": "earliest",  # first run only: later runs continue at the group's offsets
+    "enable.auto.commit": False,  # committed below, after the DataFrame is built: a failed run reads the events again
+    "consumer.timeout.ms": 10_000,  # stop after 10 s without a message
 }
 
 
 def read(stream: penstock.Stream) -> pa.Table | None:
-    """Everything until nothing comes any more."""
+    """Read until no more messages arrive."""
     batches = []
     try:
         for batch in stream.batches(["value", "timestamp", "partition", "offset"]):
@@ -43,7 +43,7 @@ def read(stream: penstock.Stream) -> pa.Table | None:
 
 
 def parsed(records: pa.Table) -> pa.Table:
-    """The fields of the events as columns, beside the time of each. Arrow's own reader makes them, not Python."""
+    """Parse the fields of the events into columns, with Arrow's own reader, and add the record time."""
     records = records.filter(records["value"].is_valid())
     events = pa.json.read_json(BytesIO(b"\n".join(records["value"].to_pylist())))
     return events.append_column("record_time", records["timestamp"])
@@ -69,7 +69,7 @@ with penstock.ConsumerConnector(config) as connector:
     (stream,) = connector.create_message_streams({arguments.topic: 1})[arguments.topic]
     records = read(stream)
     if records is None:
-        print(f"nothing is new in {arguments.topic}")
+        print(f"no new events in {arguments.topic}")
     else:
         events = parsed(records)
         {"polars": show_with_polars, "pandas": show_with_pandas}[library](events)

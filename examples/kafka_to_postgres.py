@@ -1,5 +1,7 @@
-"""A topic of JSON events into a table of PostgreSQL, each event once: offsets are committed after the rows, and what
-comes twice after a crash is left out by its key. Every run goes on where the last one ended.
+"""Write the JSON events of a topic into a PostgreSQL table, each event once.
+
+The Streamer commits offsets after the rows. Events that arrive twice after a crash are skipped by their key. Every run
+continues where the last one ended.
 
 python examples/kafka_to_postgres.py localhost:9092 shop-events postgresql://me@localhost/shop
 python examples/kafka_to_postgres.py localhost:9092 shop-events postgresql://me@localhost/shop --follow --threads 4
@@ -14,15 +16,15 @@ import pyarrow as pa
 import penstock
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("address", help="bootstrap servers: host:port,host:port")
 parser.add_argument("topic")
-parser.add_argument("database", help="postgresql://user@host/name; a password may be in it, or in PGPASSWORD")
-parser.add_argument("--table", default="events", help="made if it is not there (default events)")
+parser.add_argument("database", help="postgresql://user@host/name, with the password in the URL or in PGPASSWORD")
+parser.add_argument("--table", default="events", help="created if it does not exist (default: %(default)s)")
 parser.add_argument("--threads", type=int, default=2)
-parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, not only to the end of what is there")
-parser.add_argument("--dead-letter", metavar="TOPIC", help="where events go that are no JSON (default: skipped)")
+parser.add_argument("--follow", action="store_true", help="run until Ctrl-C, not only to the end of the topic")
+parser.add_argument("--dead-letter", metavar="TOPIC", help="topic for events that are not JSON (default: skip them)")
 arguments = parser.parse_args()
-logging.basicConfig(format="%(message)s")  # what is skipped, and why, on standard error
+logging.basicConfig(format="%(message)s")  # log skipped events, with the reason, to standard error
 
 with adbc_driver_postgresql.dbapi.connect(arguments.database) as connection, connection.cursor() as cursor:
     cursor.execute(
@@ -34,7 +36,7 @@ with adbc_driver_postgresql.dbapi.connect(arguments.database) as connection, con
 
 def row(message: penstock.Message) -> tuple:
     key = None if message.key is None else message.key.decode()
-    # PostgreSQL refuses what is no JSON. That row is then found and left out, and the others are written.
+    # PostgreSQL rejects a value that is not JSON. The sink finds that row, skips it and writes the others.
     return message.partition, message.offset, message.timestamp, key, message.value.decode()
 
 
@@ -50,7 +52,7 @@ schema = pa.schema(
 config = {
     "bootstrap.servers": arguments.address,
     "group.id": f"{arguments.topic}-to-{arguments.table}",
-    "auto.offset.reset": "earliest",  # of the first run: later ones go on where the group was
+    "auto.offset.reset": "earliest",  # first run only: later runs continue at the group's offsets
 }
 streamer = penstock.Streamer(
     arguments.topic,
@@ -68,6 +70,6 @@ with streamer:
         while not streamer.wait(5):
             print(f"{streamer.metrics().rows:,} rows, lag {streamer.metrics().lag}", flush=True)
     except KeyboardInterrupt:
-        pass  # the end of the block lets it write and commit what it has
+        pass  # at the end of the block, the Streamer writes and commits the rows it holds
 done = streamer.metrics()
 print(f"{done.records:,} events of {arguments.topic} read, {done.failed:,} of them failed")

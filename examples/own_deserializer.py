@@ -1,4 +1,4 @@
-"""Read a topic of JSON events with a deserializer of your own: users become pseudonyms before Spark sees them.
+"""Read a topic of JSON events with a custom deserializer that replaces users by pseudonyms before Spark sees them.
 
 python examples/own_deserializer.py localhost:9092 shop-events
 """
@@ -10,9 +10,9 @@ import sys
 
 
 class Pseudonymous:
-    """Made once for each task. `schema` is asked on the driver, the rest runs where the records are fetched."""
+    """Penstock creates one per task. `schema` runs on the driver, the other methods where the records are fetched."""
 
-    columns = ("value", "headers")  # of Kafka's columns, what is looked at below
+    columns = ("value", "headers")  # the Kafka columns that `deserialize_record` reads
 
     def __init__(self):
         self.pseudonyms = {}
@@ -21,7 +21,7 @@ class Pseudonymous:
         return "user STRING, event MAP<STRING, STRING>, headers INT"
 
     def deserialize_record(self, record):
-        """A row, or None for none. What is raised here is up to option `mode`, record by record."""
+        """Return a row, or None to skip the record. If this raises an error, option `mode` decides about the record."""
         event = json.loads(record.value)
         user = event.pop("user", None)
         if user is None:
@@ -36,14 +36,14 @@ class Pseudonymous:
 
 
 def main():
-    # Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
+    # Spark's workers must use this Python, which has Penstock; the first `python3` on the PATH may be another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
     from pyspark.sql import SparkSession
 
     bootstrap, topic = sys.argv[1:3]
     spark = SparkSession.builder.appName("own deserializer").getOrCreate()
-    spark.sparkContext.addPyFile(__file__)  # the workers import the class above from it
+    spark.sparkContext.addPyFile(__file__)  # the workers import the class above from this file
     events = (
         spark.read.format("penstock")
         .option("kafka.bootstrap.servers", bootstrap)

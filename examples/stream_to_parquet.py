@@ -1,4 +1,4 @@
-"""Add what is new in a topic to a Parquet table. Every run goes on where the last one ended.
+"""Add the new records of a topic to a Parquet table. Every run continues where the last one ended.
 
 python examples/stream_to_parquet.py localhost:9092 shop-events /tmp/shop
 python examples/stream_to_parquet.py localhost:9092 shop-events /tmp/shop --follow --group shop
@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-# Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
+# Spark's workers must use this Python, which has Penstock; the first `python3` on the PATH may be another one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession
@@ -19,29 +19,29 @@ from pyspark.sql import SparkSession
 from penstock.spark import LagListener
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("address", help="bootstrap servers: host:port,host:port")
 parser.add_argument("topic")
-parser.add_argument("folder", help="gets the table and, beside it, the checkpoint")
-parser.add_argument("--follow", action="store_true", help="go on until Ctrl-C, not only to the end of what is there")
-parser.add_argument("--group", help="commit to this consumer group, so that Kafka's tools see how far it is")
+parser.add_argument("folder", help="folder for the table and the checkpoint")
+parser.add_argument("--follow", action="store_true", help="run until Ctrl-C, not only to the end of the topic")
+parser.add_argument("--group", help="commit to this consumer group, so that Kafka's tools show the lag")
 arguments = parser.parse_args()
 
-# A line about the lag now and then, on standard error.
+# Log the lag to standard error, every ten seconds.
 logging.basicConfig(format="%(message)s")
 logging.getLogger("penstock.lag").setLevel(logging.INFO)
 
 spark = SparkSession.builder.appName("stream_to_parquet").config("spark.ui.showConsoleProgress", False).getOrCreate()
 listener = LagListener()
 spark.streams.addListener(listener)
-# PySpark's own handler would cancel the batch that is being written. This one only leaves a note: it may come in the
-# middle of anything, and a lock that is held there would never be free for it.
+# PySpark's own handler would cancel the current batch. This one only sets a flag: a signal handler may interrupt code
+# that holds a lock, so it must not wait for one.
 stop: list[int] = []
 signal.signal(signal.SIGINT, lambda number, frame: stop.append(number))
 
 options = {
     "kafka.bootstrap.servers": arguments.address,
     "subscribe": arguments.topic,
-    "startingOffsets": "earliest",  # of the first run: later ones have the checkpoint
+    "startingOffsets": "earliest",  # first run only: later runs continue at the checkpoint
     "maxOffsetsPerTrigger": "500000",
 }
 if arguments.group:
@@ -60,6 +60,6 @@ print(f"{arguments.topic} -> {table}" + (", until Ctrl-C" if arguments.follow el
 while query.isActive and not stop:
     time.sleep(0.2)
 query.stop()
-query.awaitTermination()  # raises what it failed with
+query.awaitTermination()  # raises the error if the query failed
 print(f"{spark.read.schema(rows.schema).parquet(table).count():,} records of {arguments.topic} in {table}")
 spark.stop()

@@ -1,4 +1,4 @@
-"""Write a topic into a Parquet file without Spark, batch by batch: memory stays flat however large the topic is.
+"""Write a topic into a Parquet file without Spark, batch by batch: memory does not grow with the topic.
 
 python examples/to_parquet.py localhost:9092 shop-events events.parquet
 """

@@ -1,4 +1,4 @@
-"""A topic of JSON events as typed columns; what does not fit is shown with the reason, or goes to a topic of its own.
+"""Read JSON events as typed columns. Show bad records with the reason, or send them to a dead-letter topic.
 
 python examples/typed_columns.py localhost:9092 shop-events
 python examples/typed_columns.py localhost:9092 shop-events --schema 'user STRING, action STRING, price INT'
@@ -9,17 +9,17 @@ import argparse
 import os
 import sys
 
-# Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
+# Spark's workers must use this Python, which has Penstock; the first `python3` on the PATH may be another one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("address", help="brokers to ask first: host:port,host:port")
+parser.add_argument("address", help="bootstrap servers: host:port,host:port")
 parser.add_argument("topic")
-parser.add_argument("--schema", help="as in Spark's DDL; without it, a thousand of the newest records are looked at")
-parser.add_argument("--dead-letters", metavar="TOPIC", help="where bad records go; the topic has to exist")
+parser.add_argument("--schema", help="schema in Spark's DDL (default: inferred from the newest 1000 records)")
+parser.add_argument("--dead-letters", metavar="TOPIC", help="dead-letter topic for bad records; it must exist")
 arguments = parser.parse_args()
 
 spark = SparkSession.builder.appName("typed columns").config("spark.ui.showConsoleProgress", False).getOrCreate()
@@ -30,7 +30,7 @@ def kafka(**options):
 
 
 def show_with_reasons(options):
-    """Bad records are rows with nulls, their bytes and the reason."""
+    """Show bad records as rows with nulls, their bytes and the reason."""
     events = kafka(**options, includeErrors="true").load()
     events.printSchema()
     events.where("_error IS NULL").drop("_corrupt_record", "_error").show(5)
@@ -42,14 +42,14 @@ def show_with_reasons(options):
 
 
 def show_with_letters(options):
-    """Bad records are no rows, but letters: the whole record, and headers that say where it was and why it is there."""
+    """Send bad records to the dead-letter topic, with headers that name their origin and the reason. Show both."""
     events = kafka(**options, mode="DEADLETTER", deadLetterTopic=arguments.dead_letters).load()
     events.printSchema()
     events.show(5)
     print(f"{events.count():,} rows")
     letters = kafka(subscribe=arguments.dead_letters, includeHeaders="true").option(
         "kafka.isolation.level",
-        "read_committed",  # without, letters of tasks that were killed would be seen too
+        "read_committed",  # hides dead letters of killed tasks
     )
     said = f.map_from_entries("headers")
     about = [said[f"penstock.{name}"].cast("string").alias(name) for name in ("topic", "partition", "offset", "reason")]

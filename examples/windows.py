@@ -6,7 +6,7 @@ python examples/windows.py localhost:9092 shop-events
 import os
 import sys
 
-# Spark's workers must be the Python that has Penstock, and the first `python3` on the PATH may be another one.
+# Spark's workers must use this Python, which has Penstock; the first `python3` on the PATH may be another one.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession

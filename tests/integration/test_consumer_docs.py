@@ -86,7 +86,7 @@ def test_the_word_count_counts_until_ctrl_c(documented):
 
 
 def test_the_dataframe_example_reads_what_is_new(documented):
-    for library, words in (("polars", "200 events of clicks with polars"), ("pandas", "nothing is new in clicks")):
+    for library, words in (("polars", "200 events of clicks with polars"), ("pandas", "no new events in clicks")):
         show_frames(documented, words, "--library", library)
 
 

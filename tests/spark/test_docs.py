@@ -12,7 +12,18 @@ import time
 
 import pytest
 
-from fix_snippets import CONSUMER_PAGES, PAGES, REGISTRY, ROOT, blocks, commands, example, penstock, program, run_as_test
+from fix_snippets import (
+    CONSUMER_PAGES,
+    PAGES,
+    REGISTRY,
+    ROOT,
+    blocks,
+    commands,
+    example,
+    penstock,
+    program,
+    run_as_test,
+)
 from penstock import EmbeddedKafka
 
 sys.path.insert(0, str(ROOT))  # for tools, which is not installed
