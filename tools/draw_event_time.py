@@ -2,9 +2,9 @@
 
     python -m tools.draw_event_time
 
-It starts a broker and both sources as the benchmark does (benchmarks/event_time/replay.py), with fewer records. What
-each trigger read is known from its offsets, and what was lost from the counts in the end; which of the records that
-were, from Spark's watermarks, and the two have to agree.
+It starts a broker and both sources like the benchmark (benchmarks/event_time/replay.py), with fewer records. Offsets
+show which records each trigger read, and the final counts show how many were lost. Spark's watermarks show which ones
+were lost. The two numbers of lost records must agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOURS = 48
 
 WIDTH, HEIGHT = 860, 400
 LEFT, TOP, PANEL, BOTTOM, GAP = 64, 76, 360, 340, 54
-"""Of the first panel, the size of each and what is between them."""
+"""Position of the first panel, size of each panel, and the gap between them."""
 
 STYLE = """
     .page { fill: #ffffff; stroke: #d0d7de; }
@@ -63,7 +63,7 @@ STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one trigger read of one partition, in ms since the topic's first record; `lost` up to where it was late."""
+    """The part of a partition that one trigger read, in ms since the topic's first record; late up to `lost`."""
 
     trigger: int
     start: float
@@ -77,7 +77,7 @@ class Run:
     triggers: int
     pieces: list[Piece]
     watermarks: list[float | None]
-    """At each trigger, those by which records are late."""
+    """For each trigger, the watermark that decides which records are late."""
     lost: int
 
 
@@ -106,7 +106,7 @@ def run_of(title: str, answer: dict[str, Any], topic: Topic, times: Times) -> Ru
     each = topic.rows // topic.partitions
     marks = [_since(trigger["watermark"], times) for trigger in triggers]
     ends = [{int(p): offset for p, offset in trigger["ends"][topic.name].items()} for trigger in triggers]
-    # Spark lets records be late by the watermark of the trigger before, where it has set a new one.
+    # Spark drops late records by the watermark that the trigger before has set.
     late_by = [None, *marks[:-1]]
     lost, pieces = 0, []
     for number, mark in enumerate(late_by):
@@ -120,12 +120,12 @@ def run_of(title: str, answer: dict[str, Any], topic: Topic, times: Times) -> Ru
                 pieces.append(Piece(number, a, b, c))
     really = answer["rows"] - answer["counted"]
     if lost != really:
-        raise SystemExit(f"{title}: {really} records are lost, and by its watermarks it would be {lost}")
+        raise SystemExit(f"{title}: {really} records are lost, but its watermarks account for {lost}")
     return Run(title, len(triggers), pieces, late_by, lost)
 
 
 def _since(text: str | None, times: Times) -> float | None:
-    """Spark's watermark; before the first one it is 1970."""
+    """Convert Spark's watermark; 1970 means that there is none yet."""
     if text is None:
         return None
     milliseconds = datetime.fromisoformat(text).timestamp() * 1000
@@ -133,7 +133,7 @@ def _since(text: str | None, times: Times) -> float | None:
 
 
 def _is_late(at: float, mark: float | None, times: Times) -> bool:
-    """Whether the window of a record has ended at the watermark."""
+    """Return whether the window of a record has ended at the watermark."""
     end = ((times.first + at) // WINDOW + 1) * WINDOW - times.first
     return mark is not None and end <= mark
 
@@ -144,7 +144,7 @@ def picture(runs: list[Run]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'role="img" aria-labelledby="title">',
         f'  <title id="title">A replay of eight partitions that begin up to 24 hours apart. {told}</title>',
-        "  <!-- made by tools/draw_event_time.py from a run -->",
+        "  <!-- drawn by tools/draw_event_time.py from a run -->",
         f"  <style>{STYLE}\n  </style>",
         f'  <rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>',
     ]
@@ -178,7 +178,7 @@ def panel(run: Run, left: float, *, axis: bool) -> list[str]:
         parts.append(f'  <text class="small middle" transform="translate({where}) rotate(-90)">event time</text>')
     kept, lost = [], []
     for piece in run.pieces:
-        # In the course of a trigger, from its left edge to its right.
+        # A trigger spans from its left edge to its right edge.
         turn = piece.trigger + (piece.lost - piece.start) / (piece.stop - piece.start)
         if piece.lost > piece.start:
             lost.append(f"M{x(piece.trigger)} {y(piece.start)} L{x(turn)} {y(piece.lost)}")
@@ -191,14 +191,14 @@ def panel(run: Run, left: float, *, axis: bool) -> list[str]:
     if steps:
         line = f"M{x(steps[0][0])} {y(0)}" + "".join(f" V{y(mark)} H{x(number + 1)}" for number, mark in steps)
         parts.append(f'  <path class="mark" d="{line}"/>')
-    parts.append(f'  <text class="small middle" x="{left + PANEL / 2}" y="{BOTTOM + 20}">trigger after trigger</text>')
+    parts.append(f'  <text class="small middle" x="{left + PANEL / 2}" y="{BOTTOM + 20}">triggers, in order</text>')
     return parts
 
 
 def legend() -> list[str]:
     y = HEIGHT - 20
     entries = (
-        ("kept", "event times read, a line per partition"),
+        ("kept", "event times read, one line per partition"),
         ("lost", "read and dropped"),
         ("mark", "Spark's watermark: highest event time - 2 h"),
     )
