@@ -1,4 +1,4 @@
-"""Every snippet of the consumer's pages runs, and so do its examples: see fix_snippets.py for how."""
+"""Every snippet of the consumer's pages runs, and so do its examples: see fixtures/snippets.py for how."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 import pytest
 
 import penstock as package
-from fix_consumer import eventually
-from fix_snippets import CONSUMER_PAGES, blocks, commands, example, penstock, run_until_signal
+from fixtures.consumer import eventually
+from fixtures.snippets import CONSUMER_PAGES, blocks, commands, example, penstock, run_until_signal
 
 JOIN = package.ConsumerConnector.create_message_streams
 

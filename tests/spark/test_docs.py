@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from fix_snippets import (
+from fixtures.snippets import (
     CONSUMER_PAGES,
     PAGES,
     REGISTRY,
