@@ -32,7 +32,7 @@ def plan(order: dict[str, Any]) -> tuple[SourceOptions, list[OffsetRange]]:
 
 def read(options: SourceOptions, range_: OffsetRange, ahead: bool) -> Iterator[pa.RecordBatch]:
     reader = RangeReader(range_, COLUMNS, options.client)
-    return reader.ahead() if ahead else iter(reader)
+    return reader.prefetched() if ahead else iter(reader)
 
 
 def time_read(order: dict[str, Any]) -> dict[str, Any]:

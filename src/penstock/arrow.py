@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from penstock.config.source import SourceOptions, parse_options
+from penstock.dead_letters.scope import LetterScope
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan
 from penstock.model.columns import arrow_schema, checked_columns
@@ -76,6 +77,6 @@ def _text(name: str, value: object) -> str:
 def _read(
     ranges: list[OffsetRange], columns: list[str] | TypedPlan, options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    scope = f"read-{uuid.uuid4().hex}"  # of dead letters: another read of the same records writes its own
+    scope = LetterScope("read", uuid.uuid4().hex)  # another read of the same records writes its own dead letters
     for range_ in ranges:
         yield from read_range(range_, columns, options, scope=scope)

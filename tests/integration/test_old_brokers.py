@@ -17,6 +17,7 @@ from fixtures.consumer import ends, eventually
 from fixtures.produce import Rec
 from fixtures.stream import HOUR, NOW, records, tp
 from penstock.config.source import parse_options
+from penstock.dead_letters.scope import LetterScope
 from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
@@ -118,7 +119,8 @@ def test_a_group_shares_partitions_commits_and_goes_on(kafka, consumers, topic, 
 
 def test_a_dead_letter_is_written_once_however_often_its_task_runs(kafka, topic):
     source, dead = topic(), topic()
-    client, scope = parse_options(kafka.client_options() | {"subscribe": source}).client, uuid.uuid4().hex
+    client = parse_options(kafka.client_options() | {"subscribe": source}).client
+    scope = LetterScope("query", uuid.uuid4().hex)
     range_ = OffsetRange(source, 0, 0, 10)
     row = {"key": None, "value": b"{", "topic": source, "partition": 0, "timestamp": 0, "timestampType": 0}
     batch = pa.RecordBatch.from_pylist(

@@ -128,3 +128,8 @@ def test_a_checkpoint_and_notes_of_the_version_before_lose_no_letter_and_repeat_
     more = {(0, ends[0]), (1, ends[1] + 1)}
     assert run() == {2: [(1, ends[1])]}
     assert letters_in(kafka, letters) == Counter(dict.fromkeys(bad | more, 1))
+    query_id = json.loads((CAPTURED / "checkpoint" / "metadata").read_text())["id"]
+    client = parse_options(kafka.client_options() | {"subscribe": source}).client
+    places = [TopicPartition(source, partition) for partition in ends]
+    notes = Cluster(client).committed(f"penstock-letters:v2:query:{query_id}:string:json:{letters}", places)
+    assert notes == {TopicPartition(source, 0): 13, TopicPartition(source, 1): 14}, "tasks know the query's id"

@@ -1,44 +1,46 @@
-"""Dead letters of a task that reads one range of offsets: each is written once, however often the task is tried.
+"""Dead letters of a task that reads one range of offsets: each is written once, however often the task runs.
 
-What is promised to readers of committed records (`isolation.level=read_committed`): of every record that could not be
-decoded there is one letter, whether its task was retried, run twice at the same time, killed at any moment or asked for
-the same records again, as `foreachBatch` often does. Letters are in the topic before the task ends; they do not wait
-for what Spark does with its rows, so a batch that fails later leaves its letters, and does not repeat them when it is
-replayed. Readers of uncommitted records also see what killed attempts have left.
+The guarantee holds for readers of committed records (`isolation.level=read_committed`). For every record that could not
+be decoded there is one letter, even if its task is retried, runs twice at the same time, is killed at any moment, or
+reads the same records again, as `foreachBatch` often does. Letters are in the topic before the task ends. They do not
+wait for Spark's sink: a batch that fails later leaves its letters, and its replay does not repeat them. Readers of
+uncommitted records also see the letters of killed attempts.
 
-How: letters are held until the task ends, or until there are four megabytes of them, and then written in one Kafka
-transaction, together with a note of the offsets that have one: beside the committed offset of a group that nobody is
-in. Who begins a transaction shuts out every other attempt with the same transactional id (Kafka aborts what it had
-begun), then reads the note, and leaves out what is there. So reading the note and writing it is one step, as if under a
-lock, and an attempt that was shut out in the middle begins again, finds out how far the other came, and goes on.
+How: a task buffers letters until it ends, or until it has four megabytes of them. It then writes them in one Kafka
+transaction, together with a note: the offsets that have a letter. The note is the metadata of an offset that is
+committed for a private group, which never has members. A task that begins a transaction fences every other attempt with
+the same transactional id, and Kafka aborts the transaction of that attempt. The task then reads the note, and skips
+the letters that it lists. So reading and writing the note is one step, as if under a lock. A fenced attempt begins
+again, reads how far the other attempt came, and writes the rest.
 
-What was weighed:
+Rejected alternatives:
 - One transaction for a whole task, open from its first letter on. A task may take longer than the 15 minutes that
-  brokers allow, readers of committed records would wait for it all the time, and after a commit nothing would tell a
-  retry that it had been. Transactions here last milliseconds.
-- A transactional id, or a group, for each range. A broker remembers every one for a week: a stream with a bad record
-  in each of its micro-batches would leave millions. There is one group for each scope, and one id for each source
-  partition in it. Ranges of a partition that was split share it: they come in each other's way, and begin again.
-- Asking the coordinator how the last transaction ended (DescribeTransactions). It forgets that when the id is taken,
-  and before that it may change: two attempts at once would write twice.
+  brokers allow, and readers of committed records would wait for it. After a commit, a retry would not know of it.
+  Transactions here last milliseconds.
+- A transactional id, or a group, for each range. A broker remembers each for a week: a stream with a bad record in each
+  micro-batch would leave millions. There is one group for each scope, and one id for each source partition in it.
+  Ranges of a split partition share the id: they fence each other, and begin again.
+- Asking the coordinator how the last transaction ended (DescribeTransactions). The coordinator forgets it when a
+  producer takes the id, and before that it may change: two concurrent attempts would write twice.
 
-Where it ends: another scope knows nothing of this one. A note names the newest letters, some hundreds or more: if a
-record fails in one attempt only (a lookup of a user's class, a registry that was behind), it has its letter, even where
-others of its range were written before. Of older ones it holds fifty spans of offsets that were done with (those that
-touch are one), and what fails there for the first time has none. Records that fail in one attempt and are read in
-another are both, letter and row. Brokers forget a note when a week has passed without another
-(`offsets.retention.minutes`). A log that was cut and written anew has other records at offsets that count as done; a
-topic made anew has not.
+Limits: a scope does not know the notes of another scope (`scope.py`). A note lists the newest letters one by one, some
+hundreds or more. A record that fails in one attempt only (a failed lookup of a user's class, a registry that was
+behind) gets its letter, even if other letters of its range were written before. Of older offsets, a note keeps fifty
+spans that are done; adjacent spans are one. A record in such a span that fails for the first time gets no letter. A
+record that fails in one attempt and is decoded in another one is both a letter and a row. Brokers delete a note after a
+week without a new one (`offsets.retention.minutes`). A truncated log has new records at offsets that count as done; a
+recreated topic does not, because a note names topic ids.
 
-What it needs beyond the topic: `Write` on transactional ids and `Read` on groups whose names begin with
-`penstock-letters:`. Without the latter letters are still written whole or not at all, but an attempt cannot know that a
-former one has committed; that is warned of. Without the former, `transactional=False` writes plainly, at least once.
+Permissions beyond the topic: `Write` on transactional ids and `Read` on groups with the prefix `penstock-letters:`.
+Without the latter, letters are still written whole or not at all, but an attempt cannot know that an earlier one has
+committed; a warning says so. Without the former, `transactional=False` writes plainly, at least once.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from types import TracebackType
 from typing import Self
@@ -46,7 +48,8 @@ from typing import Self
 import pyarrow as pa
 
 from penstock.dead_letters.letter import DeadLetter, TopicWriter, append_letters, fault_letters
-from penstock.dead_letters.written_offsets import Spans, parse_spans
+from penstock.dead_letters.scope import PREFIX, LetterNames, LetterScope, letter_names
+from penstock.dead_letters.written_offsets import WrittenOffsets, parse_note
 from penstock.errors import AuthorizationFailed, UnknownTopic
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
@@ -57,68 +60,60 @@ from penstock.wire.transport.retry import Attempts
 
 log = logging.getLogger(__name__)
 
-HELD_BYTES = 4 << 20
-"""A transaction takes about ten requests: too many for each batch of 500 kB, and nothing for eight of them."""
+BUFFERED_BYTES = 4 << 20
+"""A transaction takes about ten requests: too many for each batch of 500 kB, and cheap for eight of them."""
 
 LETTER_BYTES = 500
-"""What a letter weighs beside its record: headers that say why, and Python's objects."""
+"""Size of a letter beside its record: the headers that say why, and Python objects."""
 
-YIELDING_SECONDS = 5.0
-"""At most so long between two tries. Whoever begins ends what others have begun, so if there are many, most must wait
-for one to get through. Measured with ranges of one partition that end at the same time, and 5 ms of network: 16 are
-through after 7 s, 40 after 17 s. Without that network 16 need a second."""
-
-PREFIX = "penstock-letters:"
-"""Of all groups and transactional ids: what ACLs are made for."""
+BACKOFF_SECONDS = 5.0
+"""Longest wait between two attempts. A task that begins ends the transactions of others, so with many tasks most must
+wait for one to commit. Measured with ranges of one partition that end at the same time, and 5 ms of network: 16 have
+committed after 7 s, 40 after 17 s. Without that network 16 need a second."""
 
 
-def names_of(scope: str, topic: str, source: TopicPartition) -> tuple[str, str]:
-    """The group that keeps the notes, and the transactional id under which letters about a partition are written."""
-    group = f"{PREFIX}{scope}:{topic}"
-    return group, f"{group}:{source}"
-
-
-def check_topic(config: ClientConfig, topic: str, scope: str = "", transactional: bool = True) -> None:
-    """For the driver, before anything is read: whether tasks will be able to write letters, as far as that shows."""
+def check_topic(config: ClientConfig, topic: str, transactional: bool = True) -> None:
+    """Check that tasks will be able to write letters, as far as the driver can tell before anything is read."""
     cluster = Cluster(config)
     _, unknown = cluster.listing((topic,))
     if unknown:
-        raise UnknownTopic(topic, detail="it is to take dead letters (option deadLetterTopic). Create it first")
+        raise UnknownTopic(topic, detail="option deadLetterTopic names it. Create it first")
     if transactional:
-        group, transactional_id = names_of(scope, topic, TopicPartition(topic, 0))
-        producer = TransactionalProducer(config, transactional_id)
+        names = letter_names("", topic, TopicPartition(topic, 0))  # only permissions are checked: nothing is written
+        producer = TransactionalProducer(config, names.transactional_id)
         try:
             producer.find()
         except AuthorizationFailed as error:
             raise _explained(error) from error
         try:
-            producer.commits(group, [TopicPartition(topic, 0)])
+            producer.commits(names.group, [TopicPartition(topic, 0)])
         except AuthorizationFailed as error:
-            _warn(group, str(error))
+            _warn(names.group, str(error))
 
 
 class RangeLetters:
-    """The letters of one task about one range. Connects to nothing before there is one. For one thread.
+    """The letters of one task about one range. Connects to no broker before the first letter. For one thread.
 
-    Leaving its `with` block lets go of what is not written yet: `finish` is what makes letters last. `scope` names who
-    reads: letters are written once for each. It must be the same for all attempts at a task, and another one for
-    another query over the same topics, whose letters would be taken for the same.
+    Leaving its `with` block discards buffered letters: only `finish` makes them durable. Letters are written once for
+    each scope, so all attempts at a task must have the same one.
     """
 
     def __init__(
-        self, config: ClientConfig, topic: str, range_: OffsetRange, scope: str, transactional: bool = True
+        self, config: ClientConfig, topic: str, range_: OffsetRange, scope: LetterScope, transactional: bool = True
     ) -> None:
         self._config = config
         self._topic = topic
         self._range = range_
-        self._group, self._transactional_id = names_of(scope, topic, range_.topic_partition)
+        self._names = letter_names(scope.name, topic, range_.topic_partition)
+        self._earlier_names = (
+            None if scope.earlier is None else letter_names(scope.earlier, topic, range_.topic_partition)
+        )
         self._transactional = transactional
-        self._remembers = True
-        """Whether the group is ours to use."""
-        self._next = range_.start
-        """After the last letter: what is below counts as done once that is written."""
-        self._held: list[DeadLetter] = []
-        self._held_bytes = 0
+        self._may_use_group = True
+        self._next_offset = range_.start
+        """The offset after the last letter. All offsets below count as done once that letter is written."""
+        self._buffered: list[DeadLetter] = []
+        self._buffered_bytes = 0
         self._written = 0
         self._producer: TransactionalProducer | None = None
 
@@ -131,32 +126,32 @@ class RangeLetters:
         self.abort()
 
     def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
-        """Take the records at fault: (row, column, reason). Batches come in the order of their offsets.
+        """Take the records at fault: (row, column, reason). Batches must come in the order of their offsets.
 
-        May write what is held, and raises if that cannot be done.
+        Writes the buffered letters if there are many, and raises if that fails.
         """
         for letter in fault_letters(self._range.topic_partition, records, faults):
-            if letter.offset < self._next:
-                raise ValueError(f"offset {letter.offset} comes after {self._next - 1}: it may count as done")
-            self._next = letter.offset + 1
-            self._held.append(letter)
-            self._held_bytes += letter.size + LETTER_BYTES
-            if self._held_bytes >= HELD_BYTES:
-                self._write(self._next)
+            if letter.offset < self._next_offset:
+                raise ValueError(f"offset {letter.offset} comes after {self._next_offset - 1}: it may count as done")
+            self._next_offset = letter.offset + 1
+            self._buffered.append(letter)
+            self._buffered_bytes += letter.size + LETTER_BYTES
+            if self._buffered_bytes >= BUFFERED_BYTES:
+                self._write(self._next_offset)
 
     def finish(self, read_until: int | None = None) -> int:
-        """The range was read, to its end or only until an offset: make all letters last.
+        """Make all letters durable: the task has read the range to its end, or only until an offset.
 
-        Returns how many this attempt has written.
+        Returns the number of letters that this attempt has written.
         """
-        if self._held:
+        if self._buffered:
             self._write(self._range.stop if read_until is None else read_until)
         return self._written
 
     def abort(self) -> None:
-        """The task failed: forget what is not written. What is, stays, and the next attempt leaves it out."""
-        self._held.clear()
-        self._held_bytes = 0
+        """Discard buffered letters, because the task failed. The next attempt skips the letters that are written."""
+        self._buffered.clear()
+        self._buffered_bytes = 0
 
     def _write(self, done_until: int) -> None:
         if self._transactional:
@@ -164,22 +159,22 @@ class RangeLetters:
         else:
             writer = TopicWriter(self._config, self._topic)
             try:
-                writer.write(self._held)
+                writer.write(self._buffered)
             finally:
                 writer.close()
-            self._written += len(self._held)
+            self._written += len(self._buffered)
         self.abort()
 
-    # --- once -------------------------------------------------------------------------------------------------------
+    # --- in transactions --------------------------------------------------------------------------------------------
 
     def _write_once(self, done_until: int) -> int:
         if self._producer is None:
-            self._producer = TransactionalProducer(self._config, self._transactional_id)
+            self._producer = TransactionalProducer(self._config, self._names.transactional_id)
         attempts = Attempts(
-            f"writing {len(self._held)} dead letters of {self._range} to {self._topic!r}",
+            f"writing {len(self._buffered)} dead letters of {self._range} to {self._topic!r}",
             self._config.api_timeout,
-            backoff_max=YIELDING_SECONDS,
-            hint="Other tasks that read the same partition came in between, all the time. Split it into fewer "
+            backoff_max=BACKOFF_SECONDS,
+            hint="Other tasks that read the same partition came in between, every time. Split it into fewer tasks "
             f"(option minPartitions), or wait longer: set {self._config.option('default.api.timeout.ms')}",
         )
         while True:
@@ -191,61 +186,74 @@ class RangeLetters:
             except AuthorizationFailed as error:
                 raise _explained(error) from error
             finally:
-                self._producer.abort_transaction()  # nothing, after a commit
+                self._producer.abort_transaction()  # does nothing after a commit
             attempts.pause()
 
     def _try(self, producer: TransactionalProducer, done_until: int) -> int:
         producer.begin_transaction()
         source = self._range.topic_partition
-        dead = producer.metadata((self._topic,)).topics[self._topic]
-        done = self._done(producer, dead)
-        letters = [letter for letter in self._held if not done.has(letter.offset)]
+        letter_topic = producer.metadata((self._topic,)).topics[self._topic]
+        written = self._written_offsets(producer, letter_topic)
+        letters = [letter for letter in self._buffered if letter.offset not in written]
         if not letters:
-            log.info("all %d dead letters of %s are there already", len(self._held), self._range)
+            log.info("all %d dead letters of %s were written before", len(self._buffered), self._range)
             return 0
-        target = TopicPartition(self._topic, source.partition % len(dead.partitions))
+        target = TopicPartition(self._topic, source.partition % len(letter_topic.partitions))
         append_letters(lambda records: producer.append(target, records), letters, self._topic)
-        if self._remembers:
-            note = str(done.with_letters(self._range.start, done_until, [letter.offset for letter in letters]))
+        if self._may_use_group:
+            note = str(written.with_letters(self._range.start, done_until, [letter.offset for letter in letters]))
             try:
-                producer.commit_offset(self._group, source, done_until, note)
+                producer.commit_offset(self._names.group, source, done_until, note)
             except AuthorizationFailed as error:
-                # A group may be part of the transaction now, or not: begin anew, without it.
-                self._forgo(error)
+                # The group may be part of the transaction now, or not: begin again without it.
+                self._forgo_group(error)
                 raise TransactionLost(str(error)) from error
         producer.commit_transaction()
         return len(letters)
 
-    def _done(self, producer: TransactionalProducer, dead: Topic) -> Spans:
-        """What is written of this range's partition, as far as the group knows."""
-        about = f"{self._range.topic_id or ''}/{dead.topic_id or ''}"
-        noted = None
-        if self._remembers:
-            source = self._range.topic_partition
+    def _written_offsets(self, producer: TransactionalProducer, letter_topic: Topic) -> WrittenOffsets:
+        """The offsets of the source partition that have letters, by the note of this scope or of its earlier name."""
+        topic_ids = f"{self._range.topic_id or ''}/{letter_topic.topic_id or ''}"
+        note = None
+        if self._may_use_group:
             try:
-                noted = producer.commits(self._group, [source]).get(source)
+                note = self._note(producer, self._names)
+                if note is None and self._earlier_names is not None:
+                    note = self._earlier_note(producer, self._earlier_names)
             except AuthorizationFailed as error:
-                self._forgo(error)
-        return Spans(about) if noted is None else parse_spans(noted.metadata, about)
+                self._forgo_group(error)
+        return WrittenOffsets(topic_ids) if note is None else parse_note(note, topic_ids)
 
-    def _forgo(self, error: AuthorizationFailed) -> None:
-        self._remembers = False
-        _warn(self._group, str(error))
+    def _note(self, producer: TransactionalProducer, names: LetterNames) -> str | None:
+        source = self._range.topic_partition
+        committed = producer.commits(names.group, [source]).get(source)
+        return None if committed is None else committed.metadata
+
+    def _earlier_note(self, producer: TransactionalProducer, names: LetterNames) -> str | None:
+        """The note that an earlier version has left. Taking its transactional id ends what a killed task of that
+        version had begun: else its note stays unknown until the transaction times out."""
+        with suppress(AuthorizationFailed):  # a transactional id that this user may not use was never used
+            TransactionalProducer(self._config, names.transactional_id).begin_transaction()
+        return self._note(producer, names)
+
+    def _forgo_group(self, error: AuthorizationFailed) -> None:
+        self._may_use_group = False
+        _warn(self._names.group, str(error))
 
 
 def _explained(error: AuthorizationFailed) -> AuthorizationFailed:
     return AuthorizationFailed(
-        f"{error}. Dead letters need Write on their topic and on transactional ids that begin with {PREFIX!r}. Without "
-        "the latter, set option deadLetterTransactional to false: a letter may then come more than once"
+        f"{error}. Dead letters need Write on their topic and on transactional ids with the prefix {PREFIX!r}. Without "
+        "the latter, set option deadLetterTransactional to false: a letter may then be written more than once"
     )
 
 
 @cache
 def _warn(group: str, problem: str) -> None:
-    """Once per process and group."""
+    """Warn once per process and group."""
     log.warning(
-        "dead letters may come more than once, when a task is retried after it has written them: %s. Allow Read on "
-        "groups that begin with %r (this one is %r)",
+        "dead letters may be written more than once, when a task is retried after it has written them: %s. Allow Read "
+        "on groups with the prefix %r (this one is %r)",
         problem,
         PREFIX,
         group,

@@ -1,12 +1,12 @@
-"""WHICH offsets of a partition have letters, as far as a note beside a committed offset has room to tell. Pure.
+"""The offsets of a partition that have letters, as far as the metadata of a committed offset has room. Pure.
 
-A note tells of the newest letters one by one, and of those before only what spans of offsets were done with:
+A note lists the newest letters one by one. Of earlier offsets it lists only the spans that are done:
 
-    <about> <since>:<gap>[.<length>],...  <start>-<stop> ...
+    <topic ids> <since>:<gap>[.<length>],...  <start>-<stop> ...
 
-From `since` on, letters stand as runs of offsets, each by its distance from the end of the one before. Records may fail
-in one attempt and not in the next (a lookup that failed, a registry that was behind): spans alone would take a letter
-for written if another one of its span was.
+From `since` on, letters are runs of offsets, each written as its distance from the end of the run before. A record may
+fail in one attempt and not in the next (a failed lookup, a registry that was behind). With spans alone, its letter
+would count as written if another letter of its span was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import inf
 from typing import TypeAlias
 
 SPANS_KEPT = 50
-"""Of at most 40 characters each: brokers take notes of 4,096 bytes unless told otherwise."""
+"""Of at most 40 characters each. Brokers accept metadata of 4,096 bytes by default."""
 
 RUNS_ROOM = 1900
 """Characters. A bad record among a thousand good ones takes four."""
@@ -32,35 +32,33 @@ Span: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
-    """Spans [start, stop) of one partition's offsets, in the order in which they were done; the oldest are forgotten.
+class WrittenOffsets:
+    """Offsets of one partition that need no letter any more."""
 
-    `about` is one word, such as the topic's id: offsets of a topic created later under the same name are others.
-    """
-
-    about: str
+    topic_ids: str
+    """One word. Offsets of a recreated topic are other records."""
     spans: tuple[Span, ...] = ()
+    """Spans [start, stop) that are done, in the order in which they were done. The oldest are dropped."""
     since: int = 0
-    """From here on `runs` has all letters there are; below, all that is in `spans` counts as done."""
+    """From this offset on, `runs` lists all letters. Below it, all offsets in `spans` count as written."""
     runs: tuple[Span, ...] = ()
-    """In order, none touching another."""
+    """Sorted, none adjacent to another."""
 
-    def has(self, offset: int) -> bool:
-        """Whether a record at fault needs no letter any more."""
+    def __contains__(self, offset: int) -> bool:
         if offset < self.since:
             return any(start <= offset < stop for start, stop in self.spans)
         at = bisect_right(self.runs, (offset, inf)) - 1
         return at >= 0 and offset < self.runs[at][1]
 
-    def with_letters(self, start: int, stop: int, offsets: Iterable[int]) -> Spans:
-        """These, and one more span, for which letters were written about these offsets."""
+    def with_letters(self, start: int, stop: int, offsets: Iterable[int]) -> WrittenOffsets:
+        """Add the span [start, stop), in which letters were written for `offsets`."""
         one_by_one = ((offset, offset + 1) for offset in offsets if offset >= self.since)
         runs = _joined([*self.runs, *one_by_one])
         since, kept = _newest(self.since, runs)
         return replace(self._with_span(start, stop), since=since, runs=kept)
 
-    def _with_span(self, start: int, stop: int) -> Spans:
-        """It takes in all that it touches."""
+    def _with_span(self, start: int, stop: int) -> WrittenOffsets:
+        """Add a span, merged with all spans that it touches."""
         apart = []
         for other in self.spans:
             if other[1] < start or stop < other[0]:
@@ -70,18 +68,19 @@ class Spans:
         return replace(self, spans=(*apart[1 - SPANS_KEPT :], (start, stop)))
 
     def __str__(self) -> str:
+        """The note."""
         runs = f"{self.since}:{','.join(_texts(self.since, self.runs))}"
-        return " ".join([self.about, runs, *(f"{start}-{stop}" for start, stop in self.spans)])
+        return " ".join([self.topic_ids, runs, *(f"{start}-{stop}" for start, stop in self.spans)])
 
 
-def parse_spans(note: str, about: str) -> Spans:
-    """The spans of a note; none if it is about something else, or none of us wrote it."""
+def parse_note(note: str, topic_ids: str) -> WrittenOffsets:
+    """Parse a note. A note about other topic ids, or one that Penstock did not write, lists nothing."""
     noted, *texts = note.split(" ")
     since, colon, runs_text = texts[0].partition(":") if texts else ("", "", "")
     steps = [_RUN.fullmatch(text) for text in runs_text.split(",")] if runs_text else []
     spans = [_SPAN.fullmatch(text) for text in texts[1:]]
-    if noted != about or not colon or not re.fullmatch(r"[0-9]{1,19}", since) or None in steps or None in spans:
-        return Spans(about)
+    if noted != topic_ids or not colon or not re.fullmatch(r"[0-9]{1,19}", since) or None in steps or None in spans:
+        return WrittenOffsets(topic_ids)
     runs: list[Span] = []
     end = int(since)
     for step in steps:
@@ -89,11 +88,12 @@ def parse_spans(note: str, about: str) -> Spans:
             begin = end + int(step[1])
             end = begin + int(step[2] or 1)
             runs.append((begin, end))
-    return Spans(about, tuple((int(span[1]), int(span[2])) for span in spans if span), int(since), tuple(runs))
+    done = tuple((int(span[1]), int(span[2])) for span in spans if span)
+    return WrittenOffsets(topic_ids, done, int(since), tuple(runs))
 
 
 def _joined(spans: list[Span]) -> list[Span]:
-    """In order, and those that touch are one."""
+    """Sorted, with adjacent spans merged."""
     joined: list[Span] = []
     for start, stop in sorted(spans):
         if joined and start <= joined[-1][1]:
@@ -104,7 +104,7 @@ def _joined(spans: list[Span]) -> list[Span]:
 
 
 def _newest(since: int, runs: Sequence[Span]) -> tuple[int, tuple[Span, ...]]:
-    """Of the runs from an offset on, those for which there is room, and from where on they are all."""
+    """The newest runs that a note has room for, and the offset from which on they are complete."""
     room = RUNS_ROOM
     for at, text in reversed(list(enumerate(_texts(since, runs)))):
         room -= len(text) + 1
@@ -114,6 +114,6 @@ def _newest(since: int, runs: Sequence[Span]) -> tuple[int, tuple[Span, ...]]:
 
 
 def _texts(since: int, runs: Sequence[Span]) -> list[str]:
-    """Each run by its distance from the one before, so that it stays the same when those before are left out."""
+    """Each run by its distance from the run before, so that its text stays the same when earlier runs are dropped."""
     steps = [(start - end, stop - start) for (_, end), (start, stop) in pairwise([(since, since), *runs])]
     return [str(gap) if length == 1 else f"{gap}.{length}" for gap, length in steps]

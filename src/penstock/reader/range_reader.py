@@ -136,7 +136,7 @@ class RangeReader:
         except Interrupted:
             return
 
-    def ahead(self) -> Generator[pa.RecordBatch, None, None]:
+    def prefetched(self) -> Generator[pa.RecordBatch, None, None]:
         """Emit the range with a thread fetching and decoding one batch ahead."""
         name = f"penstock-fetch-{self.range.topic_partition}"
         return run_ahead(self.__iter__, self.close, name)

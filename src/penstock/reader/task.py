@@ -1,9 +1,9 @@
-"""What a task does: reads its range, and makes the columns that its plan asks for."""
+"""Runs a task: reads its range, builds the columns of its plan, and reports to the driver."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,10 +18,12 @@ from penstock.reader.range_reader import RangeReader
 from penstock.reader.report_client import send_report
 
 if TYPE_CHECKING:
+    from penstock.dead_letters.scope import LetterScope
+    from penstock.dead_letters.task_letters import RangeLetters
     from penstock.eventtime.span import EventTimeSpan
 
 COUNTS_SECONDS, END_SECONDS = 5.0, 10.0
-"""How long a task tries to tell its planner: numbers, or that its partition has ended."""
+"""How long a task tries to send its report: if it holds only counts, or if it says that the partition has ended."""
 
 TIMESTAMP = "timestamp"
 
@@ -31,14 +33,17 @@ def read_range(
     columns: Sequence[str] | TypedPlan,
     options: SourceOptions,
     *,
-    scope: str = "",
+    scope: LetterScope | None = None,
     reports: ReportAddress | None = None,
     watermarks: Watermarks = UNKNOWN,
     on_end: Callable[[int], None] = lambda offset: None,
 ) -> Iterator[pa.RecordBatch]:
-    """A range as Arrow batches: Kafka's columns as they are, or typed. `scope` names who reads, to its dead letters;
-    what was met on the way goes to `reports`, and the record that has ended the partition (F4) to `on_end`.
-    `watermarks`: those of event time when the range was planned."""
+    """Read a range as Arrow batches, of Kafka's own columns or of typed ones.
+
+    `scope`: whose dead letters these are; needed if the plan has a dead-letter topic. `reports`: where the planner
+    receives the task's report. `watermarks`: event-time watermarks when the range was planned. `on_end` is called with
+    the offset of the record that has ended the partition (F4).
+    """
     span = None
     if reports is not None and options.event_time is not None:
         from penstock.eventtime.span import EventTimeSpan
@@ -52,107 +57,109 @@ def read_range(
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout=options.poll_timeout,
     )
-    batches = reader.ahead()
+    batches = reader.prefetched()
+    task = _Task(reader, options, reports, span, watermarks)
     if isinstance(columns, TypedPlan):
-        import penstock.formats.typed  # noqa: F401 (before the caller freezes what is loaded)
+        import penstock.formats.typed  # noqa: F401 (before the caller freezes the heap)
 
-        return _typed(reader, columns, options, batches, scope, reports, span, watermarks, on_end)
+        return task.typed_batches(columns, batches, scope, on_end)
     if reports is None and fetched == list(columns):
         return batches
-    return _raw(reader, columns, batches, reports, span, watermarks)
+    return task.raw_batches(columns, batches)
 
 
-def _fetched(columns: Sequence[str], looks_at_time: bool) -> list[str]:
-    """Kafka's columns among those asked for, and the one that event times are in."""
+def _fetched(columns: Sequence[str], has_event_time: bool) -> list[str]:
+    """Kafka's columns among the requested ones, and the column of event times."""
     fetched = [name for name in columns if name in TYPES]
-    if looks_at_time and TIMESTAMP not in fetched:
+    if has_event_time and TIMESTAMP not in fetched:
         fetched.append(TIMESTAMP)
     return fetched or [CHEAPEST]
 
 
-def _raw(
-    reader: RangeReader,
-    columns: Sequence[str],
-    batches: Generator[pa.RecordBatch, None, None],
-    reports: ReportAddress | None,
-    span: EventTimeSpan | None,
-    watermarks: Watermarks,
-) -> Iterator[pa.RecordBatch]:
-    schema, ours = arrow_schema(columns), WatermarkColumns(watermarks)
-    try:
-        for batch in batches:
-            if span is not None:
-                span.observe(batch.column(TIMESTAMP))
-            if batch.schema.names == schema.names:
-                yield batch
-                continue
-            arrays = [
-                batch.column(name) if name in TYPES else ours.column(name, batch.num_rows) for name in schema.names
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-    finally:
-        batches.close()
-    if reports is not None:
-        _tell(reports, _report(reader, span))
+@dataclass(frozen=True, slots=True)
+class _Task:
+    reader: RangeReader
+    options: SourceOptions
+    reports: ReportAddress | None
+    span: EventTimeSpan | None
+    watermarks: Watermarks
 
+    def raw_batches(
+        self, columns: Sequence[str], batches: Generator[pa.RecordBatch, None, None]
+    ) -> Iterator[pa.RecordBatch]:
+        schema, watermark_columns = arrow_schema(columns), WatermarkColumns(self.watermarks)
+        try:
+            for batch in batches:
+                if self.span is not None:
+                    self.span.observe(batch.column(TIMESTAMP))
+                if batch.schema.names == schema.names:
+                    yield batch
+                    continue
+                arrays = [
+                    batch.column(name) if name in TYPES else watermark_columns.column(name, batch.num_rows)
+                    for name in schema.names
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        finally:
+            batches.close()
+        self._send(self._report())
 
-def _typed(
-    reader: RangeReader,
-    plan: TypedPlan,
-    options: SourceOptions,
-    batches: Generator[pa.RecordBatch, None, None],
-    scope: str,
-    reports: ReportAddress | None,
-    span: EventTimeSpan | None,
-    watermarks: Watermarks,
-    on_end: Callable[[int], None],
-) -> Iterator[pa.RecordBatch]:
-    from penstock.formats.typed import TypedColumns
+    def typed_batches(
+        self,
+        plan: TypedPlan,
+        batches: Generator[pa.RecordBatch, None, None],
+        scope: LetterScope | None,
+        on_end: Callable[[int], None],
+    ) -> Iterator[pa.RecordBatch]:
+        from penstock.formats.typed import TypedColumns
 
-    range_ = reader.range
-    letters = None
-    if plan.dead_letter_topic is not None:
+        range_ = self.reader.range
+        letters = self._letters(plan, scope)
+        written = 0
+        try:
+            typed = TypedColumns(
+                plan, range_.topic, range_.partition, letters, span=self.span, watermarks=self.watermarks
+            )
+            yield from typed.batches(batches)
+            if letters is not None:
+                written = letters.finish(typed.ended_at)
+        except BaseException:
+            if letters is not None:
+                letters.abort()
+            raise
+        finally:
+            batches.close()
+        if typed.ended_at is not None:
+            on_end(typed.ended_at)
+        report = replace(
+            self._report(),
+            malformed=typed.malformed,
+            dropped=typed.dropped,
+            dead_letters=written,
+            skipped=typed.skipped,
+            ended_at=typed.ended_at,
+        )
+        self._send(report)
+
+    def _letters(self, plan: TypedPlan, scope: LetterScope | None) -> RangeLetters | None:
+        if plan.dead_letter_topic is None:
+            return None
         from penstock.dead_letters.task_letters import RangeLetters
 
-        transactional = options.formats.dead_letter_transactional
-        letters = RangeLetters(options.client, plan.dead_letter_topic, range_, scope, transactional)
-    written = 0
-    try:
-        made = TypedColumns(plan, range_.topic, range_.partition, letters, span=span, watermarks=watermarks)
-        yield from made.batches(batches)
-        if letters is not None:
-            written = letters.finish(made.ended_at)
-    except BaseException:
-        if letters is not None:
-            letters.abort()
-        raise
-    finally:
-        batches.close()
-    if made.ended_at is not None:
-        on_end(made.ended_at)
-    if reports is not None:
-        report = replace(
-            _report(reader, span),
-            malformed=made.malformed,
-            dropped=made.dropped,
-            dead_letters=written,
-            skipped=made.skipped,
-            ended_at=made.ended_at,
+        assert scope is not None, "dead letters need a scope"
+        transactional = self.options.formats.dead_letter_transactional
+        return RangeLetters(self.options.client, plan.dead_letter_topic, self.reader.range, scope, transactional)
+
+    def _report(self) -> TaskReport:
+        """The report of a range that was read to its end, without the counts of typed columns."""
+        range_, (lost_start, lost_stop) = self.reader.range, self.reader.lost or (None, None)
+        report = TaskReport(
+            range_.topic, range_.partition, range_.start, range_.stop, lost_start=lost_start, lost_stop=lost_stop
         )
-        _tell(reports, report)
+        if self.span is None:
+            return report
+        return replace(report, has_event_time=True, event_time=self.span.highest, late=self.span.late)
 
-
-def _report(reader: RangeReader, span: EventTimeSpan | None) -> TaskReport:
-    """What a range that was read to its end tells without its records."""
-    range_, (lost_start, lost_stop) = reader.range, reader.lost or (None, None)
-    report = TaskReport(
-        range_.topic, range_.partition, range_.start, range_.stop, lost_start=lost_start, lost_stop=lost_stop
-    )
-    if span is None:
-        return report
-    return replace(report, has_event_time=True, event_time=span.highest, late=span.late)
-
-
-def _tell(reports: ReportAddress, report: TaskReport) -> None:
-    if not report.is_empty:
-        send_report(reports, report, COUNTS_SECONDS if report.ended_at is None else END_SECONDS)
+    def _send(self, report: TaskReport) -> None:
+        if self.reports is not None and not report.is_empty:
+            send_report(self.reports, report, COUNTS_SECONDS if report.ended_at is None else END_SECONDS)

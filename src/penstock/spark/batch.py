@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from penstock.config.source import SourceOptions
+from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
 from penstock.model.narrowing import EVERYTHING
 from penstock.model.offset_range import OffsetRange
@@ -38,8 +39,8 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._columns = columns
         self._narrowing = EVERYTHING
-        self._scope = f"batch-{uuid.uuid4().hex}"
-        """Of dead letters: the attempts at a task share it, and another read of the same records writes its own."""
+        self._scope = LetterScope("batch", uuid.uuid4().hex)
+        """All attempts at a task share it. Another DataFrame over the same records writes its own letters."""
 
     @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
@@ -60,7 +61,7 @@ class BatchReader(DataSourceReader):
 
 
 def read_partition(
-    partition: InputPartition, columns: list[str] | TypedPlan, options: SourceOptions, scope: str
+    partition: InputPartition, columns: list[str] | TypedPlan, options: SourceOptions, scope: LetterScope | None
 ) -> Iterator[Any]:
     """Read a task's range as Arrow batches."""
     if partition.value is None:  # Spark's stand-in for an empty plan

@@ -6,7 +6,6 @@ runs, plans, and commits. The other is pickled to the executors and does nothing
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.config.source import SourceOptions, warn_of_ignored
+from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
 from penstock.metrics.source import REPORT_KEY, by_topic, event_time_figures
 from penstock.model.task_report import ReportAddress
@@ -35,6 +36,7 @@ from penstock.planner.checkpoint import OffsetTexts, from_json, to_json
 from penstock.planner.group_committer import Committer
 from penstock.planner.report_server import ReportCounts, ReportLedger, ReportServer, reachable_hosts
 from penstock.planner.stream import StreamPlanner
+from penstock.reader.letter_scope import stream_scope
 from penstock.spark.batch import RangePartition, read_partition
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.tracebacks import without_traceback
@@ -123,16 +125,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- called on the executors ------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_partition(partition, self._columns, self._options, _scope_of(self._options, self._columns))
+        return read_partition(partition, self._columns, self._options, self._letter_scope())
+
+    def _letter_scope(self) -> LetterScope | None:
+        if not isinstance(self._columns, TypedPlan) or self._columns.dead_letter_topic is None:
+            return None
+        return stream_scope(_query_id(), self._options, self._columns)
 
 
-def _scope_of(options: SourceOptions, columns: list[str] | TypedPlan) -> str:
-    """Who reads, to its dead letters: the same after a restart, so that a batch that is replayed writes none twice; and
-    another one for a query that reads the same records as something else."""
-    if not isinstance(columns, TypedPlan):
-        return ""
-    reads = repr((options.rules.group, options.subscription, columns.key, columns.value))
-    return hashlib.sha256(reads.encode()).hexdigest()[:16]
+def _query_id() -> str | None:
+    """The id of the query that this task runs for; None outside a task, and in threads that Spark did not start."""
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty("sql.streaming.queryId")
 
 
 class _Planning:

@@ -64,6 +64,7 @@ SCOPES: list[dict[str, str]] = [
     {"subscribe": "a,b", "valueFormat": "json", "valueSchema": "id BIGINT", "timeZone": "Europe/Berlin"},
     {"subscribePattern": "orders-.*", "keyFormat": "string", "valueFormat": "raw"},
     {"assign": '{"a": [0, 2], "b": [1]}', "valueFormat": "avro", "valueSchema": json.dumps(AVRO)},
+    {"assign": '{"a": [7]}', "valueFormat": "string"},
     {"subscribe": "a", "valueFormat": "protobuf", "valueSchema": "orders.proto", "kafka.group.id": 'it\'s "g" \\ é'},
     {"subscribe": "a", "valueFormat": "golden_deserializer:Lines"},
     {"subscribe": "a", "valueFormat": "json", "valueSchema": "id BIGINT, tags ARRAY<STRING>", "flatten": "true"},

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from confluent_kafka.admin import ResourcePatternType as Pattern
 from confluent_kafka.admin import ResourceType as Resource
 
 from penstock.config.source import parse_options
+from penstock.dead_letters.scope import LetterScope
 from penstock.dead_letters.task_letters import RangeLetters, check_topic
 from penstock.errors import AuthorizationFailed, BrokerError, UnknownTopic
 from penstock.model.columns import TYPES
@@ -44,7 +46,7 @@ def client(kafka):
 
 @pytest.fixture
 def scope():
-    return uuid.uuid4().hex[:12]
+    return LetterScope("query", uuid.uuid4().hex[:12], ("raw", "json"))
 
 
 def records(range_: OffsetRange, value: bytes = b"{", headers: Any = ()) -> pa.RecordBatch:
@@ -181,7 +183,7 @@ def test_a_retry_after_the_commit_writes_nothing_more(kafka, topic, client, scop
     assert attempt(client, dead, range_, scope, [3, 5]) == 0
     assert attempt(client, dead, OffsetRange(source, 0, 5, 25), scope, [0, 8, 15]) == 1, "however they were cut"
     assert offsets(read(kafka, dead)) == [13, 15, 20, 5]
-    assert attempt(client, dead, range_, "another-" + scope, [3]) == 1, "what another query reads is its own"
+    assert attempt(client, dead, range_, replace(scope, id="another"), [3]) == 1, "what another query reads is its own"
 
 
 @pytest.mark.parametrize("request_name", ["ProduceRequest", "TxnOffsetCommitRequest", "EndTxnRequest"])
@@ -272,7 +274,7 @@ def test_two_attempts_at_once_write_once(kafka, topic, client, scope, monkeypatc
 
 def test_a_producer_that_was_shut_out_writes_nothing(kafka, topic, client, scope):
     dead = TopicPartition(topic(), 0)
-    zombie, heir = (TransactionalProducer(client, scope) for _ in range(2))
+    zombie, heir = (TransactionalProducer(client, scope.name) for _ in range(2))
     zombie.begin_transaction()
     zombie.append(dead, [Record(None, b"zombie", 1)])
     heir.begin_transaction()
@@ -340,7 +342,7 @@ def test_many_letters_are_written_as_they_come(kafka, topic, client, scope, monk
     with RangeLetters(client, dead, range_, scope) as letters:
         for at in range(0, 8000, 500):
             letters.add(batch.slice(at, 500), faults)
-            most.append(letters._held_bytes)
+            most.append(letters._buffered_bytes)
     assert max(most) < 4 << 20
     seen = offsets(read(kafka, dead))
     assert 0 < len(seen) < 8000, "an attempt that ends early leaves whole transactions only"
@@ -401,6 +403,53 @@ def test_a_topic_made_anew_has_other_records_at_the_same_offsets(kafka, topic, c
     assert attempt(client, dead, range_, scope) == 2, "letters that went with their topic are written again"
 
 
+# --- an upgrade -------------------------------------------------------------------------------------------------------
+
+
+def earlier_version(client, dead, range_, scope, bad):
+    """A task of the version before, which knew the scope only by its earlier name."""
+
+    class Earlier(LetterScope):
+        name = scope.earlier
+
+    return attempt(client, dead, range_, Earlier("query", "any"), bad)
+
+
+def test_letters_of_an_earlier_version_are_not_repeated_and_none_is_lost(kafka, topic, client, scope):
+    source, dead = topic(), topic()
+    scope = replace(scope, earlier=uuid.uuid4().hex[:16])
+    range_, following = OffsetRange(source, 0, 0, 10), OffsetRange(source, 0, 10, 20)
+    assert earlier_version(client, dead, range_, scope, [3, 5]) == 2
+    assert attempt(client, dead, range_, scope, [3, 5]) == 0
+    assert attempt(client, dead, range_, scope, [3, 5, 7]) == 1, "this version writes a note of its own"
+    assert attempt(client, dead, following, scope, [0]) == 1
+    assert earlier_version(client, dead, following, scope, [2]) == 1
+    assert attempt(client, dead, following, scope, [2]) == 1, "from then on, the earlier note does not count"
+    assert attempt(client, dead, range_, scope, [3, 5, 7]) == 0, "what the earlier note said is in the new one"
+    assert attempt(client, dead, range_, replace(scope, earlier=None), [3, 5]) == 0
+    assert offsets(read(kafka, dead)) == [3, 5, 7, 10, 12, 12]
+
+
+def test_an_open_transaction_of_an_earlier_version_does_not_hold_up_this_one(kafka, topic, client, scope, monkeypatch):
+    """Its note is unstable until the transaction ends, and the coordinator gives it a minute."""
+    source, dead = topic(), topic()
+    scope = replace(scope, earlier=uuid.uuid4().hex[:16])
+    range_ = OffsetRange(source, 0, 0, 10)
+    with monkeypatch.context() as killed:
+
+        def die(self):
+            raise KeyboardInterrupt
+
+        killed.setattr(TransactionalProducer, "commit_transaction", die)
+        killed.setattr(TransactionalProducer, "abort_transaction", lambda self: None)
+        with pytest.raises(KeyboardInterrupt):
+            earlier_version(client, dead, range_, scope, [3, 5])
+    began = time.monotonic()
+    assert attempt(client, dead, range_, scope, [3, 5]) == 2
+    assert time.monotonic() - began < 30
+    assert offsets(read(kafka, dead)) == [3, 5]
+
+
 def test_without_transactions_letters_are_written_plainly(kafka, topic, client, scope, asked):
     source, dead = topic(), topic()
     range_ = OffsetRange(source, 0, 0, 2)
@@ -412,10 +461,10 @@ def test_without_transactions_letters_are_written_plainly(kafka, topic, client, 
     assert "InitProducerIdRequest" not in asked
 
 
-def test_a_topic_that_is_not_there_is_named_when_the_plan_is_made(client, topic, scope):
-    check_topic(client, topic(), scope)
+def test_a_topic_that_is_not_there_is_named_when_the_plan_is_made(client, topic):
+    check_topic(client, topic())
     with pytest.raises(UnknownTopic, match=r"'no-such-topic' does not exist: .*deadLetterTopic"):
-        check_topic(client, "no-such-topic", scope)
+        check_topic(client, "no-such-topic")
 
 
 # --- what a cluster may refuse ----------------------------------------------------------------------------------------
@@ -490,22 +539,24 @@ def test_what_acls_must_allow_and_what_happens_without(scope, caplog):
 
         range_ = OffsetRange("words", 0, 0, 2)
         with pytest.raises(AuthorizationFailed, match="'dead'"):
-            check_topic(client("nobody"), "dead", scope)
-        for act in (lambda c: check_topic(c, "dead", scope), lambda c: attempt(c, "dead", range_, scope)):
+            check_topic(client("nobody"), "dead")
+        for act in (lambda c: check_topic(c, "dead"), lambda c: attempt(c, "dead", range_, scope)):
             with pytest.raises(AuthorizationFailed, match="deadLetterTransactional to false"):
                 act(client("writer"))
         with RangeLetters(client("writer"), "dead", range_, scope, transactional=False) as letters:
             letters.add(records(range_), [(1, "key", "bad")])
             assert letters.finish() == 1
 
-        check_topic(client("whole"), "dead", scope)
+        check_topic(client("whole"), "dead")
         assert [attempt(client("whole"), "dead", range_, scope) for _ in range(2)] == [2, 0]
         warned = [record for record in caplog.records if record.name.startswith("penstock.")]
         assert warned == []
 
-        check_topic(client("forgetful"), "dead", "another")
+        check_topic(client("forgetful"), "dead")
         for user in ("forgetful", "looking"):
-            assert [attempt(client(user), "dead", range_, user) for _ in range(2)] == [2, 2]
-            assert [m for m in caplog.messages if "may come more than once" in m and f"penstock-letters:{user}" in m]
-        check_topic(client("forgetful"), "dead", "another")
-        assert sum("penstock-letters:another" in message for message in caplog.messages) == 1
+            theirs = LetterScope("query", user)
+            assert [attempt(client(user), "dead", range_, theirs) for _ in range(2)] == [2, 2]
+            warned = [m for m in caplog.messages if "may be written more than once" in m]
+            assert [m for m in warned if f"penstock-letters:v2:query:{user}" in m]
+        check_topic(client("forgetful"), "dead")
+        assert sum("penstock-letters::dead" in message for message in caplog.messages) == 1

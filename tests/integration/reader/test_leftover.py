@@ -57,7 +57,7 @@ def cut(r, *edges):
 
 def offsets(r, options, **more):
     reader = RangeReader(r, ["offset"], options.client, **more)
-    return [offset for batch in reader.ahead() for offset in batch.column("offset").to_pylist()]
+    return [offset for batch in reader.prefetched() for offset in batch.column("offset").to_pylist()]
 
 
 def test_fifty_small_ranges_take_one_request(topic, produce, kafka, fetches):

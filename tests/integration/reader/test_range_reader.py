@@ -27,7 +27,7 @@ def read(options, columns=COLUMNS):
     """All rows of a batch read, in offset order per partition."""
     rows = []
     for r in plan_batch(options):
-        for batch in RangeReader(r, columns, options.client, fail_on_data_loss=options.fail_on_data_loss).ahead():
+        for batch in RangeReader(r, columns, options.client, fail_on_data_loss=options.fail_on_data_loss).prefetched():
             batch.validate(full=True)
             rows += batch.to_pylist()
     return rows
@@ -215,7 +215,7 @@ def test_F16_a_read_that_is_given_up_leaves_no_thread_and_no_connection(topic, p
     (r,) = plan_batch(chosen)
     POOL.close()
     reader = RangeReader(r, COLUMNS, chosen.client)
-    batches = reader.ahead()
+    batches = reader.prefetched()
     next(batches)
     batches.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("penstock-fetch")]

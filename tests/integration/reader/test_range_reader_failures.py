@@ -13,7 +13,8 @@ from kafka import KafkaAdminClient, TopicPartition
 from fixtures.cluster import elect_preferred
 from fixtures.produce import Rec, rdkafka, send
 from penstock.config.source import parse_options
-from penstock.dead_letters.task_letters import RangeLetters, names_of
+from penstock.dead_letters.scope import LetterScope, letter_names
+from penstock.dead_letters.task_letters import RangeLetters
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
@@ -52,7 +53,7 @@ def test_F16_a_cut_connection_heals(topic, produce, kafka, proxy):
 
     options, (r,) = planned(kafka, name)
     reader = RangeReader(through(r, proxy(cut_once).port), ["offset"], options.client)
-    assert offsets(reader.ahead()) == list(range(COUNT))
+    assert offsets(reader.prefetched()) == list(range(COUNT))
     assert sum(seen) > 500_000, "the read never went through the proxy"
 
 
@@ -224,7 +225,7 @@ def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
 
 def coordinator(client, scope, dead, source):
     """The port of the broker that coordinates the transactions of letters about a partition."""
-    producer = TransactionalProducer(client, names_of(scope, dead, source)[1])
+    producer = TransactionalProducer(client, letter_names(scope.name, dead, source).transactional_id)
     producer.find()
     ((_, broker),) = producer._coordinators.items()
     return broker.port
@@ -239,12 +240,11 @@ def test_a_broker_that_dies_under_dead_letters_costs_none_and_doubles_none(kafka
     ports = [int(server.split(":")[1]) for server in kafka_cluster.bootstrap_servers.split(",")]
     nodes = dict(zip(ports, kafka_cluster.node_ids, strict=True))
     range_ = OffsetRange(source, 0, 0, 50)
-    coordinator(client, "whichever", dead, range_.topic_partition)  # makes the topic of transactions
+    coordinator(client, LetterScope("query", "any"), dead, range_.topic_partition)  # makes the topic of transactions
     elect_preferred(kafka_cluster, "__transaction_state")  # whoever was down meanwhile would coordinate none
     leader = Cluster(client).metadata((dead,)).topics[dead].partitions[0].broker.port
-    scope = next(
-        scope for scope in map(str, range(100)) if leader == coordinator(client, scope, dead, range_.topic_partition)
-    )
+    scopes = (LetterScope("query", str(number)) for number in range(100))
+    scope = next(each for each in scopes if leader == coordinator(client, each, dead, range_.topic_partition))
     honest = Connection.send
     killed = []
 

@@ -14,6 +14,7 @@ from fixtures.cluster import await_nodes, elect_preferred
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.dead_letters.letter import TopicWriter, fault_letters
+from penstock.dead_letters.scope import LetterScope
 from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
@@ -71,7 +72,8 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
     bad = letters_of(OffsetRange(filled, number, 0, 10))
     faults = [(row, "value", "bad") for row in range(5)]
     writer = TopicWriter(client, filled)
-    with RangeLetters(client, filled, OffsetRange(filled, number, 0, 10), uuid.uuid4().hex) as letters:
+    scope = LetterScope("query", uuid.uuid4().hex)
+    with RangeLetters(client, filled, OffsetRange(filled, number, 0, 10), scope) as letters:
         writer.write(list(fault_letters(tp, bad.slice(0, 5), faults)))
         letters.add(bad.slice(0, 5), faults)
         assert letters.finish(5) == 5

@@ -70,7 +70,7 @@ def read(kafka: EmbeddedKafka, endpoint: Server, **more: str) -> int:
     given = {f"kafka.{name}": value for name, value in settings(kafka, endpoint).items()}
     options = parse_options(given | {"subscribe": "t"} | {f"kafka.{name}": value for name, value in more.items()})
     ranges = plan_batch(options)
-    return sum(batch.num_rows for r in ranges for batch in RangeReader(r, ["value"], options.client).ahead())
+    return sum(batch.num_rows for r in ranges for batch in RangeReader(r, ["value"], options.client).prefetched())
 
 
 def test_a_read_outlives_an_endpoint_that_fails_for_a_while_and_asks_for_one_token(kafka, endpoint):

@@ -19,7 +19,7 @@ from penstock.wire.transport.pool import POOL
 def read(options):
     found = []
     for r in plan_batch(options):
-        for batch in RangeReader(r, ["value"], options.client).ahead():
+        for batch in RangeReader(r, ["value"], options.client).prefetched():
             found += batch.column("value").to_pylist()
     return found
 
