@@ -54,6 +54,16 @@ def java_version() -> str:
 
 TESTS = Path(__file__).parent
 
+EXTENDED = (
+    "chaos",
+    "spark/test_against_jvm_source.py",
+    "spark/test_checkpoint_migration.py",
+    "spark/test_connect.py",
+    "spark/test_docs.py",
+    "spark/test_standalone_cluster.py",
+)
+"""Folders and files that `make test-all` runs and `make test` leaves out. CONTRIBUTING.md lists them too."""
+
 LONG = (
     "spark/test_checkpoint_migration.py",
     "chaos/test_consumer_rebalances.py",
@@ -71,6 +81,14 @@ LONG = (
 """Files of a minute and more come first. A worker takes a file whole: one of these at the end would leave the other
 worker with nothing to do. Those that start one Spark after the other take turns with those that mostly wait for
 brokers: two of a kind at once fight over the cores, and two of the other leave them idle."""
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before -m selects
+def mark_extended(items: list[pytest.Item]) -> None:
+    paths = [TESTS / name for name in EXTENDED]
+    for item in items:
+        if any(path in (item.path, *item.path.parents) for path in paths):
+            item.add_marker("extended")
 
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled

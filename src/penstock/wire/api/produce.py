@@ -94,6 +94,10 @@ class Producer:
 
     def append(self, partition: int, records: Sequence[Record]) -> None:
         """Write one batch and wait until the broker has it."""
+        self.append_packed(partition, pack(records))
+
+    def append_packed(self, partition: int, records: PackedRecords) -> None:
+        """The same for records that are encoded already. The demo writes each of them many times."""
         leader = self._leaders[partition]
         broker, tp = leader.broker, TopicPartition(self._topic, partition)
 
@@ -106,7 +110,7 @@ class Producer:
             )
         connection = self._connections[broker]
         connection.doubt = doubt
-        batch = encode_batch(records, codec_for(connection))
+        batch = encode_packed(records, codec_for(connection))
         error_code = ask_append(connection, tp, batch, self._acks)(self._config.request_timeout)
         try:
             check(error_code, f"writing to {tp}", retries_unknown=False)
@@ -154,10 +158,19 @@ def ask_append(
     return answer
 
 
-def encode_batch(
-    records: Sequence[Record], codec: Codec = ZSTD, sender: Sender | None = None, sequence: int = -1
-) -> bytes:
-    """One record batch of magic 2. With a sender, part of a transaction: `sequence` counts its records before."""
+class PackedRecords(NamedTuple):
+    """Records in Kafka's encoding, before compression. Their timestamps are relative to `first`, which may be moved."""
+
+    size: int
+    """How many there are."""
+    first: int
+    """Milliseconds since 1970."""
+    span: int
+    """Milliseconds from `first` to the highest timestamp."""
+    body: bytes
+
+
+def pack(records: Sequence[Record]) -> PackedRecords:
     first = records[0].timestamp
     body = bytearray()
     for at, (key, value, timestamp, headers) in enumerate(records):
@@ -174,14 +187,28 @@ def encode_batch(
         body += _varint(len(record))
         body += record
     last = max(record.timestamp for record in records)
-    packed: bytes = pa.compress(bytes(body), codec=codec.name, asbytes=True)
+    return PackedRecords(len(records), first, last - first, bytes(body))
+
+
+def encode_batch(
+    records: Sequence[Record], codec: Codec = ZSTD, sender: Sender | None = None, sequence: int = -1
+) -> bytes:
+    """One record batch of magic 2. With a sender, part of a transaction: `sequence` counts its records before."""
+    return encode_packed(pack(records), codec, sender, sequence)
+
+
+def encode_packed(
+    records: PackedRecords, codec: Codec = ZSTD, sender: Sender | None = None, sequence: int = -1
+) -> bytes:
+    packed: bytes = pa.compress(records.body, codec=codec.name, asbytes=True)
     attributes, producer_id, epoch = codec.number, -1, -1
     if sender is not None:
         attributes, producer_id, epoch = codec.number | TRANSACTIONAL, sender.producer_id, sender.epoch
-    covered = (
-        struct.pack(">hiqqqhii", attributes, len(records) - 1, first, last, producer_id, epoch, sequence, len(records))
-        + packed
+    first, last = records.first, records.first + records.span
+    covered = struct.pack(
+        ">hiqqqhii", attributes, records.size - 1, first, last, producer_id, epoch, sequence, records.size
     )
+    covered += packed
     return struct.pack(">qiibI", 0, 9 + len(covered), -1, 2, crc32c(covered)) + covered
 
 
