@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock._kernel import scan
 from penstock.wire.api.fetch import FetchPosition
 from penstock.wire.api.fetch_client import PartitionFetch
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
+from support.configs import client_config
 
 HERE = Path(__file__).parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -90,7 +90,7 @@ class Capture:
 
     def fetch(self, topic: str, committed: bool) -> Any:
         host, port = self.bootstrap.rsplit(":", 1)
-        config = ClientConfig(bootstrap=((host, int(port)),), read_committed=committed)
+        config = client_config(bootstrap=((host, int(port)),), read_committed=committed)
         connection = Connection(host, int(port), config, 10)
         try:
             fetch = PartitionFetch(connection, None)

@@ -10,8 +10,8 @@ from kafka.protocol.metadata import MetadataRequest
 
 import penstock.wire.transport.patience as patience_module
 from penstock.errors import BrokerError, ProtocolError
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
+from support.configs import client_config
 
 SECONDS = 60.0
 
@@ -47,7 +47,7 @@ def peer():
 
 
 def config(port, **more):
-    return ClientConfig(bootstrap=(("127.0.0.1", port),), **more)
+    return client_config(bootstrap=(("127.0.0.1", port),), **more)
 
 
 def connect(port, timeout=SECONDS):

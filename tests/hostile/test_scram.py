@@ -16,10 +16,10 @@ from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from penstock.errors import AuthenticationFailed
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.scram import MOST_ITERATIONS, ScramError, ScramLogin
 from penstock.wire.transport.security import Security
+from support.configs import client_config
 
 SECONDS = 60.0
 SALT = base64.b64encode(b"salt of the server").decode()
@@ -184,7 +184,7 @@ def connect():
         security = Security(
             protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-256", sasl_username="user", sasl_password="pencil"
         )
-        config = ClientConfig(bootstrap=(("127.0.0.1", port),), security=security)
+        config = client_config(bootstrap=(("127.0.0.1", port),), security=security)
         return Connection("127.0.0.1", port, config, SECONDS), servers[-1]
 
     make.servers = servers

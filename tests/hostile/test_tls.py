@@ -19,10 +19,10 @@ from kafka.protocol.metadata import ApiVersionsResponse
 
 from fixtures.descriptors import no_descriptors
 from penstock.errors import AuthenticationFailed, BrokerError
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.security import Security
 from penstock.wire.transport.tls import Tls
+from support.configs import client_config
 
 SECONDS = 60.0
 DAY = timedelta(days=1)
@@ -104,7 +104,7 @@ def server(tmp_path):
 
 def connect(port, trusted, **tls):
     security = Security(protocol="SSL", tls=Tls(ca_pem=trusted.pem, **tls))
-    config = ClientConfig(bootstrap=(("127.0.0.1", port),), security=security)
+    config = client_config(bootstrap=(("127.0.0.1", port),), security=security)
     return Connection("127.0.0.1", port, config, SECONDS)
 
 
@@ -137,7 +137,7 @@ def test_an_authority_of_the_same_name_is_not_the_one_that_is_trusted(server, tr
 
 def test_without_a_truststore_a_certificate_of_ones_own_making_is_refused(server):
     port = server(Authority("nobody knows"))
-    config = ClientConfig(bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL"))
+    config = client_config(bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL"))
     with pytest.raises(AuthenticationFailed, match="TLS handshake failed"):
         Connection("127.0.0.1", port, config, SECONDS)
     assert not server.heard
@@ -164,7 +164,7 @@ def test_certificates_that_no_descriptor_is_left_for_are_a_lost_connection_and_n
         address = listener.getsockname()
         dialled = socket.create_connection(address)
         monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it got the last descriptor
-        config = ClientConfig(bootstrap=(address,), security=Security(protocol="SSL", tls=Tls(ca_file=str(authority))))
+        config = client_config(bootstrap=(address,), security=Security(protocol="SSL", tls=Tls(ca_file=str(authority))))
         with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
             Connection(*address, config, SECONDS)
         assert dialled.fileno() < 0, "it is closed"

@@ -24,7 +24,7 @@ def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log
         lines = driver.log().splitlines()
     # Once per query, though Spark reads the options in several processes.
     assert [line.partition(" WARNING ")[2] for line in lines if "has no effect" in line] == [
-        "penstock.config.source: option kafka.check.crcs has no effect: checksums are always checked",
-        "penstock.config.source: option kafka.send.buffer.bytes has no effect: requests are small",
+        "penstock.config.option: option kafka.check.crcs has no effect: checksums are always checked",
+        "penstock.config.option: option kafka.send.buffer.bytes has no effect: requests are small",
     ]
     assert [line for line in lines if " INFO penstock.planner.stream: the stream starts at " in line]

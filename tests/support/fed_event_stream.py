@@ -19,9 +19,9 @@ from penstock.consumer.event_time.stream import EventStream
 from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.wire.api.fetch import FetchedPartition
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+CONFIG = client_config(bootstrap=(("localhost", 1),))
 MONOTONOUS = WatermarkStrategy.monotonous()
 ALIGNED = MONOTONOUS.with_alignment("100ms")
 IDLE = MONOTONOUS.with_idleness("5s")

@@ -9,9 +9,9 @@ from penstock.consumer.stream.stream import Stream
 from penstock.errors import ConsumerTimeout
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+CONFIG = client_config(bootstrap=(("localhost", 1),))
 TP = TopicPartition(TOPIC, PARTITION)
 
 

@@ -77,7 +77,7 @@ class Stream:
         self.logs = Logs(logs)
         self.now = 0.0
         self.wall = BASE / 1000
-        self.options = EventTimeOptions(strategy)
+        self.options = EventTimeOptions(strategy, include_columns=False)
         self.position = dict.fromkeys(logs, 0)
         self.delay = drift + out_of_order if delay is None else delay
         self.highest, self.dropped = None, 0

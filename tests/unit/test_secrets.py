@@ -10,18 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock import AdbcSink, ConsumerConnector, Streamer, cli
-from penstock.config.client import KAFKA_OPTIONS
 from penstock.config.consumer import CONSUMER_OPTIONS, CONSUMER_REFUSED, parse_config
-from penstock.config.event_time import EVENT_TIME_OPTIONS
-from penstock.config.formats import FORMAT_OPTIONS
-from penstock.config.source import OPTIONS, REFUSED, parse_options
-from penstock.config.stream import STREAM_OPTIONS
+from penstock.config.source import REFUSED, SOURCE_OPTIONS, parse_options
 from penstock.errors import PenstockError
 from penstock.masking import is_secret
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 CONSUMER_LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "g"}
-TABLES = OPTIONS | STREAM_OPTIONS | EVENT_TIME_OPTIONS | FORMAT_OPTIONS | KAFKA_OPTIONS
+TABLES = SOURCE_OPTIONS
 SECRET = [option.name for option in TABLES.values() if option.secret]
 HUSH = "hush"
 

@@ -17,7 +17,8 @@ from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
 from penstock.cli.records import FORMATS, Look
 from penstock.cli.typed_records import TypedLook, typed_look
-from penstock.config.source import SourceOptions, parse_options, warn_of_ignored
+from penstock.config.option import warn_of_ignored
+from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError, UnknownTopic
 from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
     with _in_words_of_the_command():
         options = parse_options(given)
-    warn_of_ignored(options)
+    warn_of_ignored(options.ignored)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
     if isinstance(start, GroupOffsets) and options.rules.group is None:

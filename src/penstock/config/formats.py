@@ -1,19 +1,21 @@
-"""The options that make typed columns out of keys and values."""
+"""The options that turn keys and values into typed columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from penstock.config.option import Option, flag, number, one_of, text
-from penstock.config.registry import REGISTRY_OPTIONS, RegistryConfig, registry_config
+from penstock.config.option import Option, OptionTable, OptionValues
+from penstock.config.parsers import flag, number, one_of, text
+from penstock.config.registry import REGISTRY_OPTIONS, registry_config
+from penstock.config.registry_config import RegistryConfig
 from penstock.errors import OptionError, did_you_mean
 
 Mode: TypeAlias = Literal["PERMISSIVE", "DROPMALFORMED", "FAILFAST", "DEADLETTER"]
 
 NATIVE_FORMATS = ("raw", "string", "json", "avro", "protobuf")
 WITH_SCHEMA = ("json", "avro", "protobuf")
+COLUMNS = ("value", "key")
 
 
 def format_name(name: str, value: str) -> str:
@@ -22,10 +24,10 @@ def format_name(name: str, value: str) -> str:
         module, _, attribute = given.partition(":")
         if all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
             return given
-        raise OptionError(name, value, "is no import path", "Example: package.module:Name")
+        raise OptionError(name, value, "is not an import path", "Example: package.module:Name")
     if given.lower() in NATIVE_FORMATS:
         return given.lower()
-    hint = did_you_mean(given, NATIVE_FORMATS) or "Your own is named as package.module:Name"
+    hint = did_you_mean(given, NATIVE_FORMATS) or "Name your own class as package.module:Name"
     raise OptionError(name, value, f"must be one of {', '.join(NATIVE_FORMATS)}", hint)
 
 
@@ -35,41 +37,47 @@ def _column_options(column: str) -> tuple[Option, ...]:
             f"{column}Format",
             format_name,
             "raw",
-            f"What the bytes of the {column} are: `raw`, `string`, `json`, `avro`, `protobuf`, or your own class as "
+            f"The format of the {column}: `raw`, `string`, `json`, `avro`, `protobuf`, or your own class as "
             "`package.module:Name`.",
+            "format",
         ),
         Option(
             f"{column}Framing",
             one_of("none", "confluent"),
             None,
-            f"What stands before the {column}'s bytes: nothing, or a schema registry's zero byte and schema id. "
-            "Default: `confluent` for json, avro and protobuf if `schemaRegistry.url` is set, else `none`.",
+            f"The prefix of the {column}'s bytes. `none`: there is none. `confluent`: a zero byte and the id of a "
+            "schema in the registry. Default: `confluent` for json, avro and protobuf if `schemaRegistry.url` is set, "
+            "else `none`.",
         ),
         Option(
             f"{column}Schema",
             text,
             None,
-            f"What the {column} holds. For json a DDL string or Spark's schema as JSON; for avro the reader's schema "
-            "as JSON, or a `.avsc` file; for protobuf a descriptor set or a `.proto` file. The driver reads files. "
-            "Default: what the schema registry has.",
+            f"The schema of the {column}. For json: a DDL string or Spark's schema as JSON. For avro: the reader's "
+            "schema as JSON, or a `.avsc` file. For protobuf: a descriptor set or a `.proto` file. The driver reads "
+            "the files. Default: the schema in the registry.",
+            "schema",
         ),
         Option(
             f"{column}Message",
             text,
             None,
-            f"For protobuf: the {column}'s message in its schema. Default: the first one.",
+            f"The name of the {column}'s message in its Protobuf schema. Default: the first message.",
+            "message",
         ),
         Option(
             f"{column}Subject",
             text,
             None,
-            f"The {column}'s subject in the schema registry. Default: by `subjectNameStrategy`.",
+            f"The {column}'s subject in the schema registry. Default: derived by `subjectNameStrategy`.",
+            "subject",
         ),
         Option(
             f"{column}SchemaVersion",
             _version,
             "latest",
-            f"Which version of the {column}'s subject the columns are made by.",
+            f"The version of the {column}'s subject from which the columns are derived.",
+            "version",
         ),
     )
 
@@ -78,66 +86,90 @@ def _version(name: str, value: str) -> int | None:
     return None if value.strip().lower() == "latest" else number(1, 2**31 - 1)(name, value)
 
 
-FORMAT_OPTIONS: dict[str, Option] = {
-    option.name: option
-    for option in (
-        *_column_options("value"),
-        *_column_options("key"),
-        Option(
-            "flatten",
-            flag,
-            "false",
-            "Make the value's fields columns of their own. Kafka's columns then begin with `flattenPrefix`.",
-        ),
-        Option("flattenPrefix", lambda name, value: value.strip(), "kafka_", "See `flatten`."),
-        Option(
-            "mode",
-            one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST", "DEADLETTER"),
-            "PERMISSIVE",
-            "What becomes of a record that does not parse: nulls where it could not be read (`PERMISSIVE`), no row "
-            "(`DROPMALFORMED`), the end of the query (`FAILFAST`), or no row and a record in `deadLetterTopic`.",
-        ),
-        Option("deadLetterTopic", text, None, "Where `mode=DEADLETTER` sends them. The topic must exist."),
-        Option(
-            "deadLetterTransactional",
-            flag,
-            "true",
-            "Whether letters are written in transactions, each once. `false` needs fewer rights, and may write twice.",
-        ),
-        Option(
-            "includeErrors",
-            flag,
-            "false",
-            "Add the columns `_corrupt_record`, the bytes that did not parse, and `_error`, the reason.",
-        ),
-        Option(
-            "schemaInference",
-            number(1, 1_000_000),
-            None,
-            "For json without a schema: look at so many of the topic's newest records, on the driver.",
-        ),
-        Option(
-            "timeZone",
-            text,
-            "UTC",
-            "Of dates and times in json that name none. (Spark's `from_json` takes the session's.)",
-        ),
-        *REGISTRY_OPTIONS.values(),
-    )
-}
+COLUMN_OPTIONS = {column: OptionTable(*_column_options(column)) for column in COLUMNS}
+
+_TABLE = OptionTable(
+    Option(
+        "flatten",
+        flag,
+        "false",
+        "Whether each field of the value becomes a column. Kafka's own columns then begin with `flattenPrefix`.",
+        "flatten",
+    ),
+    Option(
+        "flattenPrefix",
+        lambda name, value: value.strip(),
+        "kafka_",
+        "The prefix of Kafka's own columns when `flatten` is true.",
+        "prefix",
+    ),
+    Option(
+        "mode",
+        one_of("PERMISSIVE", "DROPMALFORMED", "FAILFAST", "DEADLETTER"),
+        "PERMISSIVE",
+        "What happens to a record that does not parse. `PERMISSIVE`: the fields that could not be read are null. "
+        "`DROPMALFORMED`: it gives no row. `FAILFAST`: the query fails. `DEADLETTER`: it gives no row and is sent to "
+        "`deadLetterTopic`.",
+        "mode",
+    ),
+    Option(
+        "deadLetterTopic",
+        text,
+        None,
+        "The topic to which `mode=DEADLETTER` sends records that do not parse. It must exist.",
+        "dead_letter_topic",
+    ),
+    Option(
+        "deadLetterTransactional",
+        flag,
+        "true",
+        "Whether dead letters are written in transactions, each exactly once. `false` needs fewer permissions, and a "
+        "letter may be written twice.",
+        "dead_letter_transactional",
+    ),
+    Option(
+        "includeErrors",
+        flag,
+        "false",
+        "Whether to add two columns: `_corrupt_record`, the bytes that did not parse, and `_error`, the reason.",
+        "include_errors",
+    ),
+    Option(
+        "schemaInference",
+        number(1, 1_000_000),
+        None,
+        "For json without a schema: the number of the topic's newest records from which the driver infers one. "
+        "Default: no inference.",
+        "inference",
+    ),
+    Option(
+        "timeZone",
+        text,
+        "UTC",
+        "The time zone of dates and times in json that name none. Spark's `from_json` uses the session's.",
+        "time_zone",
+    ),
+)
+
+FORMAT_OPTIONS = OptionTable(
+    *(option for column in COLUMNS for option in COLUMN_OPTIONS[column].values()),
+    *_TABLE.values(),
+    *REGISTRY_OPTIONS.values(),
+)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """What a user said of the key or the value."""
+    """The parsed options of the key or the value."""
 
     column: str
-    format: str = "raw"
-    framed: bool = False
+    format: str
+    framed: bool
+    """Whether the id of a schema precedes the bytes."""
     schema: str | None = None
     message: str | None = None
     subject: str | None = None
-    version: int | None = None
+    version: int | None
     """None: the latest."""
 
     @property
@@ -149,103 +181,99 @@ class ColumnOptions:
         return self.column + name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FormatOptions:
-    """What a user said of typed columns."""
+    """The parsed options of typed columns."""
 
-    key: ColumnOptions = field(default_factory=lambda: ColumnOptions("key"))
-    value: ColumnOptions = field(default_factory=lambda: ColumnOptions("value"))
-    flatten: bool = False
-    prefix: str = "kafka_"
-    mode: Mode = "PERMISSIVE"
+    key: ColumnOptions
+    value: ColumnOptions
+    flatten: bool
+    prefix: str
+    mode: Mode
     dead_letter_topic: str | None = None
-    dead_letter_transactional: bool = True
-    include_errors: bool = False
+    dead_letter_transactional: bool
+    include_errors: bool
     inference: int | None = None
-    time_zone: str = "UTC"
-    registry: RegistryConfig | None = None
-    strategy: str = "topic"
+    time_zone: str
+    registry: RegistryConfig | None
+    strategy: str
 
     @property
     def typed(self) -> bool:
-        """Whether anything leaves the source that is not Kafka's own columns as they are."""
+        """Whether the columns differ from Kafka's own."""
         raw = self.key.format == "raw" == self.value.format and not self.key.framed and not self.value.framed
         return not raw or self.flatten or self.include_errors
 
 
-def format_options(values: Mapping[str, Any]) -> FormatOptions:
-    """Raises OptionError where options do not go together."""
+def format_options(values: OptionValues) -> FormatOptions:
+    """Raises OptionError for options that exclude each other."""
     registry = registry_config(values)
-    mode: Mode = values.get("mode", "PERMISSIVE")
-    topic = values.get("deadLetterTopic")
+    options = FormatOptions(
+        key=_column(values, "key", registry),
+        value=_column(values, "value", registry),
+        registry=registry,
+        strategy=values["subjectNameStrategy"],
+        **values.fields(_TABLE),
+    )
+    topic, mode = options.dead_letter_topic, options.mode
     if mode == "DEADLETTER" and topic is None:
         raise OptionError("deadLetterTopic", None, "is missing, and mode is DEADLETTER", "Name a topic that exists")
     if topic is not None and mode != "DEADLETTER":
         raise OptionError("deadLetterTopic", topic, f"has no effect while mode is {mode}", "Set mode to DEADLETTER")
-    options = FormatOptions(
-        key=_column(values, "key", registry),
-        value=_column(values, "value", registry),
-        flatten=values.get("flatten", False),
-        prefix=values.get("flattenPrefix", "kafka_"),
-        mode=mode,
-        dead_letter_topic=topic,
-        dead_letter_transactional=values.get("deadLetterTransactional", True),
-        include_errors=values.get("includeErrors", False),
-        inference=values.get("schemaInference"),
-        time_zone=values.get("timeZone", "UTC"),
-        registry=registry,
-        strategy=values.get("subjectNameStrategy", "topic"),
-    )
     _check_effects(values, options)
     return options
 
 
-def _check_effects(values: Mapping[str, Any], options: FormatOptions) -> None:
-    """What is set must do something: whoever sets it believes that it does."""
+def _check_effects(values: OptionValues, options: FormatOptions) -> None:
+    """Refuse options that would have no effect: their user relies on them."""
     formats = [options.key.format, options.value.format]
     raw = all(name == "raw" for name in formats)
-    unschemed = [column for column in (options.key, options.value) if column.format == "json" and not column.schema]
+    without_schema = [each for each in (options.key, options.value) if each.format == "json" and not each.schema]
     for name, idle, why in (
         ("mode", raw and options.mode != "PERMISSIVE", "raw bytes always parse. Set valueFormat"),
-        ("schemaInference", not unschemed, "it is for json without a schema"),
+        ("schemaInference", not without_schema, "it is for json without a schema"),
         ("timeZone", "json" not in formats, "it is for json"),
         ("flattenPrefix", not options.flatten, "flatten is not set"),
         ("deadLetterTransactional", options.mode != "DEADLETTER", "mode is not DEADLETTER"),
         ("includeErrors", options.include_errors and options.mode != "PERMISSIVE", f"mode {options.mode} leaves none"),
         ("schemaRegistry.url", not set(formats) & set(WITH_SCHEMA), "no format here has schemas"),
     ):
-        if name in values and idle:
+        if name in values.given and idle:
             raise OptionError(name, None, f"has no effect: {why}")
 
 
-def _column(values: Mapping[str, Any], column: str, registry: RegistryConfig | None) -> ColumnOptions:
-    name = values.get(f"{column}Format", "raw")
-    framing = values.get(f"{column}Framing")
+_NEEDED_FORMATS = {
+    "Framing": NATIVE_FORMATS,
+    "Schema": WITH_SCHEMA,
+    "Message": ("protobuf",),
+    "Subject": WITH_SCHEMA,
+    "SchemaVersion": WITH_SCHEMA,
+}
+"""The formats with which an option of a column has an effect."""
+
+
+def _column(values: OptionValues, column: str, registry: RegistryConfig | None) -> ColumnOptions:
+    name, framing = values[f"{column}Format"], values[f"{column}Framing"]
     options = ColumnOptions(
-        column,
-        name,
+        column=column,
         framed=framing == "confluent" or (framing is None and registry is not None and name in WITH_SCHEMA),
-        schema=values.get(f"{column}Schema"),
-        message=values.get(f"{column}Message"),
-        subject=values.get(f"{column}Subject"),
-        version=values.get(f"{column}SchemaVersion"),
+        **values.fields(COLUMN_OPTIONS[column]),
     )
-    for given, needs in (
-        ("Framing", NATIVE_FORMATS),
-        ("Schema", WITH_SCHEMA),
-        ("Message", ("protobuf",)),
-        ("Subject", WITH_SCHEMA),
-        ("SchemaVersion", WITH_SCHEMA),
-    ):
-        if f"{column}{given}" in values and name not in needs:
+    for option, formats in _NEEDED_FORMATS.items():
+        if f"{column}{option}" in values.given and name not in formats:
             what = f"has no effect while {column}Format is {name}"
-            raise OptionError(f"{column}{given}", values[f"{column}{given}"], what, f"Set {column}Format")
+            raise OptionError(f"{column}{option}", values[f"{column}{option}"], what, f"Set {column}Format")
     if name in ("avro", "protobuf") and options.schema is None and registry is None:
         hint = f"Set {column}Schema, or schemaRegistry.url"
         raise OptionError(f"{column}Format", name, "needs a schema", hint)
-    for given in ("Subject", "SchemaVersion"):
-        if f"{column}{given}" in values and registry is None:
-            raise OptionError(f"{column}{given}", None, "needs a schema registry", "Set schemaRegistry.url")
-        if f"{column}{given}" in values and options.schema is not None:
-            raise OptionError(f"{column}{given}", None, f"has no effect: {column}Schema says what to read")
+    for option in (f"{column}Subject", f"{column}SchemaVersion"):
+        if option in values.given and registry is None:
+            raise OptionError(option, None, "needs a schema registry", "Set schemaRegistry.url")
+        if option in values.given and options.schema is not None:
+            raise OptionError(option, None, f"has no effect: {column}Schema is the schema")
     return options
+
+
+def default_formats() -> FormatOptions:
+    """Kafka's own columns, as bytes."""
+    return format_options(FORMAT_OPTIONS.parse({}))

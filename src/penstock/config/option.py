@@ -1,28 +1,41 @@
-"""How the text of one option becomes a value: parsers that say what is wrong and show what would be right."""
+"""Options: declared once in a table, which parses them, knows their defaults and fills the fields of config values.
+
+`Option` is one declaration, `OptionTable` holds many and parses what a user gives, and `OptionValues` is the result:
+the given values, with the table's defaults for the others. `docs/options.md` and `--help` are written from the tables.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.errors import OptionError, did_you_mean
 from penstock.masking import is_secret, mask_logs
-from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
-from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
-from penstock.model.topic_partition import TopicPartition
 
 mask_logs()
+
+log = logging.getLogger(__name__)
+
+Parser: TypeAlias = Callable[[str, str], Any]
+"""Takes the name of an option, for errors, and its text."""
+
+Ignored: TypeAlias = tuple[tuple[str, str], ...]
+"""Options that have no effect, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
+    """The declaration of one option."""
+
     name: str
-    parse: Callable[[str, str], Any]
+    parse: Parser
     default: str | None
+    """As a user would write it. The only place where a default is written."""
     doc: str
+    field: str = ""
+    """The field that it fills in the config value of its table. Empty: code derives something from it."""
 
     @property
     def secret(self) -> bool:
@@ -30,168 +43,139 @@ class Option:
         return is_secret(self.name)
 
 
-def text(name: str, value: str) -> str:
-    if not value.strip():
-        raise OptionError(name, value, "is empty")
-    return value.strip()
+class OptionTable(Mapping[str, Option]):
+    """Options by name, in the order of the docs, and the parser of what a user gives."""
 
+    def __init__(
+        self,
+        *options: Option,
+        aliases: Mapping[str, str] | None = None,
+        refused: Mapping[str, str] | None = None,
+        no_effect: Mapping[str, str] | None = None,
+        ignores_case: bool = False,
+        hint: Callable[[str], str] | None = None,
+    ) -> None:
+        """`aliases`: other names of the options. `refused`: names that cannot be supported, each with the alternative.
+        `no_effect`: names that are accepted with a warning, each with the reason. `hint`: what to say about an unknown
+        name that resembles none of these; it comes before the nearest name where it is not empty."""
+        self._options = {option.name: option for option in options}
+        self._refused = refused or {}
+        self._no_effect = no_effect or {}
+        self._ignores_case = ignores_case
+        self._hint = hint
+        self._names = [*self._options, *(aliases or {}), *self._no_effect]
+        known = [*self._options, *self._no_effect, *self._refused]
+        self._known = {self._folded(name): name for name in known} | dict(aliases or {})
+        self._defaults: dict[str, Any] = {}
 
-def number(low: int, high: int = 2**63 - 1) -> Callable[[str, str], int]:
-    def parse(name: str, value: str) -> int:
-        try:
-            parsed = int(value)
-        except ValueError:
-            raise OptionError(name, value, "is not a whole number") from None
-        if not low <= parsed <= high:
-            limit = f"at least {low}" if parsed < low else f"at most {high}"
-            raise OptionError(name, value, f"must be {limit}")
-        return parsed
+    def __getitem__(self, name: str) -> Option:
+        return self._options[name]
 
-    return parse
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
 
+    def __len__(self) -> int:
+        return len(self._options)
 
-def fraction(low: float, high: float) -> Callable[[str, str], float]:
-    def parse(name: str, value: str) -> float:
-        try:
-            parsed = float(value)
-        except ValueError:
-            raise OptionError(name, value, "is not a number") from None
-        if not low <= parsed <= high:
-            raise OptionError(name, value, f"must be from {low:g} to {high:g}")
-        return parsed
+    def default(self, name: str) -> Any:
+        """The default of an option as a value; None if it has none."""
+        if name not in self._defaults:
+            option = self._options[name]
+            self._defaults[name] = None if option.default is None else option.parse(name, option.default)
+        return self._defaults[name]
 
-    return parse
-
-
-def milliseconds(low: int) -> Callable[[str, str], float]:
-    parse = number(low, 2**31 - 1)
-    return lambda name, value: parse(name, value) / 1000
-
-
-def flag(name: str, value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise OptionError(name, value, "must be true or false")
-    return value.strip().lower() == "true"
-
-
-def one_of(*choices: str) -> Callable[[str, str], str]:
-    def parse(name: str, value: str) -> str:
-        wanted = value.strip().lower()
-        for choice in choices:
-            if choice.lower() == wanted:
-                return choice
-        raise OptionError(name, value, f"must be one of {', '.join(choices)}", did_you_mean(wanted, choices))
-
-    return parse
-
-
-def topic_names(name: str, value: str) -> TopicNames:
-    topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
-    if not topics:
-        raise OptionError(name, value, "names no topic")
-    return TopicNames(topics)
-
-
-def topic_pattern(name: str, value: str) -> TopicPattern:
-    try:
-        re.compile(text(name, value))
-    except re.error as error:
-        raise OptionError(name, value, f"is not a regular expression: {error}") from None
-    return TopicPattern(value.strip())
-
-
-def _json(name: str, value: str, example: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value)
-    except ValueError as error:
-        raise OptionError(name, value, f"is not JSON: {error}", f"Example: {example}") from None
-    if not isinstance(parsed, dict) or not parsed:
-        raise OptionError(name, value, "must be a JSON object with at least one topic", f"Example: {example}")
-    return parsed
-
-
-ASSIGN_EXAMPLE = '{"topicA": [0, 1], "topicB": [2]}'
-OFFSETS_EXAMPLE = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}'
-TIMES_EXAMPLE = '{"topicA": {"0": 1000, "1": 2000}, "topicB": 1500}'
-
-
-def assigned_partitions(name: str, value: str) -> AssignedPartitions:
-    partitions: list[TopicPartition] = []
-    for topic, numbers in _json(name, value, ASSIGN_EXAMPLE).items():
-        if not isinstance(numbers, list) or not numbers:
-            raise OptionError(name, value, f"topic {topic!r} needs a list of partitions", f"Example: {ASSIGN_EXAMPLE}")
-        partitions += [TopicPartition(topic, _whole(name, value, number, 0)) for number in numbers]
-    return AssignedPartitions(tuple(dict.fromkeys(partitions)))
-
-
-def _whole(name: str, value: str, number: object, low: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not low <= number < 2**63:
-        raise OptionError(name, value, f"{number!r} is not a whole number of at least {low}")
-    return number
-
-
-def _per_partition(name: str, value: str, low: int, words: Mapping[str, int], example: str) -> PerPartition:
-    """A number per partition, or per whole topic, which Spark's own source does not take."""
-
-    def number(raw: object) -> int:
-        if isinstance(raw, str) and raw.lower() in words:
-            return words[raw.lower()]
-        return _whole(name, value, raw, low)
-
-    topics: dict[str, int] = {}
-    partitions: dict[TopicPartition, int] = {}
-    for topic, given in _json(name, value, example).items():
-        if not isinstance(given, dict):
-            topics[topic] = number(given)
-            continue
+    def parse(self, given: Mapping[str, object]) -> OptionValues:
+        """Parse a user's options. Raises OptionError for the first wrong one, under the name the user gave it."""
+        values: dict[str, Any] = {}
+        written: dict[str, str] = {}
+        ignored: dict[str, str] = {}
         for key, raw in given.items():
-            if not key.isdecimal():
-                raise OptionError(name, value, f"{key!r} is not a partition of {topic!r}", f"Example: {example}")
-            partitions[TopicPartition(topic, int(key))] = number(raw)
-    return PerPartition(topics, partitions)
+            name = self._known.get(self._folded(key))
+            if name is None:
+                # Without its value: a misspelt name may stand before a password.
+                raise OptionError(key, None, "is unknown", self._nearest(key))
+            if name in self._refused:
+                raise OptionError(key, raw, "is not supported", self._refused[name])
+            if name in self._no_effect:
+                ignored[key] = self._no_effect[name]
+                continue
+            value = self._parse_one(self._options[name], key, raw)
+            if name in values and values[name] != value:
+                other = written[name]
+                raise OptionError(key, raw, f"contradicts {other} = {given[other]!r}", f"Set only {name}")
+            values[name], written[name] = value, key
+        return OptionValues(self, values, written, tuple(ignored.items()))
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+    def _nearest(self, key: str) -> str:
+        hint = self._hint(key) if self._hint is not None else ""
+        return hint or did_you_mean(key.replace("_", "."), self._names)
+
+    def _parse_one(self, option: Option, key: str, raw: object) -> Any:
+        name = option.name if key.lower() == option.name.lower() else key
+        try:
+            return option.parse(name, as_text(name, raw))
+        except OptionError as error:
+            if error.value is None or isinstance(raw, str):
+                raise
+            raise OptionError(error.name, raw, error.reason, error.hint) from None
 
 
-WORDS = {"earliest": -2, "latest": -1}
+class OptionValues:
+    """The parsed options of one user, with the defaults of their table for the others."""
+
+    def __init__(
+        self,
+        table: OptionTable,
+        given: Mapping[str, Any],
+        written: Mapping[str, str] | None = None,
+        ignored: Ignored = (),
+    ) -> None:
+        self.table = table
+        self.given = given
+        """The values that the user gave, by the names of the table."""
+        self.written = written or {}
+        """The names as the user wrote them, by the names of the table."""
+        self.ignored = ignored
+
+    def __getitem__(self, name: str) -> Any:
+        """The given value, else the default; None if there is neither."""
+        return self.given[name] if name in self.given else self.table.default(name)
+
+    def fields(self, table: OptionTable) -> dict[str, Any]:
+        """The fields that the options of a table fill. Left out: options that are neither given nor have a default."""
+        options = [self.table[name] for name in table]
+        return {
+            option.field: self[option.name]
+            for option in options
+            if option.field and (option.default is not None or option.name in self.given)
+        }
 
 
-def offset_mode(name: str, value: str) -> StartMode:
-    word = value.strip().lower()
-    if word == "earliest":
-        return Earliest()
-    if word == "latest":
-        return Latest()
-    if word == "group":
-        return GroupOffsets()
-    if not word.startswith("{"):
-        near = did_you_mean(word, ("earliest", "latest", "group"))
-        raise OptionError(name, value, "must be earliest, latest, group or JSON", near or f"Example: {OFFSETS_EXAMPLE}")
-    return AtOffsets(_per_partition(name, value, -2, WORDS, OFFSETS_EXAMPLE), name)
+def as_text(name: str, raw: object) -> str:
+    """The text of a value: settings come from files as texts and from programs as Python values."""
+    match raw:
+        case bool():
+            return str(raw).lower()
+        case str():
+            return raw
+        case int():
+            return str(raw)
+        case float():
+            return str(int(raw)) if raw.is_integer() else str(raw)
+        case list() | tuple() if all(isinstance(part, str) for part in raw):
+            return ",".join(raw)
+    kind = "None: leave it out" if raw is None else f"a {type(raw).__name__}"
+    raise OptionError(name, raw, f"must be text, a number or true or false, not {kind}")
 
 
-def timestamp_mode(name: str, value: str) -> AtTimestamp:
-    return AtTimestamp(number(0)(name, value), name)
+def warn_of_ignored(ignored: Ignored, noun: str = "option") -> None:
+    """Log the options that have no effect.
 
-
-def timestamps_mode(name: str, value: str) -> AtTimestamp:
-    return AtTimestamp(_per_partition(name, value, 0, {}, TIMES_EXAMPLE), name)
-
-
-def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:
-    example = "Example: broker1:9092,broker2:9092"
-    if "@" in value:
-        # Not shown, and no part of it: there is a password before an @, with commas in it perhaps.
-        raise OptionError(name, None, "has a log-in in it", f"Set kafka.sasl.jaas.config. {example}")
-    servers = []
-    for part in filter(None, (part.strip() for part in value.split(","))):
-        if "://" in part:
-            raise OptionError(
-                name, value, f"{part!r} must be host:port without a protocol", "Set kafka.security.protocol"
-            )
-        host, _, port = part.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise OptionError(name, value, f"{part!r} is not host:port", example)
-        servers.append((host, int(port)))
-    if not servers:
-        raise OptionError(name, value, "names no broker", example)
-    return tuple(servers)
+    Parsing never logs: Spark parses the options of one query in several processes. Only the constructor of what plans
+    a query, and a ConsumerConnector, call this.
+    """
+    for name, reason in ignored:
+        log.warning("%s %s has no effect: %s", noun, name, reason)

@@ -1,4 +1,4 @@
-"""WHERE a schema registry is and who we are to it, as one value whose repr shows no secret."""
+"""The address of a schema registry and the login to it, as one value whose repr shows no secret."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from penstock.wire.transport.tls import Tls
 _LOGIN_HEADER = re.compile(r"auth|cookie|token|secret|key", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryConfig:
-    """Where a schema registry is and who we are to it. Times in seconds. Hashable: schemas are cached by it.
+    """The address of a schema registry and the login to it. Times are in seconds. Hashable: it is the key of the schema
+    cache.
 
-    A log-in inside an address is taken out of it, so that addresses can be shown.
+    A login inside an address moves to `user` and `password`, so that addresses can be shown.
     """
 
     urls: tuple[str, ...]
@@ -27,13 +28,13 @@ class RegistryConfig:
     certificate_file: str | None = None
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
+    check_hostname: bool
     proxy: str | None = field(default=None, repr=False)
-    timeout: float = 10.0
-    retries: int = 5
+    timeout: float
+    retries: int
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    allow_plaintext: bool = False
-    """Whether a log-in may cross a network unencrypted."""
+    allow_plaintext: bool
+    """Whether a login may cross a network unencrypted."""
 
     def __post_init__(self) -> None:
         logins = set()
@@ -47,19 +48,19 @@ class RegistryConfig:
             raise OptionError("schemaRegistry.url", None, "names no registry", "Example: https://registry:8081")
         object.__setattr__(self, "urls", tuple(cleaned))
         if len(logins) > 1:
-            raise OptionError("schemaRegistry.url", None, "has addresses with different log-ins", "Use one for all")
+            raise OptionError("schemaRegistry.url", None, "has addresses with different logins", "Use one for all")
         if logins and self.user is not None:
-            what = "is given, and schemaRegistry.url has a log-in too"
+            what = "is set, and schemaRegistry.url contains a login too"
             raise OptionError("schemaRegistry.basic.auth.user.info", None, what, "Keep one of them")
         if logins:
             user, password = logins.pop()
             object.__setattr__(self, "user", user)
             object.__setattr__(self, "password", password)
         if self.user is not None and self.bearer_token is not None:
-            what = "is given, and a user's name too"
+            what = "is set, and a user name too"
             raise OptionError("schemaRegistry.bearer.auth.token", None, what, "Keep one of them")
         if self.certificate_file is None and (self.key_file or self.key_password):
-            what = "is missing, and a key for it is given"
+            what = "is missing, and its key is set"
             raise OptionError("schemaRegistry.ssl.certificate.location", None, what)
         if self.proxy is not None:
             check_proxy("schemaRegistry.proxy", self.proxy)
@@ -73,7 +74,7 @@ class RegistryConfig:
             raise OptionError(
                 "schemaRegistry.url",
                 unsafe[0],
-                "would send the log-in unencrypted over the network",
+                "would send the login unencrypted over the network",
                 "Use https://. Where the network is trusted, set schemaRegistry.allow.plaintext to true",
             )
 

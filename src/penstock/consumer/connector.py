@@ -30,7 +30,8 @@ from types import TracebackType
 from typing import Any, Protocol, SupportsIndex
 
 from penstock.config.consumer import ConsumerConfig, parse_config
-from penstock.config.source import SourceOptions
+from penstock.config.option import warn_of_ignored
+from penstock.config.source import default_options
 from penstock.consumer.auto_commit import AutoCommit
 from penstock.consumer.event_time.alignment import EventTime, checked_strategy
 from penstock.consumer.event_time.batch import as_datetime
@@ -93,8 +94,7 @@ class ConsumerConnector:
             example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'
             raise OptionError("config", config, "is no mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
-        for name, reason in self.config.ignored:
-            log.warning("setting %s has no effect: %s", name, reason)
+        warn_of_ignored(self.config.ignored, "setting")
         self.consumer_id = self.config.consumer_id or _made_id(self.config.group)
         self._start = start_mode(start)
         self._event_time: EventTime | None = None
@@ -189,7 +189,8 @@ class ConsumerConnector:
         from penstock.sampling.typed_source import typed_source
 
         formats = replace(self.config.formats, dead_letter_transactional=False)  # letters go out with each batch
-        return typed_source(SourceOptions(self.config.client, subscription, include_headers=True, formats=formats))
+        options = default_options(self.config.client, subscription, formats)
+        return typed_source(replace(options, include_headers=True))
 
     def _stream(
         self, number: int, key_decoder: Decode | None, value_decoder: Decode | None, typed: TypedSource | None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._kernel import Format, compile_protobuf
-from penstock.config.registry import RegistryConfig
+from penstock.config.registry_config import RegistryConfig
 from penstock.errors import IncompatibleSchema, PenstockError, SchemaNotFound, UnreadableSchema
 from penstock.formats.registry.avro_references import root_names
 from penstock.formats.registry.client import UNKNOWN_SECONDS, RegisteredSchema, SchemaRegistry, file_descriptor

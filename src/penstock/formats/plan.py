@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.config.formats import FormatOptions, Mode
-from penstock.config.registry import RegistryConfig
+from penstock.config.registry_config import RegistryConfig
 from penstock.errors import OptionError
 from penstock.eventtime.field import EventTimeField, find_field
 from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, picked

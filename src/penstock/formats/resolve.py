@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from penstock._kernel import avro_type, compile_protobuf, protobuf_message, protobuf_type
 from penstock.config.formats import ColumnOptions, FormatOptions
-from penstock.config.registry import subject_name
 from penstock.errors import OptionError
 from penstock.formats.decoding import descriptors_of, kernel_format
 from penstock.formats.inference import infer_json
@@ -18,6 +17,7 @@ from penstock.formats.json_schema import json_schema_type
 from penstock.formats.layout import ERROR_COLUMNS
 from penstock.formats.plan import TypedSource
 from penstock.formats.registry.client import RegisteredSchema, SchemaRegistry
+from penstock.formats.registry.subject_name import subject_name
 from penstock.formats.schema import parse_schema
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
 from penstock.model.columns import TYPES

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from penstock.config.source import SourceOptions, check_batch, ignored_in_batch, warn_of_ignored
+from penstock.config.source import SourceOptions, check_batch, warn_in_batch
 from penstock.errors import BrokerError, BrokerUnavailable, OpenTransaction, UnknownTopic
 from penstock.model.narrowing import EVERYTHING, Narrowing, narrow
 from penstock.model.offset_range import OffsetRange
@@ -30,7 +30,7 @@ def plan_batch(
     """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each,
     because a record may end its partition (F4)."""
     check_batch(options)
-    warn_of_ignored(ignored_in_batch(options))
+    warn_in_batch(options)
     if whole_partitions and (options.min_partitions or options.max_records_per_partition):
         log.warning("partitions are not split: a record that ends one would be unknown to the tasks behind it")
         options = replace(options, min_partitions=None, max_records_per_partition=None)

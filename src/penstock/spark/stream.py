@@ -24,7 +24,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.config.source import SourceOptions, warn_of_ignored
+from penstock.config.option import warn_of_ignored
+from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
 from penstock.metrics.source import REPORT_KEY, by_topic, event_time_figures
@@ -145,7 +146,7 @@ class _Planning:
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         log_to_driver()
-        warn_of_ignored(options)
+        warn_of_ignored(options.ignored)
         self._options = options
         self._plan = columns if isinstance(columns, TypedPlan) else None
         self._parses = self._plan is not None and bool(self._plan.specs)

@@ -9,13 +9,13 @@ from confluent_kafka.admin import AdminClient
 from fixtures.consumer import eventually
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
-from penstock.config.stream import StreamOptions
 from penstock.errors import DataLoss
 from penstock.model.offset_spec import StartRules
 from penstock.planner.batch import plan_batch
 from penstock.planner.stream import StreamPlanner
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Cluster
+from support.configs import stream_options
 
 UNSAFE = {"enable.idempotence": False, "acks": 1}
 
@@ -96,7 +96,7 @@ def test_F27_records_replaced_after_an_unclean_election_are_data_loss(cut_log, c
     # A query that was down meanwhile stands where the new log has records too: only the epoch in its group tells.
     tp, group = planned.topic_partition, uuid.uuid4().hex
     Cluster(options.client).commit(group, {tp: 120}, {tp: planned.leader_epoch})
-    restored = dataclasses.replace(options, rules=StartRules(group), stream=StreamOptions(commit_mode="on-checkpoint"))
+    restored = dataclasses.replace(options, rules=StartRules(group), stream=stream_options(commit_mode="on-checkpoint"))
     with pytest.raises(DataLoss, match="wanted from offset 120, the broker has offsets up to 100 of what was read"):
         StreamPlanner(restored).latest({tp: 120})
     lenient = StreamPlanner(dataclasses.replace(restored, fail_on_data_loss=False))

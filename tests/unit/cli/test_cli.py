@@ -22,11 +22,11 @@ from penstock.cli.connecting import PATIENCE, add_connection_arguments, connecti
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import Look, moment, shown
 from penstock.cli.typed_records import typed_look
-from penstock.config.formats import FormatOptions
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Protobuf, RawBytes
 from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
+from support.configs import format_options
 
 
 @pytest.fixture(autouse=True)
@@ -396,7 +396,7 @@ def test_records_as_json_lines_and_rows():
 
 def test_a_length_of_time_in_a_typed_value_is_shown():
     lengths = pa.array([{"took": timedelta(minutes=1, microseconds=5)}], pa.struct([("took", pa.duration("us"))]))
-    source = TypedSource(RawBytes(), Protobuf(b"", "M", lengths.type), FormatOptions())
+    source = TypedSource(RawBytes(), Protobuf(b"", "M", lengths.type), format_options())
     look = typed_look("t", source, keys=False, headers=False)
     columns = {field.name: pa.nulls(1, field.type) for field in look.plan.layout.schema}
     [record] = look.records(pa.record_batch(columns | {"value": lengths}))

@@ -52,7 +52,7 @@ def test_the_defaults_are_kafkas():
 def test_every_default_is_a_value_that_is_taken(name):
     option = CONSUMER_OPTIONS[name]
     assert option.name == name
-    assert option.doc.endswith((".", ","))
+    assert option.doc.endswith(".")
     assert "kafka." not in option.doc
     if option.default is not None:
         option.parse(name, option.default)
@@ -108,7 +108,7 @@ def test_an_old_and_a_new_name_may_say_the_same():
 def test_an_old_and_a_new_name_that_contradict_are_refused():
     error = refuse(LEAST | {"auto.commit.enable": False, "enable.auto.commit": "true"})
     assert str(error) == (
-        "option enable.auto.commit = 'true': contradicts auto.commit.enable = False. Give enable.auto.commit alone"
+        "option enable.auto.commit = 'true': contradicts auto.commit.enable = False. Set only enable.auto.commit"
     )
 
 
@@ -154,11 +154,11 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
     ("wrong", "words"),
     [
         ({"zookeeper.connect": "zoo:2181"}, "use bootstrap.servers"),
-        ({"offsets.storage": "zookeeper"}, "offsets are kept in Kafka and nowhere else"),
+        ({"offsets.storage": "zookeeper"}, "offsets are stored only in Kafka"),
         ({"dual.commit.enabled": True}, "penstock groups reset GROUP --from-file"),
         ({"key.deserializer": "some.Class"}, "Use key_decoder and value_decoder"),
         ({"value.deserializer": "some.Class"}, "Use key_decoder and value_decoder"),
-        ({"group.protocol": "consumer"}, "by the classic protocol"),
+        ({"group.protocol": "consumer"}, "with the classic protocol"),
         ({"auto.offset.reset": "smalest"}, "must be one of earliest, latest, none"),
         ({"auto.offset.reset": "by_duration:PT1H"}, "start=datetime"),
         ({"partition.assignment.strategy": "rnage"}, "Did you mean range?"),
@@ -176,7 +176,10 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"group_id": "words"}, "is unknown. Did you mean group.id?"),
         ({"auto.comit.enable": "words"}, "is unknown. Did you mean auto.commit.enable?"),
         ({"kafka.fetch.min.bytes": "1"}, "Did you mean fetch.min.bytes? Only the Spark source puts kafka. before"),
-        ({"eventTime.maxDrift": "5m"}, "is unknown. Options of event time are the Spark source's; here it is"),
+        (
+            {"eventTime.maxDrift": "5m"},
+            "is unknown. Event-time options belong to the Spark source. Use Consumer",
+        ),
         ({"heartbeat.interval.ms": 45000}, "must be less than session.timeout.ms = 45000"),
         ({"socket.timeout.ms": 400}, "fetch.max.wait.ms = '500': must be less than socket.timeout.ms = 400"),
         ({"sasl.username": "me"}, "Set sasl.jaas.config"),

@@ -45,7 +45,7 @@ def test_a_registry_makes_confluents_framing_the_default_of_what_has_a_schema():
     [
         ({"valueFormat": "jsn"}, "valueFormat", "Did you mean json?"),
         ({"valueFormat": "csv"}, "valueFormat", "package.module:Name"),
-        ({"valueFormat": "my module:Name"}, "valueFormat", "no import path"),
+        ({"valueFormat": "my module:Name"}, "valueFormat", "not an import path"),
         ({"valueFormat": "avro"}, "valueFormat", "schemaRegistry.url"),
         ({"keyFormat": "protobuf"}, "keyFormat", "keySchema"),
         ({"valueSchema": "a INT"}, "valueSchema", "valueFormat"),

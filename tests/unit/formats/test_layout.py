@@ -8,7 +8,6 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from penstock.config.formats import FormatOptions
 from penstock.errors import OptionError
 from penstock.eventtime.field import BY_RECORD, EventTimeField
 from penstock.formats.layout import full_layout, part_of, picked
@@ -16,6 +15,7 @@ from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Custom, Json, RawBytes
 from penstock.model.columns import TYPES
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
+from support.configs import format_options
 
 ADDRESS = pa.struct([("city", pa.string()), ("zip", pa.int32())])
 TAGS = pa.list_(pa.field("element", pa.string()))
@@ -23,7 +23,7 @@ ORDER = pa.struct([("id", pa.int64()), ("to", ADDRESS), ("tags", TAGS)])
 
 
 def source(**options):
-    return TypedSource(RawBytes(), Json(ORDER), FormatOptions(**options))
+    return TypedSource(RawBytes(), Json(ORDER), format_options(**options))
 
 
 def names(layout):
@@ -62,7 +62,7 @@ EVENT = pa.struct([("id", pa.int64()), ("created", CREATED), ("day", pa.date32()
 
 
 def events(**options):
-    return TypedSource(RawBytes(), Json(EVENT), FormatOptions(**options))
+    return TypedSource(RawBytes(), Json(EVENT), format_options(**options))
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_column_that_is_named_twice_is_refused(flatten):
 
 
 def test_F3_a_users_own_class_always_runs_because_it_may_skip():
-    own = TypedSource(RawBytes(), Custom("a.b:C", ORDER, ("value", "headers")), FormatOptions())
+    own = TypedSource(RawBytes(), Custom("a.b:C", ORDER, ("value", "headers")), format_options())
     plan = own.plan(pa.schema([("topic", pa.string())]))
     assert plan.fetched == ["value", "topic", "partition", "offset", "headers"]
 

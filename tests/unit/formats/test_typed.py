@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.config.formats import ColumnOptions, FormatOptions
 from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.custom import load_deserializer
@@ -21,6 +20,7 @@ from penstock.formats.spec import Avro, Custom, Json, RawBytes, Text
 from penstock.formats.typed import TypedColumns
 from penstock.model.columns import TYPES, arrow_schema
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
+from support.configs import column_options, format_options
 
 POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
 GOOD = [b'{"x": 1, "y": "a"}', b'{"x": 2, "y": "b"}', None, b'{"x": 3}']
@@ -61,7 +61,7 @@ def whole(columns, batch):
 
 def typed(values, *, key=None, value=None, wanted=None, letters=None, keys=None, **options):
     spec = value or Json(POINT)
-    plan = TypedSource(key or RawBytes(), spec, FormatOptions(**options)).plan(wanted)
+    plan = TypedSource(key or RawBytes(), spec, format_options(**options)).plan(wanted)
     columns = TypedColumns(plan, "t", 3, letters)
     return whole(columns, records(values, keys).select(plan.fetched)), columns
 
@@ -229,7 +229,7 @@ class Keys:
 
 
 def test_batches_without_rows_are_not_passed_on():
-    plan = replace(TypedSource(RawBytes(), Json(POINT), FormatOptions()).plan(), mode="DROPMALFORMED")
+    plan = replace(TypedSource(RawBytes(), Json(POINT), format_options()).plan(), mode="DROPMALFORMED")
     columns = TypedColumns(plan, "t", 3)
     raw = [records([b"no"]).select(plan.fetched), records([b'{"x": 1}']).select(plan.fetched)]
     assert [batch.num_rows for batch in columns.batches(iter(raw))] == [1]
@@ -245,7 +245,7 @@ def test_what_is_wrong_can_be_counted_without_looking_at_the_value():
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
 def test_json_without_a_schema_is_judged_also_if_none_of_it_is_picked(mode):
     columns = [("offset", pa.int64())] + ([("_error", pa.string())] if mode == "PERMISSIVE" else [])
-    options = FormatOptions(value=ColumnOptions("value", "json"), mode=mode)
+    options = format_options(value=column_options("value", "json"), mode=mode)
     plan = resolve_formats(options, ["t"], lambda *_: [], given=pa.schema(columns)).plan(pa.schema(columns))
     batch = whole(TypedColumns(plan, "t", 3), records(MIXED).select(plan.fetched))
     if mode == "DROPMALFORMED":
@@ -279,7 +279,7 @@ TIMES = [b'{"at": 5, "y": "a"}', b'{"at": 9,', None, b'{"at": 7, "y": "b"}', b'{
 
 
 def timed(values, watermark=None, *, value=None, wanted=None, event_time="value.at", **options):
-    source = TypedSource(RawBytes(), value or Json(TIMED), FormatOptions(**options))
+    source = TypedSource(RawBytes(), value or Json(TIMED), format_options(**options))
     plan = source.plan(wanted, source.event_time_field(event_time))
     span = EventTimeSpan(watermark)
     columns = TypedColumns(plan, "t", 3, Letters(), span=span, watermarks=(watermark, 4))
@@ -360,7 +360,7 @@ class Half:
 
 
 def cut(key, value, values, **options):
-    plan = TypedSource(Text(), Text(), FormatOptions(**options)).plan()
+    plan = TypedSource(Text(), Text(), format_options(**options)).plan()
     columns = TypedColumns(plan, "t", 3, options.get("letters"))
     columns._decoders = {"key": key, "value": value}
     keys = [f"k{at}".encode() for at in range(len(values))]
@@ -400,7 +400,7 @@ def test_a_users_class_sees_each_record_once_though_the_other_column_is_cut():
 
 
 def test_batches_of_an_iterator_come_in_pieces():
-    plan = TypedSource(RawBytes(), Text(), FormatOptions()).plan()
+    plan = TypedSource(RawBytes(), Text(), format_options()).plan()
     columns = TypedColumns(plan, "t", 3)
     columns._decoders = {"value": Few(2, "value")}
     made = list(columns.batches([records([b"a"] * 3).select(plan.fetched), records([b"b"]).select(plan.fetched)]))
@@ -423,7 +423,7 @@ def test_a_long_default_in_many_records_comes_in_pieces():
     decoder = _Native("value", replace(spec, framed=False), None, leaves_out=False)
     decoder._format = kernel_format(spec)
     decoder._format.add_schema(1, json.dumps(WITHOUT).encode())
-    columns = TypedColumns(TypedSource(RawBytes(), spec, FormatOptions()).plan(), "t", 3)
+    columns = TypedColumns(TypedSource(RawBytes(), spec, format_options()).plan(), "t", 3)
     columns._decoders = {"value": decoder}
     sizes = []
     for piece in columns.pieces(records([b"\0\0\0\0\1\2"] * 1000)):

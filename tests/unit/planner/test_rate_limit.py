@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.stream import StreamOptions
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.rate_limit import UNSEEN_BYTES, TriggerBudget, offsets_in, share
+from support.configs import stream_options
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 backlogs = st.dictionaries(
@@ -68,17 +68,17 @@ def test_a_byte_limit_below_one_record_still_moves_on():
 
 
 def test_the_smaller_of_two_limits_counts():
-    budget = TriggerBudget(StreamOptions(max_offsets=10, max_bytes=1000))
+    budget = TriggerBudget(stream_options(max_offsets=10, max_bytes=1000))
     assert budget.allow({A: 100}, {A: 10.0}, now=0) == {A: 10}
     assert budget.allow({A: 100}, {A: 500.0}, now=0) == {A: 2}
 
 
 def test_without_a_limit_everything_is_read():
-    assert TriggerBudget(StreamOptions()).allow({A: 5, B: 7}, {}, now=0) == {A: 5, B: 7}
+    assert TriggerBudget(stream_options()).allow({A: 5, B: 7}, {}, now=0) == {A: 5, B: 7}
 
 
 def test_a_minimum_waits_but_not_longer_than_the_delay_and_not_the_first_time():
-    budget = TriggerBudget(StreamOptions(min_offsets=100, max_delay=60))
+    budget = TriggerBudget(stream_options(min_offsets=100, max_delay=60))
     assert budget.allow({A: 5}, {}, now=1000) == {A: 5}
     assert budget.allow({A: 5}, {}, now=1059) is None
     assert budget.allow({A: 5}, {}, now=1060) == {A: 5}
@@ -86,7 +86,7 @@ def test_a_minimum_waits_but_not_longer_than_the_delay_and_not_the_first_time():
 
 
 def test_a_run_that_must_end_does_not_wait():
-    budget = TriggerBudget(StreamOptions(min_offsets=100, max_delay=60))
+    budget = TriggerBudget(stream_options(min_offsets=100, max_delay=60))
     assert budget.allow({A: 5}, {}, now=0) is not None
     assert budget.allow({A: 5}, {}, now=1, wait=False) == {A: 5}
 

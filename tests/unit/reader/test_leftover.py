@@ -18,9 +18,9 @@ from penstock.model.offset_range import OffsetRange
 from penstock.reader.leftover import TAILS, Tail, Tails
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
+CONFIG = client_config(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
 COMMITTED = replace(CONFIG, read_committed=True)
 TOPIC_ID = uuid.UUID(int=7)
 EPOCH = 3

@@ -14,14 +14,14 @@ from penstock.reader.partition_leader import PartitionLeader
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Broker
 from penstock.wire.cluster import Leader as KnownLeader
 from penstock.wire.transport.connection import ConnectionLost
 from penstock.wire.transport.retry import Attempts
+from support.configs import client_config
 from support.own_logs import own_records
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
+CONFIG = client_config(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
 
 
 def answer(records=b"", error_code=0, high_watermark=1000, throttle=0.0, preferred=-1):

@@ -9,11 +9,11 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.brokers import Brokers
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import BrokerSilent, ConnectionLost
 from penstock.wire.transport.patience import Patience, Silence
 from penstock.wire.transport.retry import Interrupted
 from penstock.wire.transport.security import Security
+from support.configs import client_config
 
 ONE, TWO, THREE = (Broker(n, f"h{n}", 9092) for n in (1, 2, 3))
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -77,7 +77,7 @@ def pool(monkeypatch):
 
 
 def make(bootstrap=("h1", "h2", "h3"), **more):
-    config = ClientConfig(bootstrap=tuple((host, 9092) for host in bootstrap), **more)
+    config = client_config(bootstrap=tuple((host, 9092) for host in bootstrap), **more)
     return Brokers(config, lambda seconds: False)
 
 
@@ -173,7 +173,7 @@ class TestOthers:
         assert ask_others(make(), ONE, ask) is None
 
     def test_a_close_does(self, pool):
-        brokers = Brokers(ClientConfig(bootstrap=(("h1", 1), ("h2", 1))), lambda seconds: True)
+        brokers = Brokers(client_config(bootstrap=(("h1", 1), ("h2", 1))), lambda seconds: True)
         with pytest.raises(Interrupted):
             ask_others(brokers, ONE)
 

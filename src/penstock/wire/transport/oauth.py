@@ -53,7 +53,7 @@ class TokenRefused(BrokerError):
     """The token endpoint says no, or its answer is not a token. No retry makes it better."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthLogin:
     """Everything that identifies a login by OAUTHBEARER. Times in seconds. Hashable: tokens are kept by it."""
 
@@ -62,7 +62,7 @@ class OAuthLogin:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str | None = None
-    urlencode: bool = False
+    urlencode: bool
     """Whether id and secret are encoded before they go into the header: RFC 6749 says so, many endpoints do not."""
     extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     claims: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -70,12 +70,12 @@ class OAuthLogin:
     proxy: str | None = field(default=None, repr=False)
     connect_timeout: float = float("inf")
     read_timeout: float = float("inf")
-    retry_backoff: float = 0.1
-    retry_backoff_max: float = 10.0
-    refresh_window: float = 0.8
-    refresh_jitter: float = 0.05
-    refresh_min_period: float = 60.0
-    refresh_buffer: float = 300.0
+    retry_backoff: float
+    retry_backoff_max: float
+    refresh_window: float
+    refresh_jitter: float
+    refresh_min_period: float
+    refresh_buffer: float
 
     def refresh_after(self, lifetime: float) -> float:
         """Seconds after which a token of this lifetime is replaced, by the rule of Java's client."""

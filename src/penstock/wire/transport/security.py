@@ -27,7 +27,8 @@ class Security:
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     oauth: OAuthLogin | None = None
-    kerberos_service: str = "kafka"
+    kerberos_service: str | None = None
+    """Of mechanism GSSAPI."""
     kerberos_domain: str | None = None
 
     @property

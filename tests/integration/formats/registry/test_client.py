@@ -14,7 +14,8 @@ from google.protobuf import descriptor_pb2
 
 from fixtures.serializers import avro_messages, json_messages, message_class, protobuf_messages
 from penstock.errors import RegistryError, RegistryUnavailable, SchemaNotFound
-from penstock.formats.registry.client import RegistryConfig, SchemaRegistry, file_descriptor, forget_schemas
+from penstock.formats.registry.client import SchemaRegistry, file_descriptor, forget_schemas
+from support.configs import registry_config
 
 pytestmark = pytest.mark.usefixtures("fresh_schemas")
 
@@ -34,7 +35,7 @@ def name() -> Callable[[str], str]:
 
 @pytest.fixture
 def ours(registry) -> Iterator[SchemaRegistry]:
-    with SchemaRegistry(RegistryConfig((registry.url,))) as opened:
+    with SchemaRegistry(registry_config((registry.url,))) as opened:
         yield opened
 
 
@@ -160,7 +161,7 @@ def test_a_deleted_subject_is_gone_but_its_records_can_be_read(registry, ours, n
 
 def test_an_address_without_its_path_is_no_registry(registry):
     wrong = registry.url.removesuffix("/apis/ccompat/v7")
-    with SchemaRegistry(RegistryConfig((wrong,))) as ours, pytest.raises(RegistryError, match="Check the path"):
+    with SchemaRegistry(registry_config((wrong,))) as ours, pytest.raises(RegistryError, match="Check the path"):
         ours.schema(1)
 
 
@@ -169,8 +170,8 @@ def test_a_schema_is_asked_for_once_per_process(registry, ours, name):
     found = ours.schema(id_of(message))
     registry.pause()
     try:
-        quick = RegistryConfig((registry.url,), timeout=0.2, retries=0)
-        with SchemaRegistry(RegistryConfig((registry.url,))) as another:
+        quick = registry_config((registry.url,), timeout=0.2, retries=0)
+        with SchemaRegistry(registry_config((registry.url,))) as another:
             assert another.schema(found.id) is found
         # Another configuration may be another user, who sees other schemas.
         with SchemaRegistry(quick) as stranger, pytest.raises(RegistryUnavailable, match="no answer within"):

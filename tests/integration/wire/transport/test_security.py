@@ -14,6 +14,7 @@ from penstock.testing import EmbeddedKafka
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.pool import POOL
+from support.configs import oauth_login
 
 
 def read(options):
@@ -161,10 +162,10 @@ def test_a_session_that_ran_out_is_not_used_again(sasl_kafka):
 def test_unsecured_oauth_tokens_for_development():
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
     jaas = f'{handler} unsecuredLoginStringClaim_sub="reader";'
-    from penstock.wire.transport.oauth import OAuthLogin, TokenCache
+    from penstock.wire.transport.oauth import TokenCache
     from penstock.wire.transport.security import parse_jaas
 
-    token = TokenCache().get(OAuthLogin(claims=tuple(parse_jaas(jaas).items())), deadline=0.0).text
+    token = TokenCache().get(oauth_login(claims=tuple(parse_jaas(jaas).items())), deadline=0.0).text
     import base64
     import json
 

@@ -16,12 +16,12 @@ import penstock
 from fixtures.consumer import eventually
 from hostile.forge import BASE_TIME, TOPIC
 from penstock import TopicPartition, WatermarkStrategy
-from penstock.config.formats import FormatOptions
 from penstock.consumer.event_time.stream import EventStream
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.formats.decoding import _Native
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
+from support.configs import format_options
 from support.fed_event_stream import ALIGNED, CONFIG, MONOTONOUS, Fed, after, odd, times_of, until_time_out
 
 
@@ -374,7 +374,7 @@ def test_E4_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatc
     """The kernel decodes the first rows alone if all would take too much memory."""
     whole = _Native.decode
     monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
-    fed = Fed(ALIGNED, typed=TypedSource(RawBytes(), Text(), FormatOptions()))
+    fed = Fed(ALIGNED, typed=TypedSource(RawBytes(), Text(), format_options()))
     fed.put(0, *range(0, 500, 50))
     fed.put(1, *range(0, 500, 200))
     found = [[], []]

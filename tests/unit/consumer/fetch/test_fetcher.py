@@ -14,9 +14,9 @@ from penstock.errors import ConsumerTimeout
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
 from penstock.wire.api.metadata import Broker
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+CONFIG = client_config(bootstrap=(("localhost", 1),))
 SESSION = SimpleNamespace(key=lambda position: (position.topic, position.partition))
 
 

@@ -14,9 +14,9 @@ from penstock.consumer.stream.stream import Stream
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, ConsumerTimeout, NoGroupOffset, OffsetOutOfRange
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+CONFIG = client_config(bootstrap=(("localhost", 1),))
 ONE, TWO, THREE = (Broker(n, f"h{n}", 9092) for n in (1, 2, 3))
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,11 +12,10 @@ import pytest
 
 import penstock
 from hostile.forge import Batch, record
-from penstock.config.formats import FormatOptions
 from penstock.errors import RegistryUnavailable
 from penstock.formats.plan import TypedSource
-from penstock.formats.registry.client import RegistryConfig
 from penstock.formats.spec import Avro, RawBytes
+from support.configs import format_options, registry_config
 from support.fed_stream import Fed
 
 WAIT = 60.0
@@ -66,7 +65,7 @@ def registry():
 
 def fed_with(url):
     """A stream of numbers, each its own offset, whose writer's schema has the registry alone."""
-    options = FormatOptions(registry=RegistryConfig((url,), timeout=WAIT, retries=0))
+    options = format_options(registry=registry_config((url,), timeout=WAIT, retries=0))
     return Fed(timeout=None, typed=TypedSource(RawBytes(), Avro('"long"', pa.int64(), framed=True), options))
 
 

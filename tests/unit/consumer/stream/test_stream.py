@@ -9,7 +9,6 @@ import pytest
 
 import penstock
 from hostile.forge import PARTITION, TOPIC, counted
-from penstock.config.formats import FormatOptions
 from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
@@ -18,6 +17,7 @@ from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
+from support.configs import format_options
 from support.fed_stream import TP, Fed
 
 OTHER = TopicPartition(TOPIC, 4)
@@ -511,7 +511,7 @@ def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
     """The kernel decodes the first rows alone if all would take too much memory."""
     whole = _Native.decode
     monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
-    fed = Fed(typed=TypedSource(RawBytes(), Text(), FormatOptions()))
+    fed = Fed(typed=TypedSource(RawBytes(), Text(), format_options()))
     cursor = fed.cursor()
     fed.put(cursor, batch(0, 5), batch(5, 5))
     found, positions = [], []

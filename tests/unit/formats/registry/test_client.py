@@ -25,10 +25,11 @@ from cryptography.hazmat.primitives import serialization
 from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable, SchemaNotFound, UnreadableSchema
 from penstock.formats.registry import client as registry_module
 from penstock.formats.registry import connection as registry_connection
-from penstock.formats.registry.client import RegistryConfig, SchemaRegistry
+from penstock.formats.registry.client import SchemaRegistry
 from penstock.testing.certificates import Identity, make_identity
 from penstock.testing.java import find_java
 from penstock.wire.transport import http
+from support.configs import registry_config
 from support.http_server import WAIT, Answer, Server, answer
 
 pytestmark = pytest.mark.usefixtures("fresh_schemas", "no_pauses")
@@ -68,7 +69,7 @@ def ask(serve) -> Callable[..., SchemaRegistry]:
 
     def make(*servers: Server, **settings: Any) -> SchemaRegistry:
         settings = {"urls": tuple(server.url for server in servers), "timeout": WAIT} | settings
-        serve.opened.append(SchemaRegistry(RegistryConfig(**settings)))
+        serve.opened.append(SchemaRegistry(registry_config(**settings)))
         return serve.opened[-1]
 
     return make
@@ -435,12 +436,13 @@ def test_a_fork_asks_over_a_connection_of_its_own(serve):
     server = serve()
     server.answers["/schemas/ids/9"] = answer(SCHEMA)
     code = (
-        "import os, sys\nfrom penstock.formats.registry.client import RegistryConfig, SchemaRegistry\n"
-        "ours = SchemaRegistry(RegistryConfig((sys.argv[1],)))\nours.schema(7)\nchild = os.fork()\n"
+        "import os, pickle, sys\nfrom penstock.formats.registry.client import SchemaRegistry\n"
+        "ours = SchemaRegistry(pickle.loads(bytes.fromhex(sys.argv[1])))\nours.schema(7)\nchild = os.fork()\n"
         "if child == 0:\n    ours.schema(7)\n    ours.close()\n    os._exit(0)\n"
         "status = os.waitpid(child, 0)[1]\nours.schema(9)\nours.close()\nprint(status)"
     )
-    ran = subprocess.run([sys.executable, "-c", code, server.url], capture_output=True, text=True, timeout=240)
+    config = pickle.dumps(registry_config((server.url,))).hex()
+    ran = subprocess.run([sys.executable, "-c", code, config], capture_output=True, text=True, timeout=240)
     assert ran.stdout == "0\n", ran.stderr
     parent, child, again = [request.client_port for request in server.requests]
     assert parent == again != child

@@ -4,8 +4,8 @@ import pytest
 
 from penstock.errors import AuthorizationFailed, BrokerError
 from penstock.wire.api.error_codes import RetriableError, check
-from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
+from support.configs import client_config
 
 
 def test_no_error_is_none():
@@ -52,6 +52,6 @@ class Api:
 def test_a_request_that_the_broker_does_not_take_says_which_side_is_too_old(spoken, said):
     connection = Connection.__new__(Connection)
     connection.host, connection.port, connection._agreed, connection._versions = "h", 1, {}, spoken
-    connection.config = ClientConfig(bootstrap=(("h", 1),))
+    connection.config = client_config(bootstrap=(("h", 1),))
     with pytest.raises(BrokerError, match=said):
         connection.version(Api)

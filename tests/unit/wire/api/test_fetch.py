@@ -10,9 +10,9 @@ import pytest
 from kafka.protocol.consumer import FetchRequest
 
 from penstock.wire.api.fetch import HIGHEST, LOWEST, NAMES_ONLY, FetchPosition, fetch_request
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
-CONFIG = ClientConfig(bootstrap=(("localhost", 1),))
+CONFIG = client_config(bootstrap=(("localhost", 1),))
 IDS = {"words": uuid.UUID(int=7), "größer": uuid.UUID(int=2**127 + 5)}
 POSITIONS = [
     FetchPosition("words", 0, 0, IDS["words"], 3),

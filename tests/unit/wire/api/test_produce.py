@@ -17,7 +17,7 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic
 from penstock.wire.api.produce import GZIP, ZSTD, Producer, Record, Sender, crc32c, encode_batch
 from penstock.wire.api.transactions import TransactionalProducer
-from penstock.wire.client_config import ClientConfig
+from support.configs import client_config
 
 RECORDS = st.lists(
     st.builds(
@@ -73,7 +73,7 @@ class OldBroker:
 
     def __init__(self, highest, error_code=0):
         self.highest, self.error_code, self.codecs = highest, error_code, []
-        self.config = ClientConfig(bootstrap=(("old", 9092),))
+        self.config = client_config(bootstrap=(("old", 9092),))
 
     def speaks(self, request_class, version):
         return version <= self.highest

@@ -22,6 +22,7 @@ import pytest
 
 from penstock.wire.transport import http, oauth
 from penstock.wire.transport.oauth import AccessToken, OAuthLogin, TokenCache, TokenRefused, TokenUnavailable
+from support.configs import oauth_login
 from support.http_server import WAIT, Answer, Server, answer
 from support.own_logs import own_records
 
@@ -53,7 +54,7 @@ def endpoint(serve) -> Server:
 
 def login_at(server: Server, **more: Any) -> OAuthLogin:
     settings = {"client_id": "me", "client_secret": SECRET, "retry_backoff": 0.001, "retry_backoff_max": 0.01} | more
-    return OAuthLogin(endpoint=f"{server.url}/token", **settings)
+    return oauth_login(endpoint=f"{server.url}/token", **settings)
 
 
 def get(login: OAuthLogin, seconds: float = WAIT, cache: TokenCache | None = None) -> str:
@@ -93,7 +94,12 @@ def test_a_proxy_may_stand_in_between(serve):
     proxy = serve()
     proxy.proxy_login = "Basic Ym9iOnB3"
     proxy.answers["http://login.invalid/token"] = GOOD
-    login = OAuthLogin("http://login.invalid/token", "me", SECRET, proxy=proxy.url.replace("//", "//bob:pw@"))
+    login = oauth_login(
+        endpoint="http://login.invalid/token",
+        client_id="me",
+        client_secret=SECRET,
+        proxy=proxy.url.replace("//", "//bob:pw@"),
+    )
     assert get(login) == "t0ken"
     with pytest.raises(TokenRefused, match=r"\(407\)"):
         get(replace(login, proxy=proxy.url))
@@ -110,7 +116,13 @@ def test_what_may_pass_is_retried(endpoint, status):
 
 
 def test_a_refused_connection_is_retried_until_the_deadline(refused_port):
-    login = OAuthLogin(f"http://127.0.0.1:{refused_port}/t", "me", SECRET, retry_backoff=0.001, retry_backoff_max=0.001)
+    login = oauth_login(
+        endpoint=f"http://127.0.0.1:{refused_port}/t",
+        client_id="me",
+        client_secret=SECRET,
+        retry_backoff=0.001,
+        retry_backoff_max=0.001,
+    )
     with pytest.raises(TokenUnavailable, match=r"connection refused \(\d+ tries\)") as gone:
         get(login, 0.2)
     assert "hush" not in str(gone.value)
@@ -132,7 +144,9 @@ def test_an_answer_that_drips_ends_with_the_deadline(endpoint, trickle):
 
 def test_an_endpoint_that_says_nothing_ends_with_the_deadline():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        login = OAuthLogin(f"http://127.0.0.1:{silent.getsockname()[1]}/t", "me", SECRET)
+        login = oauth_login(
+            endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}/t", client_id="me", client_secret=SECRET
+        )
         with pytest.raises(TokenUnavailable, match=NOT_IN_TIME):
             get(login, 0.2)
         with pytest.raises(TokenUnavailable, match=NOT_IN_TIME):
@@ -311,13 +325,15 @@ def test_logins_that_differ_in_anything_share_no_token(endpoint):
 
 def test_a_fork_asks_for_itself(endpoint):
     code = (
-        "import os, sys, threading, time\nfrom penstock.wire.transport.oauth import TOKENS, OAuthLogin\n"
-        "login = OAuthLogin(sys.argv[1], 'me', 'x')\nask = lambda: TOKENS.get(login, time.monotonic() + 60).is_new\n"
+        "import os, pickle, sys, threading, time\nfrom penstock.wire.transport.oauth import TOKENS\n"
+        "login = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "ask = lambda: TOKENS.get(login, time.monotonic() + 60).is_new\n"
         "ask()\nTOKENS._lock.acquire()\nchild = os.fork()\n"
         "if child == 0:\n    os._exit(0 if ask() and not ask() else 1)\n"
         "TOKENS._lock.release()\nprint(os.waitpid(child, 0)[1], ask())"
     )
-    command = [sys.executable, "-c", code, f"{endpoint.url}/token"]
+    login = oauth_login(endpoint=f"{endpoint.url}/token", client_id="me", client_secret="x")
+    command = [sys.executable, "-c", code, pickle.dumps(login).hex()]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert ran.stdout == "0 False\n", ran.stderr
     assert len(endpoint.requests) == 2
@@ -328,7 +344,7 @@ def test_a_fork_asks_for_itself(endpoint):
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path):
     file = tmp_path / "a token"
-    login = OAuthLogin(endpoint=f"file://{tmp_path}/a%20token")
+    login = oauth_login(endpoint=f"file://{tmp_path}/a%20token")
     with pytest.raises(TokenUnavailable, match="there is no file"):
         get(login)
     cache = TokenCache()
@@ -347,7 +363,7 @@ def test_unsigned_tokens_for_development_have_the_claims_of_the_jaas_line():
         "unsecuredLoginListClaim_scope": ",a,b",
         "unsecuredLoginLifetimeSeconds": "60",
     }
-    token = get(OAuthLogin(claims=tuple(claims.items())))
+    token = get(oauth_login(claims=tuple(claims.items())))
     payload = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "=="))
     assert payload["exp"] - payload.pop("iat") == 60
     assert payload | {"exp": 0} == {"sub": "reader", "n": 1.5, "scope": ["a", "b"], "exp": 0}

@@ -1,0 +1,191 @@
+"""Parsers of option values. An error names the option, says what is wrong and shows a correct value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.errors import OptionError, did_you_mean
+from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
+from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
+from penstock.model.topic_partition import TopicPartition
+from penstock.wire.transport.http_address import check_proxy
+
+
+def text(name: str, value: str) -> str:
+    if not value.strip():
+        raise OptionError(name, value, "is empty")
+    return value.strip()
+
+
+def number(low: int, high: int = 2**63 - 1) -> Callable[[str, str], int]:
+    def parse(name: str, value: str) -> int:
+        try:
+            parsed = int(value)
+        except ValueError:
+            raise OptionError(name, value, "is not a whole number") from None
+        if not low <= parsed <= high:
+            limit = f"at least {low}" if parsed < low else f"at most {high}"
+            raise OptionError(name, value, f"must be {limit}")
+        return parsed
+
+    return parse
+
+
+def fraction(low: float, high: float) -> Callable[[str, str], float]:
+    def parse(name: str, value: str) -> float:
+        try:
+            parsed = float(value)
+        except ValueError:
+            raise OptionError(name, value, "is not a number") from None
+        if not low <= parsed <= high:
+            raise OptionError(name, value, f"must be from {low:g} to {high:g}")
+        return parsed
+
+    return parse
+
+
+def milliseconds(low: int) -> Callable[[str, str], float]:
+    parse = number(low, 2**31 - 1)
+    return lambda name, value: parse(name, value) / 1000
+
+
+def flag(name: str, value: str) -> bool:
+    if value.strip().lower() not in ("true", "false"):
+        raise OptionError(name, value, "must be true or false")
+    return value.strip().lower() == "true"
+
+
+def one_of(*choices: str) -> Callable[[str, str], str]:
+    def parse(name: str, value: str) -> str:
+        wanted = value.strip().lower()
+        for choice in choices:
+            if choice.lower() == wanted:
+                return choice
+        raise OptionError(name, value, f"must be one of {', '.join(choices)}", did_you_mean(wanted, choices))
+
+    return parse
+
+
+def hostname_check(name: str, value: str) -> bool:
+    """Kafka's endpoint identification algorithm: `https`, or empty for no check."""
+    return bool(value.strip() and one_of("https")(name, value))
+
+
+def http_proxy(name: str, value: str) -> str:
+    check_proxy(name, value.strip())
+    return value.strip()
+
+
+def topic_names(name: str, value: str) -> TopicNames:
+    topics = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    if not topics:
+        raise OptionError(name, value, "names no topic")
+    return TopicNames(topics)
+
+
+def topic_pattern(name: str, value: str) -> TopicPattern:
+    try:
+        re.compile(text(name, value))
+    except re.error as error:
+        raise OptionError(name, value, f"is not a regular expression: {error}") from None
+    return TopicPattern(value.strip())
+
+
+def _json(name: str, value: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise OptionError(name, value, f"is not JSON: {error}", f"Example: {example}") from None
+    if not isinstance(parsed, dict) or not parsed:
+        raise OptionError(name, value, "must be a JSON object with at least one topic", f"Example: {example}")
+    return parsed
+
+
+ASSIGN_EXAMPLE = '{"topicA": [0, 1], "topicB": [2]}'
+OFFSETS_EXAMPLE = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}'
+TIMES_EXAMPLE = '{"topicA": {"0": 1000, "1": 2000}, "topicB": 1500}'
+
+
+def assigned_partitions(name: str, value: str) -> AssignedPartitions:
+    partitions: list[TopicPartition] = []
+    for topic, numbers in _json(name, value, ASSIGN_EXAMPLE).items():
+        if not isinstance(numbers, list) or not numbers:
+            raise OptionError(name, value, f"topic {topic!r} needs a list of partitions", f"Example: {ASSIGN_EXAMPLE}")
+        partitions += [TopicPartition(topic, _whole(name, value, number, 0)) for number in numbers]
+    return AssignedPartitions(tuple(dict.fromkeys(partitions)))
+
+
+def _whole(name: str, value: str, number: object, low: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not low <= number < 2**63:
+        raise OptionError(name, value, f"{number!r} is not a whole number of at least {low}")
+    return number
+
+
+def _per_partition(name: str, value: str, low: int, words: Mapping[str, int], example: str) -> PerPartition:
+    """Parse a number per partition, or per whole topic, which Spark's own source does not accept."""
+
+    def number(raw: object) -> int:
+        if isinstance(raw, str) and raw.lower() in words:
+            return words[raw.lower()]
+        return _whole(name, value, raw, low)
+
+    topics: dict[str, int] = {}
+    partitions: dict[TopicPartition, int] = {}
+    for topic, given in _json(name, value, example).items():
+        if not isinstance(given, dict):
+            topics[topic] = number(given)
+            continue
+        for key, raw in given.items():
+            if not key.isdecimal():
+                raise OptionError(name, value, f"{key!r} is not a partition of {topic!r}", f"Example: {example}")
+            partitions[TopicPartition(topic, int(key))] = number(raw)
+    return PerPartition(topics, partitions)
+
+
+WORDS = {"earliest": -2, "latest": -1}
+
+
+def offset_mode(name: str, value: str) -> StartMode:
+    word = value.strip().lower()
+    if word == "earliest":
+        return Earliest()
+    if word == "latest":
+        return Latest()
+    if word == "group":
+        return GroupOffsets()
+    if not word.startswith("{"):
+        near = did_you_mean(word, ("earliest", "latest", "group"))
+        raise OptionError(name, value, "must be earliest, latest, group or JSON", near or f"Example: {OFFSETS_EXAMPLE}")
+    return AtOffsets(_per_partition(name, value, -2, WORDS, OFFSETS_EXAMPLE), name)
+
+
+def timestamp_mode(name: str, value: str) -> AtTimestamp:
+    return AtTimestamp(number(0)(name, value), name)
+
+
+def timestamps_mode(name: str, value: str) -> AtTimestamp:
+    return AtTimestamp(_per_partition(name, value, 0, {}, TIMES_EXAMPLE), name)
+
+
+def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:
+    example = "Example: broker1:9092,broker2:9092"
+    if "@" in value:
+        # The error shows no part of the value: the text before an @ is a password, perhaps with commas in it.
+        raise OptionError(name, None, "contains a login", f"Set kafka.sasl.jaas.config. {example}")
+    servers = []
+    for part in filter(None, (part.strip() for part in value.split(","))):
+        if "://" in part:
+            raise OptionError(
+                name, value, f"{part!r} must be host:port without a protocol", "Set kafka.security.protocol"
+            )
+        host, _, port = part.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise OptionError(name, value, f"{part!r} is not host:port", example)
+        servers.append((host, int(port)))
+    if not servers:
+        raise OptionError(name, value, "names no broker", example)
+    return tuple(servers)

@@ -1,0 +1,148 @@
+"""Kafka's SASL options other than OAUTHBEARER's: the mechanism, the JAAS line, Kerberos, and Java's login classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from penstock.config.oauth import ENDPOINT, JAAS, JAVA_OAUTH, LOGIN, OAUTH
+from penstock.config.option import Option, OptionTable, OptionValues
+from penstock.config.parsers import one_of, text
+from penstock.errors import OptionError
+from penstock.wire.transport.security import MECHANISMS
+
+MECHANISM = "kafka.sasl.mechanism"
+_KERBEROS = "kafka.sasl.kerberos."
+
+JAVA_CLASSES = {
+    f"{LOGIN}callback.handler.class": {
+        f"{JAVA_OAUTH}OAuthBearerLoginCallbackHandler": "OAUTHBEARER",
+        f"{JAVA_OAUTH}secured.OAuthBearerLoginCallbackHandler": "OAUTHBEARER",
+        f"{JAVA_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler": "OAUTHBEARER",
+    },
+    "kafka.sasl.client.callback.handler.class": {
+        "software.amazon.msk.auth.iam.IAMClientCallbackHandler": "AWS_MSK_IAM",
+    },
+    f"{OAUTH}jwt.retriever.class": {
+        f"{JAVA_OAUTH}{kind}JwtRetriever": "OAUTHBEARER" for kind in ("Default", "ClientCredentials", "File")
+    },
+    f"{OAUTH}jwt.validator.class": {f"{JAVA_OAUTH}{kind}JwtValidator": "OAUTHBEARER" for kind in ("Default", "Client")},
+}
+"""Java classes whose work Penstock does itself, each with the mechanism that it belongs to."""
+
+
+def java_class(name: str, value: str) -> str:
+    known = JAVA_CLASSES["kafka." + name.removeprefix("kafka.")]  # a consumer's settings have no prefix
+    if value.strip() not in known:
+        raise OptionError(
+            name,
+            value,
+            "Penstock cannot load Java classes. It does the work of "
+            + ", ".join(each.rpartition(".")[2] for each in known),
+            f"OAUTHBEARER can also read a token from a file: set {ENDPOINT} to file:/path",
+        )
+    return value.strip()
+
+
+SASL_OPTIONS = OptionTable(
+    Option(
+        MECHANISM,
+        one_of(*MECHANISMS),
+        None,
+        f"The SASL mechanism: one of {', '.join(MECHANISMS)}. Default: GSSAPI, as in Kafka, if the protocol has a "
+        "login.",
+    ),
+    Option(
+        JAAS,
+        text,
+        None,
+        'The login as a JAAS line, as in Java. `username="..."` and `password="..."` are read from it. For OAUTHBEARER '
+        "also `clientId`, `clientSecret`, `scope`, `extension_*` (SASL extensions) and `ssl.*` (TLS to the token "
+        "endpoint).",
+    ),
+)
+
+KERBEROS_OPTIONS = OptionTable(
+    Option(f"{_KERBEROS}service.name", text, "kafka", "The name of the brokers' Kerberos service."),
+    Option(
+        f"{_KERBEROS}domain.name",
+        text,
+        None,
+        "The brokers' Kerberos host. Default: the address of each broker.",
+        "kerberos_domain",
+    ),
+)
+
+JAVA_CLASS_OPTIONS = OptionTable(
+    *(
+        Option(
+            name,
+            java_class,
+            None,
+            "Accepted only for Java classes whose work Penstock does itself: "
+            + ", ".join(f"`{known.rpartition('.')[2]}`" for known in classes)
+            + ".",
+        )
+        for name, classes in JAVA_CLASSES.items()
+    )
+)
+
+_NO_KINIT = "Penstock does not renew Kerberos tickets: run kinit or k5start beside it, and leave this out"
+
+SASL_REFUSED = {
+    f"{LOGIN}class": "Penstock cannot load Java classes. Leave it out",
+    **{
+        f"{_KERBEROS}{name}": _NO_KINIT
+        for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
+    },
+}
+"""SASL settings of Java's clients that Penstock cannot support, each with the alternative."""
+
+_MECHANISM_OF = {OAUTH: "OAUTHBEARER", LOGIN: "OAUTHBEARER", _KERBEROS: "GSSAPI"}
+"""Prefixes of options that have an effect with one mechanism only."""
+
+_NO_DELEGATION = (r"tokenauth", "Penstock does not support delegation tokens: use a user name and a password")
+
+_JAAS_REFUSED: dict[str, tuple[str, str]] = {
+    "GSSAPI": (
+        r"keyTab|useKeyTab|principal",
+        "Penstock reads the ticket from the cache: run kinit -k -t KEYTAB PRINCIPAL, or set KRB5_CLIENT_KTNAME in the "
+        "environment of driver and executors",
+    ),
+    "AWS_MSK_IAM": (
+        r"aws\w*",
+        "Penstock finds credentials as boto does: set AWS_PROFILE, AWS_ROLE_ARN or the like in the environment of "
+        "driver and executors",
+    ),
+    "SCRAM-SHA-256": _NO_DELEGATION,
+    "SCRAM-SHA-512": _NO_DELEGATION,
+}
+"""Entries of a JAAS line that would have no effect, by mechanism, with the alternative."""
+
+
+def check_mechanism(values: OptionValues, mechanism: str, jaas: Mapping[str, str]) -> None:
+    """Refuse options and entries of the JAAS line that are missing for a mechanism, or have no effect with it."""
+    if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") and not {"username", "password"} <= set(jaas):
+        raise OptionError(
+            JAAS,
+            "***" if JAAS in values.given else None,
+            f"must name username and password for {MECHANISM} {mechanism}",
+            'Example: org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="...";',
+        )
+    for name, value in values.given.items():
+        wanted = next((of for prefix, of in _MECHANISM_OF.items() if name.startswith(prefix)), mechanism)
+        if name in JAVA_CLASSES:
+            wanted = JAVA_CLASSES[name][value]
+        if wanted != mechanism:
+            raise OptionError(name, None, f"has no effect with {MECHANISM} {mechanism}", f"Set that to {wanted}")
+    pattern, hint = _JAAS_REFUSED.get(mechanism, ("", ""))
+    for name, value in jaas.items():
+        if pattern and re.fullmatch(pattern, name) and value.lower() != "false":
+            raise OptionError(JAAS, None, f"its entry {name} is not supported", hint)
+
+
+def kerberos_service(values: OptionValues, jaas: Mapping[str, str]) -> str:
+    """The option, the entry of the JAAS line, or the default, in this order."""
+    name = f"{_KERBEROS}service.name"
+    service: str = values.given.get(name) or jaas.get("serviceName") or values[name]
+    return service
