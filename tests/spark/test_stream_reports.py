@@ -147,9 +147,9 @@ def test_a_reader_that_was_stopped_does_not_listen(running, topic, produce, numb
     produce(name, values("x"))
     stream = running(subscribe=name, valueFormat=numbers)
     stream.trigger()
-    listener = stream.reader._planning._listener
+    server = stream.reader._stream_driver._server
     stream.reader.stop()
-    assert not listener._thread.is_alive()
+    assert not server._thread.is_alive()
 
 
 def test_after_the_last_batch_of_a_run_the_log_has_the_counts(running, topic, produce, numbers, caplog):

@@ -40,7 +40,8 @@ LAYERS = (
 
 PURE = ("model", "eventtime")
 PURE_MODULES = (
-    *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "dead_letters/written_offsets"),
+    *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
+    *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

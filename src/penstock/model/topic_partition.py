@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 
@@ -16,6 +17,7 @@ class TopicPartition(NamedTuple):
 Offsets: TypeAlias = dict[TopicPartition, int]
 
 
-def listed(partitions: list[TopicPartition], limit: int = 5) -> str:
+def listed(partitions: Sequence[TopicPartition], limit: int = 5) -> str:
+    """The first `limit` partitions, and how many more there are: for errors and log lines."""
     more = f" and {len(partitions) - limit} more" if len(partitions) > limit else ""
     return ", ".join(str(tp) for tp in partitions[:limit]) + more

@@ -5,12 +5,17 @@ The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.config.stream import StreamOptions
 from penstock.errors import PenstockError, UnrelatedCheckpoint
 from penstock.model.subscription import AssignedPartitions, Subscription, TopicNames, TopicPattern, reads
-from penstock.model.topic_partition import Offsets, TopicPartition
+from penstock.model.topic_partition import Offsets, TopicPartition, listed
+
+log = logging.getLogger(__name__)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -52,6 +57,16 @@ def check_related(state: Offsets, subscription: Subscription) -> None:
         raise UnrelatedCheckpoint(topics, str(subscription))
 
 
+def returned_error(offsets: Offsets) -> PenstockError:
+    """For partitions that the offset log has dropped at these offsets, and that exist again in the same topics."""
+    return PenstockError(
+        f"brokers denied {listed(sorted(offsets))} for a while, so that they left the checkpoint (failOnDataLoss is "
+        "false). They are back, of the same topics, and would be read again from their beginning. To go on where they "
+        f"were, start a query with a new checkpoint and startingOffsets {json.dumps(to_json(offsets))}; to read them "
+        "from their beginning, start this one again"
+    )
+
+
 def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
     """Split a restored state into the partitions that the subscription includes and the others (F12).
 
@@ -69,6 +84,44 @@ def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets,
     if len(meant) == len(state):
         return meant, {}
     return meant, {tp: offset for tp, offset in state.items() if tp not in meant}
+
+
+class Checkpoint:
+    """The partitions of restored offsets that a stream reads, and those that it leaves as they are (F12). For one
+    thread."""
+
+    def __init__(self, subscription: Subscription, options: StreamOptions) -> None:
+        self.unread: Offsets = {}
+        """Partitions that the subscription does not include. Their offsets stay in the offset log, so that a later run
+        continues there; the stream does not read, commit or report them."""
+        self._subscription = subscription
+        self._filters = options.filter_restored
+        self._is_checked = options.allow_unrelated or not options.filter_restored
+
+    def check(self, state: Offsets) -> None:
+        """Refuse a checkpoint of another query. Only the first state is checked: topics that change later are not the
+        user's mistake."""
+        if not self._is_checked:
+            check_related(state, self._subscription)
+            self._is_checked = True
+
+    def split(self, state: Offsets) -> tuple[Offsets, Offsets]:
+        """The partitions of a state that the stream reads, and the others."""
+        return split_restored(state, self._subscription) if self._filters else (dict(state), {})
+
+    def restore(self, state: Offsets) -> Offsets:
+        """The partitions of a state that the stream reads. Notes the others in `unread`."""
+        self.check(state)
+        state, unread = self.split(state)
+        if added := sorted(unread.keys() - self.unread):
+            log.warning(
+                "the checkpoint holds %s, which the subscription does not include: not read. The offsets stay in the "
+                "checkpoint, and a run that subscribes to them continues there. To read them now, set "
+                "filterRestoredPartitions to false",
+                listed(added),
+            )
+        self.unread = unread
+        return state
 
 
 class OffsetTexts:

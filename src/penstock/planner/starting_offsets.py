@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
+from penstock.config.source import SourceOptions
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.model.offset_spec import (
     EARLIEST,
@@ -42,6 +44,15 @@ class OffsetLookup(Protocol):
         ends: Mapping[TopicPartition, int],
         since: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, int | None]: ...
+
+
+def stream_start(options: SourceOptions) -> tuple[StartMode, StartRules]:
+    """Where a new stream starts by default (F6), and its fallback (F9)."""
+    rules = options.rules
+    mode = options.starting or (Latest() if rules.group is None else GroupOffsets())
+    if isinstance(mode, GroupOffsets) and rules.reset is None:
+        rules = replace(rules, reset="latest")  # Kafka's own default
+    return mode, rules
 
 
 def resolve_start(

@@ -1,84 +1,101 @@
-"""WHAT WAS CUT: logs that are shorter than what a stream has read of them, or whose new leader never had that.
+"""Finds truncated logs: logs that are shorter than what a stream has read, or whose new leader lacks those records.
 
-A leader elected from among replicas that lagged lacks records that were readable before, and gives their offsets to
-others. Its log may be as long as the old one, so that only the leader epochs tell.
+A leader elected from replicas that lagged lacks records that were readable before, and gives their offsets to other
+records. Its log may be as long as the old one. Then only the leader epochs show the truncation.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
 
 from penstock.errors import BrokerError
 from penstock.model.log_identity import leader_changed, truncated_at
 from penstock.model.topic_partition import Offsets, TopicPartition
-from penstock.wire.cluster import Cluster, Metadata
+from penstock.wire.api.group_offsets import Committed
+from penstock.wire.client_config import ClientConfig
+from penstock.wire.cluster import Metadata
 
 log = logging.getLogger(__name__)
 
 RECALL_SECONDS = 5.0
-"""How long a restarted query asks its group for the epochs of its state: they are good to know, and no more."""
+"""How long a restarted query asks its group for leader epochs. It can do without them."""
+
+CommitLookup: TypeAlias = Callable[[str, Iterable[TopicPartition]], Mapping[TopicPartition, Committed]]
+"""What a group has committed for these partitions."""
+
+
+class EpochLookup(Protocol):
+    """What this module asks a cluster."""
+
+    @property
+    def config(self) -> ClientConfig: ...
+    @property
+    def known(self) -> Metadata | None: ...
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets: ...
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]: ...
 
 
 class Truncation:
-    """Keeps the leader epochs of one stream's partitions, and finds what was cut. For one thread."""
+    """Keeps the leader epochs under which a stream's partitions were read. For one thread."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: EpochLookup) -> None:
         self._cluster = cluster
         self._epochs: dict[TopicPartition, int] = {}
         self._seen: Metadata | None = None
+        """The metadata whose leader epochs `cut` has evaluated."""
 
-    def epochs(self, state: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The leader epochs behind a state: what `recall` makes use of in a later run."""
-        return {tp: epoch for tp in state if (epoch := self._epochs.get(tp)) is not None}
+    def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leader epochs of partitions, to be committed beside their offsets. `recall` reads them in a later run."""
+        return {tp: epoch for tp in partitions if (epoch := self._epochs.get(tp)) is not None}
 
-    def recall(self, group: str, state: Offsets) -> None:
-        """Learn from a group under which leaders a restored state was read.
+    def recall(self, group: str, state: Offsets, commits: CommitLookup) -> None:
+        """Learn from a group under which leader epochs a restored state was read.
 
-        The group's offsets are not taken (F25): an epoch counts only where the group stands exactly at the state, for
-        then this query committed it.
+        The group's offsets are not used (F25). An epoch counts only where the group's offset is that of the state: only
+        then this query has committed it.
         """
-        config = self._cluster.config
-        cluster = Cluster(replace(config, api_timeout=min(config.api_timeout, RECALL_SECONDS)))
         try:
-            committed = cluster.commits(group, state)
+            committed = commits(group, state)
         except BrokerError as error:
-            log.info("what group %r knows of the checkpoint cannot be asked: %s", group, error)
+            log.info("the leader epochs that group %r has committed are unknown: %s", group, error)
             return
         found = {tp: each.leader_epoch for tp, each in committed.items() if each.offset == state.get(tp)}
         self._epochs |= {tp: epoch for tp, epoch in found.items() if epoch >= 0}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are of another topic now, whose epochs begin anew."""
+        """Discards the epochs of recreated partitions, whose epochs start again."""
         for tp in partitions:
             self._epochs.pop(tp, None)
 
     def cut(self, state: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
-        """Of the partitions that have answered with their ends: those that were cut below the state, and where."""
+        """The partitions whose logs were truncated below the state, and the offsets at which. `ends`: of the partitions
+        that have a leader."""
         cut = self.shorter({tp: offset for tp, offset in state.items() if ends.get(tp, offset) < offset}, ends)
         if self._cluster.known is not self._seen:
             known = self._cluster.known
-            now = self._led_now(ends)
-            changed = {tp: read for tp, epoch in now.items() if leader_changed(read := self._epochs.get(tp, -1), epoch)}
-            found = self._cluster.epoch_ends(changed)
-            ends_of = {tp: truncated_at(end, state.get(tp, 0)) for tp, (_, end) in found.items()}
-            cut |= {tp: end for tp, end in ends_of.items() if end is not None}
-            # Only now that all have answered: whoever asks again after an error must find the same changes.
-            silent = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
-            self._seen, self._epochs = known, silent | now
+            current = self._current_epochs(ends)
+            changed = {
+                tp: read for tp, epoch in current.items() if leader_changed(read := self._epochs.get(tp, -1), epoch)
+            }
+            for tp, (_, epoch_end) in self._cluster.epoch_ends(changed).items():
+                if (offset := truncated_at(epoch_end, state.get(tp, 0))) is not None:
+                    cut[tp] = offset
+            # Do not simplify: only after all brokers have answered. The next try after an error must find the same.
+            kept = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
+            self._seen, self._epochs = known, kept | current
         return cut
 
     def shorter(self, past_end: Offsets, ends: Mapping[TopicPartition, int]) -> Offsets:
-        """Of the offsets that lie past what a reader sees of their logs: those that are gone, and where logs end."""
+        """Of offsets past the readable end of their logs those that no longer exist, and where their logs end."""
         if past_end and self._cluster.config.read_committed:
-            # Read with another isolation level before, a state may lie among open transactions. Nothing is lost then.
-            everything = self._cluster.high_watermarks(past_end)
-            past_end = {tp: offset for tp, offset in past_end.items() if everything[tp] < offset}
+            # An earlier run with another isolation level may have read into open transactions. Then nothing is lost.
+            log_ends = self._cluster.high_watermarks(past_end)
+            past_end = {tp: offset for tp, offset in past_end.items() if log_ends[tp] < offset}
         return {tp: ends[tp] for tp in past_end}
 
-    def _led_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The leader epochs of partitions as the cluster last said."""
+    def _current_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         known = self._cluster.known
         leaders = {tp: known.leader(tp) for tp in partitions} if known is not None else {}
         return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None and leader.epoch >= 0}

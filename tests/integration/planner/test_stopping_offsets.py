@@ -18,7 +18,7 @@ def ending(stream):
     def make(found, state=None, **options):
         running = stream(state=state, **options)
         ledger = ReportLedger()
-        running.planner = StreamPlanner(
+        running.planner = StreamPlanner.connect(
             running.planner.options, clock=running.now, reports=ledger, deserializer_may_end=True
         )
         planned = running.planner.ranges
@@ -111,7 +111,7 @@ def test_F4_a_partition_that_may_end_is_not_split(ending, two, caplog):
     options = {"minPartitions": "7", "maxRecordsPerPartition": "2"}
     running = ending({}, subscribe=two, startingOffsets="earliest", **options)
     assert running.trigger() == {tp(two): (0, 10), tp(two, 1): (0, 5)}
-    assert "minPartitions and maxRecordsPerPartition are without effect" in caplog.text
+    assert "minPartitions and maxRecordsPerPartition have no effect" in caplog.text
 
 
 def test_F4_a_topic_made_anew_begins_anew(ending, topic, produce, operator):

@@ -98,7 +98,7 @@ def test_F27_records_replaced_after_an_unclean_election_are_data_loss(cut_log, c
     Cluster(options.client).commit(group, {tp: 120}, {tp: planned.leader_epoch})
     restored = dataclasses.replace(options, rules=StartRules(group), stream=stream_options(commit_mode="on-checkpoint"))
     with pytest.raises(DataLoss, match="wanted from offset 120, the broker has offsets up to 100 of what was read"):
-        StreamPlanner(restored).latest({tp: 120})
-    lenient = StreamPlanner(dataclasses.replace(restored, fail_on_data_loss=False))
+        StreamPlanner.connect(restored).latest({tp: 120})
+    lenient = StreamPlanner.connect(dataclasses.replace(restored, fail_on_data_loss=False))
     assert lenient.latest({tp: 120}) == {tp: 100}
     assert lenient.latest({tp: 100}) == {tp: 150}

@@ -81,7 +81,7 @@ def test_E4_a_partition_ended_by_its_deserializer_holds_nobody(stream, topic, pr
     produce(name, timed(5) + timed(5, partition=1))
     running = stream(subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
     ledger = ReportLedger()
-    running.planner = StreamPlanner(
+    running.planner = StreamPlanner.connect(
         running.planner.options, clock=running.now, reports=ledger, deserializer_may_end=True
     )
     [ended] = [each for each in planned(running) if each.partition == 0]
@@ -110,7 +110,7 @@ def test_E4_a_topic_that_was_made_anew_is_waited_for_from_its_beginning(stream, 
     produce(other, timed(10, start=START + 22 * HOUR))
     read = [running.trigger(), running.trigger(), running.trigger()]
     assert read == [{}, {tp(again): (0, 150)}, {}], "the other lies 20 hours ahead of it"
-    assert running.planner.event_time.status().held == [tp(other)]
+    assert running.planner.alignment.status().held == [tp(other)]
 
 
 def test_E4_partitions_of_several_topics_wait_for_each_other(stream, topic, produce):
@@ -119,7 +119,7 @@ def test_E4_partitions_of_several_topics_wait_for_each_other(stream, topic, prod
     produce(fast, timed(300))
     running = stream(subscribe=f"{slow},{fast}", **ALIGNED)
     assert running.trigger() == {tp(slow): (0, 3), tp(fast): (0, 63)}
-    assert running.planner.event_time.status().held == [tp(fast)]
+    assert running.planner.alignment.status().held == [tp(fast)]
 
 
 def test_E4_a_partition_at_its_ending_offset_holds_nobody(stream, topic, produce):
@@ -189,7 +189,7 @@ def test_E3_a_partition_that_only_gets_aborted_records_becomes_idle(stream, topi
         running.trigger()
         running.later += 20
     assert running.state[tp(name, 1)] == 100
-    assert running.planner.event_time.status().idle == [tp(name)]
+    assert running.planner.alignment.status().idle == [tp(name)]
 
 
 # --- E2: what a batch is told -----------------------------------------------------------------------------------------
