@@ -150,7 +150,7 @@ class Listening:
         self.events: list[tuple[str, set[int]]] = []
 
     def revoked(self, owned: list[Any]) -> None:
-        self.events.append(("released", {tp.partition for tp in owned}))
+        self.events.append(("revoked", {tp.partition for tp in owned}))
 
     def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
         mine = {
@@ -159,7 +159,7 @@ class Listening:
             for partition, thread in threads.items()
             if thread.rpartition("-")[0] == consumer_id
         }
-        self.events.append(("started", mine))
+        self.events.append(("assigned", mine))
 
     def count(self, what: str) -> int:
         return sum(event == what for event, _ in self.events)

@@ -99,7 +99,7 @@ def check(changing: Changing, first: Reading, listening: Listening, assignor: st
     twice = {record for record, times in found.items() if times == 2}
     assert changing.read_again <= twice <= changing.may_be_read_again
     rebalances = first.connector.metrics().rebalances
-    assert rebalances == listening.count("started") >= 5
+    assert rebalances == listening.count("assigned") >= 5
     stays(listening) if assignor == "cooperative-sticky" else stops(listening)
 
 
@@ -108,10 +108,10 @@ def stays(listening: Listening) -> None:
     held: set[int] = set()
     kept = 0
     for at, (event, partitions) in enumerate(listening.events):
-        if event == "released":
+        if event == "revoked":
             assert partitions <= held
             held -= partitions
-            assert listening.events[at + 1][0] == "started"
+            assert listening.events[at + 1][0] == "assigned"
             assert not partitions & listening.events[at + 1][1], "released, and then begun again"
         else:
             assert held <= partitions
@@ -125,7 +125,7 @@ def stops(listening: Listening) -> None:
     """An eager member lets go of all it has, before it begins anew."""
     held: set[int] = set()
     for event, partitions in listening.events:
-        if event == "released":
+        if event == "revoked":
             assert partitions == held
             held = set()
         else:

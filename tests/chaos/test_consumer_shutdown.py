@@ -141,7 +141,7 @@ def test_while_a_listener_does_not_come_back(kafka, topic, left, method):
     assert list(stream) == []
     go_on.set()
     left.nothing()
-    assert listener.count("released") <= 1
+    assert listener.count("revoked") <= 1
 
 
 def test_by_the_listener_and_by_the_reader(kafka, topic, produce, left):
@@ -176,4 +176,4 @@ def test_a_listener_hears_of_a_release_once(kafka, topic):
     connector.create_message_streams({name: 1})
     eventually(lambda: len(connector.assignment()) == 3, "partitions")
     connector.shutdown()
-    assert listener.events == [("started", {0, 1, 2}), ("released", {0, 1, 2})]
+    assert listener.events == [("assigned", {0, 1, 2}), ("revoked", {0, 1, 2})]

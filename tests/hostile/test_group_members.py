@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.members import DEADLINE, await_shared, partitions, wait_for
 from penstock.config.source import parse_options
-from penstock.consumer.group.user_data import MAGIC, LeaderNote
+from penstock.consumer.group.user_data import MAGIC, AssignmentUserData
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_membership import (
@@ -114,8 +114,8 @@ def test_a_leaders_assignment_that_cannot_be_read_is_waited_out(kafka, topic, gr
         b"\x00" * 30,
         MAGIC + b"\x78\x9c",
         MAGIC + zlib.compress(b'{"member":3,"fresh":1,"streams":{"x":{"0":"y"}},"others":{}}'),
-        LeaderNote("m", True, {}).encode(),
-        LeaderNote("m", True, {TopicPartition("?", -1): 10**12}, {TopicPartition("?", 1): "nobody"}).encode(),
+        AssignmentUserData("m", True, {}).encode(),
+        AssignmentUserData("m", True, {TopicPartition("?", -1): 10**12}, {TopicPartition("?", 1): "nobody"}).encode(),
     ],
 )
 def test_a_leaders_note_that_is_none_leaves_us_to_ourselves(kafka, topic, group, member, user_data):

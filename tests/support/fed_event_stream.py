@@ -12,12 +12,12 @@ import pytest
 from hostile.forge import BASE_TIME, TOPIC, Batch, record
 from penstock import ConsumerTimeout, TopicPartition, WatermarkStrategy
 from penstock.config.consumer import parse_config
-from penstock.consumer.event_time.alignment import EventTime
 from penstock.consumer.event_time.batch import as_datetime
-from penstock.consumer.event_time.clock import WatermarkClock
-from penstock.consumer.event_time.stream import EventStream
-from penstock.consumer.fetch.chunk import Lease
+from penstock.consumer.event_time.event_time_thread import EventTimeThread
+from penstock.consumer.event_time.shared_tracker import SharedTracker
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.lease import Lease
+from penstock.consumer.stream_factory import make_stream
 from penstock.wire.api.fetch import FetchedPartition
 from support.configs import client_config
 
@@ -42,11 +42,14 @@ class Fed:
     def __init__(self, strategy=MONOTONOUS, partitions=2, streams=1, **more):
         self.clock = Clock()
         self.room = 0
-        self.event_time = EventTime(strategy, self.clock)
+        self.event_time = SharedTracker(strategy, self.clock)
         more = {"timeout": 0.0, "on_room": self._room} | more
-        self.streams = [EventStream(self.event_time, f"me-{at}", CONFIG, **more) for at in range(streams)]
+        self.streams = [make_stream(f"me-{at}", CONFIG, tracker=self.event_time, **more) for at in range(streams)]
         self.stream = self.streams[0]
-        self.cursors = [Cursor(TopicPartition(TOPIC, at), self.streams[at % streams], 0) for at in range(partitions)]
+        self.reader = self.stream.reader
+        self.cursors = [
+            Cursor(TopicPartition(TOPIC, at), self.streams[at % streams].reader, 0) for at in range(partitions)
+        ]
         self.event_time.set_partitions([cursor.tp for cursor in self.cursors])
 
     def _room(self):
@@ -58,20 +61,20 @@ class Fed:
         records = [record(at, b"%d" % each, time_delta=each) for at, each in enumerate(times)]
         data = bytearray(Batch(base, records, max_time=BASE_TIME + max(times)).encode())
         end = base + len(times)
-        cursor.readable, cursor.answered = end, self.clock.now
+        cursor.readable, cursor.answered_at = end, self.clock.now
         fetched = FetchedPartition(*cursor.tp, 0, 10**6, 10**6, [], -1, memoryview(data))
         lease = Lease(data, lambda buffer: None)
-        assert cursor.stream.put(cursor, cursor.version, base, fetched, end, lease)
+        assert cursor.reader.put(cursor, cursor.version, base, fetched, end, lease)
         lease.release()
 
     def answer(self, *partitions):
         """Brokers say that of these there is nothing more than what was fetched."""
         for cursor in [self.cursors[at] for at in partitions]:
-            cursor.readable, cursor.answered = cursor.fetched, self.clock.now
+            cursor.readable, cursor.answered_at = cursor.fetched, self.clock.now
 
     def look(self, *answered):
         self.answer(*answered)
-        self.event_time.look(self.cursors)
+        self.event_time.check_idle(self.cursors)
 
     @property
     def idle(self):
@@ -131,7 +134,7 @@ def odd(batch):
 
 def started(fed, listener=None, **config):
     settings = {"bootstrap.servers": "x:1", "group.id": "g"} | config
-    clock = WatermarkClock(parse_config(settings), fed.event_time, lambda: fed.cursors)
-    clock.teller.listener = listener
+    clock = EventTimeThread(parse_config(settings), fed.event_time, lambda: fed.cursors)
+    clock.notifier.listener = listener
     clock.start()
     return clock

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hostile.forge import PARTITION, TOPIC
-from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
-from penstock.consumer.stream.stream import Stream
+from penstock.consumer.fetch.lease import Lease
+from penstock.consumer.stream_factory import make_stream
 from penstock.errors import ConsumerTimeout
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
@@ -21,13 +21,14 @@ class Fed:
     def __init__(self, **settings):
         self.room = 0
         self.given_back = 0
-        self.stream = Stream("me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, **settings})
+        self.stream = make_stream("me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, **settings})
+        self.reader = self.stream.reader
 
     def _room(self):
         self.room += 1
 
     def cursor(self, tp=TP, position=0):
-        return Cursor(tp, self.stream, position)
+        return Cursor(tp, self.reader, position)
 
     def put(self, cursor, *batches, at=None, version=None, follows=None, damage=None):
         data = bytearray(b"".join(batch.encode() for batch in batches))
@@ -37,7 +38,7 @@ class Fed:
         end = batches[-1].base + len(batches[-1].records) if follows is None else follows
         fetched = FetchedPartition(cursor.tp.topic, cursor.tp.partition, 0, 10**6, 10**6, [], -1, memoryview(data))
         lease = Lease(data, lambda buffer: setattr(self, "given_back", self.given_back + 1))
-        taken = self.stream.put(cursor, cursor.version if version is None else version, start, fetched, end, lease)
+        taken = self.reader.put(cursor, cursor.version if version is None else version, start, fetched, end, lease)
         lease.release()
         return taken
 

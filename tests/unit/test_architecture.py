@@ -112,6 +112,37 @@ def test_every_module_has_a_layer_and_imports_from_lower_ones_only(module):
     assert not upward, f"{module} ({folder}) imports {sorted(upward)}, which are not below it"
 
 
+def children_imported(package: str) -> dict[str, set[str]]:
+    """Per module or sub-package directly in a package, the others that it imports: `{"fetch": set(), "stream":
+    {"fetch"}}`."""
+
+    def child(name: str) -> str:
+        return name.removeprefix(f"{package}.").split(".")[0] if name.startswith(f"{package}.") else ""
+
+    found: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        if own := child(module):
+            imported = {
+                child(name) for name in imports_of(path) if name in MODULES or name.rpartition(".")[0] in MODULES
+            }
+            found.setdefault(own, set()).update(imported - {own, ""})
+    return found
+
+
+PACKAGES = sorted(module for module, path in MODULES.items() if path.name == "__init__.py")
+CYCLIC = {"penstock.wire"}
+"""Its `api` and `transport` import each other: a connection logs in with API requests, which need a connection."""
+
+
+@pytest.mark.parametrize("package", [package for package in PACKAGES if package not in CYCLIC])
+def test_modules_and_sub_packages_of_a_package_form_no_cycle(package):
+    """Also for type checking: what two folders need of each other belongs into a third, or into a Protocol."""
+    left = children_imported(package)
+    while free := {child for child, imported in left.items() if not imported & left.keys()}:
+        left = {child: imported for child, imported in left.items() if child not in free}
+    assert not left, f"in {package} these import each other: {left}"
+
+
 def test_only_wire_imports_kafka_python():
     assert within(importers("kafka"), "penstock.wire")
 

@@ -1,4 +1,4 @@
-"""Auto-commit (H15): every interval what was consumed, in a thread of its own."""
+"""Auto-commit (H15): commits the positions at every interval, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AutoCommit:
             try:
                 self._commit()
             except CommitRefused as error:
-                log.info("auto-commit: %s", error)  # a rebalance is under way, and commits by itself
+                log.info("auto-commit: %s", error)  # a rebalance is under way, and commits itself
             except Exception as error:
                 if not self._stopped.is_set():
-                    log.warning("auto-commit failed, the next one makes up for it: %s", error)
+                    log.warning("auto-commit failed; the next one includes these offsets: %s", error)

@@ -1,4 +1,4 @@
-"""The end of a connector: once, whoever asks for it, and however often."""
+"""Shuts a connector down once, however many threads ask for it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 
 class Shutdown:
-    """Every method may be called by any thread, and by a signal's handler."""
+    """Every method may be called by any thread, and by a signal handler."""
 
     def __init__(self, close: Callable[[float], None]) -> None:
-        """`close` is called once, with the time it may take: by a thread of its own, as long as there can be one."""
+        """`close` is called once with its time-out: in a thread of its own, unless the interpreter is exiting."""
         self._close = close
         self._once = threading.Lock()
-        """Held from the first call on."""
+        """Held from the first call of `end` on."""
         self._closing = threading.Thread(target=self._run, name="penstock-shutdown")
         self._ended = threading.Event()
         self._timeout = 0.0
@@ -24,13 +24,15 @@ class Shutdown:
         return self._once.locked()
 
     def end(self, timeout: float) -> None:
-        """Called by the connector's `shutdown` alone, as it looks at who called that. Waits for the end, unless that
-        waits for us."""
+        """Wait until the connector is closed, unless closing has to wait for the caller.
+
+        Called by the connector's `shutdown` only, because it inspects the caller of that.
+        """
         if self._once.acquire(blocking=False):
             self._timeout = timeout
             try:
                 self._closing.start()
-            except RuntimeError:  # the interpreter ends, and starts no threads any more
+            except RuntimeError:  # the interpreter is exiting, and starts no threads
                 self._run()
         if _is_interrupting() or threading.current_thread() is self._closing:
             return
@@ -45,11 +47,11 @@ class Shutdown:
 
 
 def _is_interrupting() -> bool:
-    """Whether this call came in the middle of another one into this package: from a signal's handler, or a listener.
+    """Whether this call interrupts another call into this package: it comes from a signal handler, or a listener.
 
-    Such a call may hold locks that ending needs, and cannot go on before we return.
+    The interrupted call may hold locks that closing needs, and cannot continue before this call returns.
     """
-    frame = sys._getframe(2).f_back  # whoever called `shutdown`; nobody at the interpreter's end
+    frame = sys._getframe(2).f_back  # the caller of `shutdown`; None when the interpreter exits
     package = __name__.rpartition(".")[0]
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(package) and frame.f_code.co_name != "__exit__":

@@ -1,11 +1,13 @@
-"""Where a group begins that starts as a whole, as a user of the connector says it."""
+"""Where new partitions start: at the group's offsets, or at `start` if the whole group starts."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
 
+from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import OptionError
 from penstock.model.offset_spec import (
@@ -16,9 +18,15 @@ from penstock.model.offset_spec import (
     Latest,
     PerPartition,
     StartMode,
+    StartRules,
     milliseconds_at,
 )
 from penstock.model.topic_partition import TopicPartition
+from penstock.planner.starting_offsets import resolve_start
+from penstock.wire.api.group_offsets import Committed
+from penstock.wire.cluster import Cluster
+
+log = logging.getLogger(__name__)
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 
@@ -27,7 +35,7 @@ _EXAMPLE = 'Give "group", "earliest", "latest", a datetime with a time zone, or 
 
 
 def start_mode(start: Start | None) -> StartMode:
-    """What `ConsumerConnector(start=...)` means."""
+    """Parse the `start` argument of ConsumerConnector."""
     match start:
         case None:
             return GroupOffsets()
@@ -36,25 +44,27 @@ def start_mode(start: Start | None) -> StartMode:
         case str() if start in _WORDS:
             return _WORDS[start]
         case datetime() if start.tzinfo is not None:
-            # Not below 0, where Kafka's numbers mean something else.
+            # Not below 0: Kafka's negative timestamps have special meanings.
             return AtTimestamp(max(0, milliseconds_at(start)), option="start")
         case Mapping() if start and all(_is_position(tp, at) for tp, at in start.items()):
             offsets = {TopicPartition(*tp): at for tp, at in start.items()}
             return AtOffsets(PerPartition(partitions=offsets), option="start")
-    raise OptionError("start", start, "is no place to start from", _EXAMPLE)
+    raise OptionError("start", start, "is not a place to start from", _EXAMPLE)
 
 
 def check_topics(mode: StartMode, are_read: Callable[[str], bool]) -> None:
-    """A start that names a topic which is not read would begin elsewhere, with a line in the log."""
+    """Raises OptionError if `start` names a topic that the streams do not read."""
     match mode:
         case AtOffsets(PerPartition() as named) | AtTimestamp(PerPartition() as named):
             for topic in sorted(named.names()):
                 if not are_read(topic):
-                    raise OptionError("start", topic, "is no topic of these streams", "Name the topics that are read")
+                    raise OptionError(
+                        "start", topic, "is not a topic of these streams", "Name only topics that the streams read"
+                    )
 
 
-def mine_of(mode: StartMode, partitions: list[TopicPartition]) -> StartMode:
-    """The part of a start that speaks of these partitions: the others are those of other members."""
+def part_for(mode: StartMode, partitions: list[TopicPartition]) -> StartMode:
+    """The part of a start that names these partitions. The others belong to other members."""
 
     def part(named: PerPartition) -> PerPartition:
         mine, topics = set(partitions), {tp.topic for tp in partitions}
@@ -69,6 +79,41 @@ def mine_of(mode: StartMode, partitions: list[TopicPartition]) -> StartMode:
         case AtTimestamp(PerPartition() as times, option):
             return AtTimestamp(part(times), option)
     return mode
+
+
+class StartingOffsets:
+    """Finds the offsets at which newly assigned partitions start. For the membership thread."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        mode: StartMode,
+        cluster: Cluster,
+        commit: Callable[[Mapping[TopicPartition, int], Mapping[TopicPartition, int], float], None],
+    ) -> None:
+        self._config = config
+        self._mode = mode
+        self._cluster = cluster
+        self._commit = commit
+
+    def find(self, partitions: list[TopicPartition], fresh: bool) -> dict[TopicPartition, Committed]:
+        """The group's offsets; or `start`, if every member of the group has just started (`fresh`).
+
+        Partitions without an offset are left out: the leader finder applies `auto.offset.reset` to them.
+        """
+        group = self._config.group
+        if not partitions:
+            return {}
+        if isinstance(self._mode, GroupOffsets):
+            return self._cluster.commits(group, partitions)
+        if not fresh:
+            log.info("group %r is running already: it continues from its own offsets, not from `start`", group)
+            return self._cluster.commits(group, partitions)
+        rules = StartRules(group, self._config.reset)
+        found = resolve_start(part_for(self._mode, partitions), partitions, self._cluster, rules)
+        # Commit at once: a member that got one of these partitions before the first commit would start elsewhere.
+        self._commit(found, {}, self._config.client.request_timeout)
+        return {tp: Committed(offset) for tp, offset in found.items()}
 
 
 def _is_position(tp: object, offset: object) -> bool:

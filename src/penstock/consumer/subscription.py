@@ -1,4 +1,4 @@
-"""WHICH topics a connector reads, and with how many streams: named ones, or all that a filter lets through (H3)."""
+"""The topics that a connector reads, and its streams per topic: named topics, or those that a filter allows (H3)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from penstock.consumer.group.assignors import MOST_STREAMS
 from penstock.errors import OptionError
 from penstock.model.topic_pattern import matching
+
+MAX_STREAMS = 1000
+"""Streams per topic and member. Members announce their own number, and the leader's work grows with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowTopics:
-    """Every topic whose whole name matches. As in Kafka's own filters, a comma stands for "or"."""
+    """Allows topics whose whole name matches a regular expression. As in Kafka's own filters, a comma means "or"."""
 
     pattern: str
 
@@ -26,14 +28,14 @@ class AllowTopics:
 
     @property
     def expression(self) -> str:
-        """The same as a regular expression to be found in names."""
+        """A regular expression that is found in the names of allowed topics."""
         flags, pattern = _parts(self.pattern)
         return f"{flags}^(?:{pattern})$"
 
 
 @dataclass(frozen=True, slots=True)
 class DenyTopics:
-    """Every topic whose whole name does not match."""
+    """Allows topics whose whole name does not match a regular expression. A comma means "or"."""
 
     pattern: str
 
@@ -58,13 +60,13 @@ class StreamSubscription(Protocol):
         """The topics to ask the cluster about; None asks about all of them."""
 
     def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
-        """By topic, how many streams read it. `listing`: the cluster's topics with their partitions, `internal`: those
-        that a filter does not see."""
+        """The number of streams per topic. `listing`: the cluster's topics with their partition counts; `internal`:
+        topics that a filter does not see."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTopics:
-    """These topics, with so many streams each. Also those that do not exist yet: they may come."""
+    """Named topics with their numbers of streams. A topic that does not exist yet is read once it is created."""
 
     streams: Mapping[str, int]
 
@@ -73,7 +75,7 @@ class NamedTopics:
             raise OptionError("topics", None, "no topic is named", "Name at least one, as {'words': 2}")
         for topic, count in self.streams.items():
             if not isinstance(topic, str) or not topic:
-                raise OptionError("topics", topic, "is no name of a topic")
+                raise OptionError("topics", topic, "is not a topic name")
             _check_count(topic, count)
 
     @property
@@ -86,7 +88,7 @@ class NamedTopics:
 
 @dataclass(frozen=True, slots=True)
 class FilteredTopics:
-    """Every topic that a filter lets through, all of them by the same streams."""
+    """All topics that a filter allows, read by the same streams."""
 
     filter: TopicFilter
     count: int = 1
@@ -104,8 +106,8 @@ class FilteredTopics:
 
 
 def _check_count(what: str, count: object) -> None:
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_STREAMS:
-        hint = f"It must be 1 or more, and at most {MOST_STREAMS}"
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_STREAMS:
+        hint = f"Give a whole number from 1 to {MAX_STREAMS}"
         raise OptionError(f"streams of {what!r}", count, "is not a number of streams", hint)
 
 
@@ -117,9 +119,9 @@ def _check(pattern: str) -> None:
 
 
 def _parts(pattern: str) -> tuple[str, str]:
-    """Flags for the whole of it, such as (?i), which must come first in an expression, and the rest of a pattern.
+    """Split a pattern into its leading flags, such as (?i), and the rest: flags must come first in an expression.
 
-    As in Kafka's own filters a comma means "or": no topic has one in its name. Not inside of {1,3}, though.
+    As in Kafka's own filters a comma means "or", because no topic name has one; but not inside {1,3}.
     """
     text = re.sub(r"\s*,\s*(?!\d*\})", "|", pattern.strip())
     flags = re.match(r"(?:\(\?[aimsx]+\))?", text)

@@ -1,1 +1,1 @@
-"""Streams with event time: watermarks, alignment, idle partitions."""
+"""Event time in the consumer: watermarks, alignment and idle partitions."""

@@ -1,4 +1,4 @@
-"""A batch with its event time: what `Stream.batches` hands out if the connector has a watermark strategy."""
+"""A batch with event time: `Stream.batches` yields it if the connector has a watermark strategy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class EventBatch:
-    """Records of one partition, and how far event time has come with them.
+    """Records of one partition, and the event-time watermarks after them.
 
-    For Arrow it is the record batch in it: `pyarrow.record_batch(it)`, polars and others take it as one, by the
-    PyCapsule interface. And what it does not have itself, that one has: `batch.slice(0, 10)` is a plain RecordBatch.
+    It supports Arrow's PyCapsule interface: `pyarrow.record_batch(batch)`, polars and others accept it as a record
+    batch. Attributes that it does not define are those of its RecordBatch: `batch.slice(0, 10)` is a plain RecordBatch.
     """
 
     __slots__ = ("_partition_watermark", "_times", "_watermark", "late", "records")
@@ -32,26 +32,26 @@ class EventBatch:
     ) -> None:
         """Watermarks are milliseconds since the epoch."""
         self.records = records
-        """The records, with the columns that were asked for."""
+        """The records, with the selected columns."""
         self._times = times
         self._watermark = watermark
         self._partition_watermark = partition_watermark
         self.late = late
-        """How many of the records are not after the event-time watermark that was reached before them (E5)."""
+        """How many of the records are late: not after the watermark that was reached before them (E5)."""
 
     @property
     def watermark(self) -> datetime | None:
-        """The combined event-time watermark of the connector after this batch; None while it is not known."""
+        """The connector's combined event-time watermark after this batch; None while it is unknown."""
         return as_datetime(self._watermark)
 
     @property
     def partition_watermark(self) -> datetime | None:
-        """That of this batch's own partition."""
+        """The event-time watermark of this batch's partition."""
         return as_datetime(self._partition_watermark)
 
     @property
     def event_times(self) -> pa.TimestampArray:
-        """The event time of each record; null where it has none."""
+        """The event time of each record; null for a record without one."""
         return self._times.milliseconds().cast(pa.timestamp("ms", tz="UTC"))
 
     @property
@@ -82,7 +82,7 @@ class EventBatch:
         return dict(self.records.to_pydict())
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "records":  # not there yet, as in an object that is being copied
+        if name.startswith("__") or name == "records":  # not set yet: an object that is being copied
             raise AttributeError(name)
         return getattr(self.records, name)
 
@@ -104,7 +104,7 @@ class EventBatch:
 
 
 def as_datetime(milliseconds: int | None) -> datetime | None:
-    """A time that Python has no year for becomes its first or last one: records may claim any."""
+    """A time outside of Python's years becomes the first or last datetime: records may carry any time."""
     if milliseconds is None:
         return None
     try:

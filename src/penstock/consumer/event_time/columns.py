@@ -1,4 +1,4 @@
-"""Which columns an iteration decodes so that event times can be read from them, whatever the user asked for. Pure."""
+"""The columns that an iteration decodes: those that the user selected, and those that event times come from. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from penstock.model.columns import TYPES, arrow_schema, checked_columns
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """What is decoded for one iteration, and what of that is handed out."""
+    """The columns that one iteration decodes, and those of them that it hands out."""
 
     decoded: tuple[str, ...]
-    """Columns of what is decoded: Kafka's, or typed ones."""
-    shown: tuple[str, ...]
-    """Those that the user asked for, which come first."""
+    """Kafka's columns, or typed ones."""
+    selected: tuple[str, ...]
+    """The columns that the user selected. They come first."""
     timestamp: str | None
-    """The column that has the record's own timestamp, if event times come from there."""
+    """The column of the record's own timestamp, if that is the event time."""
     offset: str | None
-    """The column that has the offset, if batches may have to be cut."""
+    """The column of the offset, if alignment may cut batches."""
     plan: TypedPlan | None = None
-    """How to decode, if columns are typed."""
+    """How to decode typed columns."""
 
 
 def check_event_column(strategy: WatermarkStrategy, typed: TypedSource | None) -> None:
@@ -37,28 +37,28 @@ def check_event_column(strategy: WatermarkStrategy, typed: TypedSource | None) -
 
 
 def raw_columns(strategy: WatermarkStrategy, columns: Sequence[str] | None) -> EventColumns:
-    """For batches with Kafka's columns, of which some are asked for."""
-    shown = tuple(checked_columns(columns, include_headers=True))
+    """For batches of Kafka's columns."""
+    selected = tuple(checked_columns(columns, include_headers=True))
     timestamp = "timestamp" if strategy.timestamps is None else None
     offset = None if strategy.max_drift is None else "offset"
     needed = [timestamp, strategy.timestamps if isinstance(strategy.timestamps, str) else None, offset]
-    more = dict.fromkeys(name for name in needed if name is not None and name not in shown)
-    return EventColumns((*shown, *more), shown, timestamp, offset)
+    more = dict.fromkeys(name for name in needed if name is not None and name not in selected)
+    return EventColumns((*selected, *more), selected, timestamp, offset)
 
 
 def message_columns(strategy: WatermarkStrategy, columns: tuple[str, ...]) -> EventColumns:
-    """For messages, which have Kafka's columns and all of them."""
+    """For messages, which have all of Kafka's columns."""
     path = strategy.timestamps
     if isinstance(path, str) and path not in columns:
         hint = "Iterate batches(), or give with_timestamps a function that reads it from the bytes"
-        raise EventTimeError(f"column {path!r}", "is not there in messages, whose values are bytes", hint)
+        raise EventTimeError(f"column {path!r}", "does not exist in messages, whose values are bytes", hint)
     return EventColumns(columns, columns, "timestamp" if path is None else None, "offset")
 
 
 def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Sequence[str] | None) -> EventColumns:
-    """For typed batches. Of a value that the user does not want only the way to the event time is decoded."""
+    """For typed batches. Of a value that is not selected, only the path to the event time is decoded."""
     plan = source.picked(columns)
-    shown = tuple(plan.layout.names)
+    selected = tuple(plan.layout.names)
     by_source = {column.source: column.name for column in source.layout.columns if column.field is None}
     timestamp = by_source["timestamp"] if strategy.timestamps is None else None
     offset = None if strategy.max_drift is None else by_source["offset"]
@@ -66,14 +66,14 @@ def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Seq
     more = [pa.field(name, there.field(name).type) for name in (timestamp, offset) if name is not None]
     way = _way(list(there), strategy.timestamps) if isinstance(strategy.timestamps, str) else None
     more += [] if way is None or way.name == offset else [way]
-    more = [field for field in more if field.name not in shown]
+    more = [field for field in more if field.name not in selected]
     if more:
         plan = source.plan(pa.schema([*plan.layout.schema, *more]))
-    return EventColumns(tuple(plan.layout.names), shown, timestamp, offset, plan)
+    return EventColumns(tuple(plan.layout.names), selected, timestamp, offset, plan)
 
 
 def _way(fields: list[pa.Field], path: str) -> pa.Field | None:
-    """The field that a path begins with, and of structs in it nothing but where the path leads."""
+    """The field that a path begins with. Its structs have only the fields on the path."""
     found = way_to(fields, path)
     return None if found is None else _only(fields, found)
 

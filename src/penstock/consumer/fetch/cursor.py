@@ -1,137 +1,184 @@
-"""One partition of this consumer: where fetching stands, and where reading stands."""
+"""A cursor: one assigned partition, with the offsets that fetching and reading have reached."""
 
 from __future__ import annotations
 
+import threading
 import uuid
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from penstock.consumer.fetch.lease import Lease
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.fetch import FetchPosition
+from penstock.wire.api.fetch import FetchedPartition, FetchPosition
 
-if TYPE_CHECKING:
-    from penstock.consumer.stream.stream import Stream
+
+class CursorReader(Protocol):
+    """The reading side of a stream, as fetchers, the leader finder and the connector see it.
+
+    Every method may be called by any thread.
+    """
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Guards the cursors of the stream."""
+
+    @property
+    def thread_id(self) -> str: ...
+
+    # --- fetchers ---
+
+    @property
+    def full(self) -> bool:
+        """Whether fetchers must leave out the cursors of this stream for now (H4)."""
+
+    def put(
+        self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
+    ) -> bool:
+        """Queue what was fetched for a cursor; False if the cursor no longer wants it (H11)."""
+
+    def fail(self, cursor: Cursor, error: BaseException, version: int) -> None:
+        """Raise an error to the stream's thread. Nothing is fetched for the cursor until a seek."""
+
+    def report(self, cursor: Cursor | None, error: BaseException) -> None:
+        """Raise an error to the stream's thread while fetching is retried."""
+
+    def wake(self) -> None:
+        """Partitions that were held back may continue."""
+
+    # --- positions ---
+
+    def position(self, cursor: Cursor) -> int | None: ...
+    def lag(self, cursor: Cursor) -> int | None: ...
+    def move(self, cursor: Cursor, offset: int | None) -> None: ...
+    def reset(self, cursor: Cursor, offset: int) -> None: ...
+    def pause(self, cursor: Cursor) -> None: ...
+    def resume(self, cursor: Cursor) -> None: ...
+    def revoke(self, cursor: Cursor) -> int | None: ...
 
 
 class Cursor:
-    """Belongs to one stream from its assignment to its release, and is guarded by that stream's lock.
+    """Belongs to one stream from its assignment to its revocation. The lock of that stream's reader guards it.
 
-    Life: made without a position, or with the group's -> the leader finder resolves a missing position and hands it to
-    its leader's fetcher -> chunks are put on the stream's queue -> the stream's reader hands them out -> released.
+    Life: created with the group's offset, or without a position -> the leader finder resolves a missing position and
+    passes the cursor to its leader's fetcher -> the fetcher puts chunks on the stream's queue -> the stream's thread
+    hands them out -> revoked.
     """
 
     __slots__ = (
-        "_ask",
         "_end_known",
-        "ahead",
-        "aligned",
-        "answered",
+        "_request",
+        "answered_at",
+        "batch_start",
         "committed",
         "consumed",
         "corrupt_tries",
         "epoch",
+        "failed",
         "fetched",
-        "in_hand",
+        "held_back",
+        "in_use",
         "lost",
-        "parked",
         "paused",
         "readable",
-        "released",
-        "stream",
+        "reader",
+        "revoked",
         "topic_id",
         "tp",
         "version",
     )
 
-    def __init__(self, tp: TopicPartition, stream: Stream, position: int | None, epoch: int = -1) -> None:
+    def __init__(self, tp: TopicPartition, reader: CursorReader, position: int | None, epoch: int = -1) -> None:
         self.tp = tp
-        self.stream = stream
+        self.reader = reader
         self.consumed = position
         """The next offset to hand out; None until it is known."""
         self.fetched = position
-        """The next offset to fetch; None while it is unknown: no position yet, or a chunk that only decoding tells the
-        end of."""
+        """The next offset to fetch; None while it is unknown: there is no position yet, or only decoding the last chunk
+        reveals where it ends."""
         self.version = 0
-        """Moves with every seek, reset and release: what was asked for before counts no more (H11)."""
+        """Incremented by every seek, reset and revocation, so that responses to earlier requests are dropped (H11)."""
         self.topic_id: uuid.UUID | None = None
         self.epoch = epoch
-        """The leader epoch under which the position was reached; -1 if unknown."""
+        """The leader epoch of the position; -1 if unknown."""
         self.committed: int | None = None
-        """What this consumer has committed last."""
+        """The offset that this consumer committed last."""
         self.readable: int | None = None
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False
-        """Whether the user said so."""
-        self.ahead = False
-        """Whether it is held back, because its event time is too far ahead of that of others. See EventTime.holds."""
-        self.parked = False
-        """Whether an error has reached the reader: nothing is fetched until somebody seeks."""
-        self.released = False
-        """Whether it is this consumer's no more: nothing brings it back."""
+        """Whether the user paused the partition."""
+        self.held_back = False
+        """Whether alignment holds the partition back, because its event time is too far ahead of others (E4)."""
+        self.failed = False
+        """Whether an error was raised to the stream's thread. Nothing is fetched until a seek."""
+        self.revoked = False
+        """Whether the partition is no longer assigned to this consumer. A revoked cursor is never used again."""
         self.lost = False
-        """Whether its position is gone, so that the reset rule must say another one (H12)."""
+        """Whether the broker no longer has the position, so that `auto.offset.reset` decides (H12)."""
         self.corrupt_tries = 0
-        self.aligned: int | None = None
-        """An offset where a batch begins for sure: the one before it was read."""
-        self.answered: float | None = None
-        """When its broker last answered for it (time.monotonic), so that `readable` was right; None: not since it was
-        moved."""
-        self.in_hand = False
-        """Whether a batch of it was handed out with whose records the reader may not be done."""
+        self.batch_start: int | None = None
+        """An offset at which a batch certainly begins, because the batch before it was fetched."""
+        self.answered_at: float | None = None
+        """When a broker last answered for this partition (time.monotonic), which made `readable` current. None: not
+        since the cursor was moved."""
+        self.in_use = False
+        """Whether the stream's thread may still work on a batch of this partition that carried event time."""
         self._end_known: tuple[int, float] | None = None
-        """The offset at which there was nothing to read, and the first answer that said so."""
-        self._ask: FetchPosition | None = None
+        """The offset at which the partition had nothing to read, and the time of the first answer that said so."""
+        self._request: FetchPosition | None = None
 
     @property
     def waits(self) -> bool:
-        """Whether nothing of it is handed out for now, and what was fetched of it waits."""
-        return self.paused or self.ahead
+        """Whether its chunks stay in the queue for now."""
+        return self.paused or self.held_back
 
-    def nothing_since(self, still_right: float) -> float | None:
-        """Since when there has been nothing to read. None: there are records, or nobody knows, because its broker was
-        last asked before `still_right`: it is paused, its stream is full, its leader is gone.
+    def empty_since(self, still_right: float) -> float | None:
+        """Since when the partition has had nothing to read. Called by the event-time thread.
 
-        An answer tells of the time before it, too: if it finds the end where the one before did, nothing came in
-        between. Called by the thread of event time.
+        None means that it has records, or that this is unknown because no broker answered after `still_right`: the
+        partition is paused, its stream is full, or it has no leader.
+
+        An answer that finds the same end as the answer before proves that no record came in between.
         """
-        consumed, readable, answered = self.consumed, self.readable, self.answered
-        if (
-            self.in_hand
-            or consumed is None
-            or consumed != self.fetched
-            or readable is None
-            or consumed < readable
-            or answered is None
-        ):
+        consumed, readable, answered_at = self.consumed, self.readable, self.answered_at
+        if self.in_use or consumed is None or consumed != self.fetched:
+            return None
+        if readable is None or consumed < readable or answered_at is None:
             return None
         if self._end_known is None or self._end_known[0] != consumed:
-            self._end_known = consumed, answered
-        return self._end_known[1] if answered >= still_right else None
+            self._end_known = consumed, answered_at
+        return self._end_known[1] if answered_at >= still_right else None
 
     @property
     def wants_more(self) -> bool:
-        """Whether to fetch it. One that is held back is to have one chunk at hand when it may go on."""
-        if self.paused or self.parked:
+        """Whether to fetch it. A partition that is held back keeps one chunk ready for when it may continue."""
+        if self.paused or self.failed:
             return False
-        return not self.ahead or self.fetched == self.consumed
+        return not self.held_back or self.fetched == self.consumed
 
     def __repr__(self) -> str:
         return f"Cursor({self.tp}, consumed={self.consumed}, fetched={self.fetched})"
 
     def move_to(self, offset: int | None) -> None:
-        """Fetch and hand out from there; what was fetched for another position counts no more."""
+        """Fetch and hand out from this offset. Drops what was fetched for the position before."""
         self.version += 1
         self.fetched = self.consumed = offset
-        self.aligned = self.answered = self._end_known = None
+        self.batch_start = self.answered_at = self._end_known = None
         self.corrupt_tries = 0
-        self.parked = self.lost = False
+        self.failed = self.lost = False
 
-    def ask(self, epoch: int) -> FetchPosition | None:
-        """What to ask for now; the same object as long as it is the same, by which a session knows that. Called by the
-        cursor's fetcher."""
+    def request(self, epoch: int) -> FetchPosition | None:
+        """What to request now. Called by the cursor's fetcher.
+
+        Returns the same object while nothing changes: a fetch session recognises an unchanged request by identity.
+        """
         offset = self.fetched
         if offset is None:
             return None
-        ask = self._ask
-        if ask is None or ask.offset != offset or ask.topic_id != self.topic_id or ask.leader_epoch != epoch:
-            ask = self._ask = FetchPosition(self.tp.topic, self.tp.partition, offset, self.topic_id, epoch)
-        return ask
+        request = self._request
+        if (
+            request is None
+            or request.offset != offset
+            or request.topic_id != self.topic_id
+            or request.leader_epoch != epoch
+        ):
+            request = self._request = FetchPosition(self.tp.topic, self.tp.partition, offset, self.topic_id, epoch)
+        return request

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock._kernel import scan
-from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
@@ -222,11 +222,11 @@ class Fetcher:
                 cursor = held.cursor
                 if not cursor.wants_more:
                     continue
-                if cursor.stream.full:
+                if cursor.reader.full:
                     wanted.held_back = True
                     continue
-                with cursor.stream.lock:
-                    version, position = cursor.version, cursor.ask(held.epoch)
+                with cursor.reader.lock:
+                    version, position = cursor.version, cursor.request(held.epoch)
                 if position is not None:
                     wanted.add(position, held, version)
             if wanted.positions:
@@ -281,7 +281,7 @@ class Fetcher:
                 with fetched.records as view:
                     fetched.records = memoryview(bytes(view))
                 mine = Lease(bytearray(), lambda buffer: None)
-            if cursor.stream.put(cursor, version, position.offset, fetched, follows, mine):
+            if cursor.reader.put(cursor, version, position.offset, fetched, follows, mine):
                 self._move_back(held)
             else:
                 fetched.records.release()
@@ -303,7 +303,7 @@ class Fetcher:
         if fetched.error_code == CORRUPT_MESSAGE:
             text = "the broker says so itself"
             error = CorruptBatch(cursor.tp.topic, cursor.tp.partition, position.offset, 0, text)
-            cursor.stream.fail(cursor, error, version)
+            cursor.reader.fail(cursor, error, version)
             return
         try:
             check(fetched.error_code, what)
@@ -312,7 +312,7 @@ class Fetcher:
             self._owner.leaderless([cursor], str(healing))
         except BrokerError as refused:  # such as an ACL, which may be given later
             self._give_away(cursor)
-            cursor.stream.tell(cursor, refused)
+            cursor.reader.report(cursor, refused)
             self._owner.leaderless([cursor], str(refused), hopeless=True)
 
     def _move_back(self, held: Held) -> None:
@@ -344,7 +344,7 @@ class Wanted:
         for _, held, version in self._asked:
             cursor = held.cursor
             if cursor.version == version and cursor not in refused and ours.get(cursor) is held:
-                cursor.answered = now
+                cursor.answered_at = now
 
     def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, Held, int]]:
         return {session.key(asked[0]): asked for asked in self._asked}

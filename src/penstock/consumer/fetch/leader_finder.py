@@ -101,7 +101,7 @@ class LeaderFinder:
 
     def _wait_for(self, cursor: Cursor, waiting: Waiting) -> None:
         """With the lock held. One that was released meanwhile does not come back."""
-        if not cursor.released:
+        if not cursor.revoked:
             self._waiting[cursor] = waiting
             self._changed.notify_all()
 
@@ -285,7 +285,7 @@ class LeaderFinder:
             topic_id = metadata.topics[cursor.tp.topic].topic_id
             if is_recreated(cursor.topic_id, topic_id):
                 log.warning("%s: the topic was deleted and made anew: its position is void", cursor.tp)
-                cursor.stream.move(cursor, None)
+                cursor.reader.move(cursor, None)
                 cursor.epoch = -1
                 cursor.committed = None  # the group's offset went with the old one
             cursor.topic_id = topic_id
@@ -303,15 +303,15 @@ class LeaderFinder:
         ends = self._cluster.epoch_ends({tp: epoch for tp, (_, epoch, _) in doubted.items()}, wait_for=())
         for tp, (_, end) in ends.items():
             cursor, old, new = doubted[tp]
-            with cursor.stream.lock:
-                if cursor.epoch != old or cursor.released:
+            with cursor.reader.lock:
+                if cursor.epoch != old or cursor.revoked:
                     continue  # somebody seeks
-                position, fetched, version = cursor.stream.position(cursor), cursor.fetched, cursor.version
+                position, fetched, version = cursor.reader.position(cursor), cursor.fetched, cursor.version
                 if position is None or truncated_at(end, position if fetched is None else fetched) is None:
                     cursor.epoch = new
                     continue
                 if position <= end:
-                    cursor.stream.move(cursor, position)  # what was fetched behind it may be something else now
+                    cursor.reader.move(cursor, position)  # what was fetched behind it may be something else now
                     cursor.epoch = new
                     continue
             has = f"another log from offset {end} on: an unclean leader election has cut it"
@@ -339,7 +339,7 @@ class LeaderFinder:
     def _settle(self, cursor: Cursor, version: int, lost: int | None, target: int, has: str) -> None:
         """Move a cursor by the rule, or let the reader know that there is none."""
         tp = cursor.tp
-        with cursor.stream.lock:
+        with cursor.reader.lock:
             if cursor.version != version:
                 return  # somebody has said where to go meanwhile
             if self._rule.reset == "none":
@@ -348,9 +348,9 @@ class LeaderFinder:
                     if lost is None
                     else OffsetOutOfRange(tp.topic, tp.partition, lost, has)
                 )
-                cursor.stream.fail(cursor, error, version)
+                cursor.reader.fail(cursor, error, version)
                 return
-            cursor.stream.reset(cursor, target)
+            cursor.reader.reset(cursor, target)
         if lost is not None:
             log.warning("%s: wanted offset %d, the broker has %s; going on from %d", tp, lost, has, target)
             self._on_reset(cursor)

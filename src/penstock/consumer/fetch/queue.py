@@ -1,4 +1,4 @@
-"""A stream's queue (H4): chunks, put by fetchers and taken by the one thread that reads; and errors it is to meet."""
+"""A stream's queue (H4): fetchers put chunks and errors on it, the thread that reads the stream takes them."""
 
 from __future__ import annotations
 
@@ -7,114 +7,131 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from penstock.consumer.fetch.chunk import Chunk, Lease
+from penstock.consumer.fetch.chunk import Chunk
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.lease import Lease
 from penstock.errors import ConsumerTimeout
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition
 
 SMALL_CHUNK = 64 << 10
-"""Chunks of a trickle, a message or two each, count together until they come to this size. Counted one by one, two of
-them would hold their fetcher back until the reader has woken up."""
+"""Chunks of a slow topic hold a message or two. They count together until they reach this size: counted one by one, two
+of them would stop their fetcher until the stream's thread has woken up."""
 
-MOST_CHUNKS = 1000
-"""However small they are."""
+MAX_CHUNKS = 1000
+"""The queue is full with this many chunks, however small they are."""
 
 
 class ChunkQueue:
-    """Bounded by chunks. Its lock guards the cursors whose chunks it holds, too."""
+    """A queue bounded by chunks. Its lock also guards the cursors whose chunks it holds."""
 
-    def __init__(self, thread_id: str, bound: int, on_room: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        bound: int,
+        on_room: Callable[[], None],
+        *,
+        holds_back: Callable[[Cursor], bool] | None = None,
+        on_records: Callable[[TopicPartition], None] | None = None,
+    ) -> None:
+        """`on_room` wakes fetchers that left out this stream.
+
+        With event time, `holds_back` decides whether a partition is too far ahead, and `on_records` is notified of
+        every partition that has received records. The queue calls both with its lock held.
+        """
         self.thread_id = thread_id
         self._bound = bound
         self._on_room = on_room
+        self._holds_back = holds_back
+        self._on_records = on_records
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)
-        self._queue: deque[Chunk] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
         self._failure: BaseException | None = None
-        """What has ended the connector: raised again and again."""
-        self._closed = False
-        self._held_back = False
-        """Whether a fetcher has found the queue full since the reader took something from it."""
+        """The error that ended the connector. Every read raises it."""
+        self.closed = False
+        self._was_full = False
+        """Whether a fetcher has found the queue full since the stream's thread last took a chunk."""
         self.on_ready: Callable[[], None] | None = None
-        """Called, with the lock held, when there is something for the reader: for readers that cannot block."""
+        """Called with the lock held when there is something to read: for readers that cannot block."""
 
-    # --- filling: fetchers ------------------------------------------------------------------------------------------
+    # --- fetchers -----------------------------------------------------------------------------------------------------
 
     @property
     def full(self) -> bool:
-        """Whether its fetchers must hold back (H4): they are told when there is room again."""
-        if len(self._queue) < self._bound:
+        """Whether fetchers must leave out this stream (H4). `on_room` is called when there is room again."""
+        if len(self._chunks) < self._bound:
             return False
         with self.lock:
-            sizes = [chunk.size for chunk in self._queue if not chunk.cursor.waits]
-            full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MOST_CHUNKS)
-            self._held_back |= full
+            sizes = [chunk.size for chunk in self._chunks if not chunk.cursor.waits]
+            full = len(sizes) >= self._bound and (sum(sizes) >= self._bound * SMALL_CHUNK or len(sizes) >= MAX_CHUNKS)
+            self._was_full |= full
             return full
 
     @property
-    def queue_size(self) -> int:
-        """Chunks that wait for the reader; those of paused partitions wait for somebody else, and so do those of
-        partitions that are held back."""
+    def size(self) -> int:
+        """Chunks that the stream's thread can take now. Those of paused and held-back partitions do not count."""
         with self.lock:
-            return sum(not chunk.cursor.waits for chunk in self._queue)
+            return sum(not chunk.cursor.waits for chunk in self._chunks)
 
     def put(
         self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
     ) -> bool:
-        """Take what was fetched for a cursor at offset `asked`, if that is still what it wants (H11). `follows` is the
-        offset after it, or `asked` if the headers do not tell."""
+        """Queue what was fetched for a cursor at offset `asked`; False if the cursor no longer wants it (H11).
+
+        `follows` is the offset after the chunk, or `asked` if the batch headers do not reveal it.
+        """
         with self.lock:
-            if self._closed or cursor.released or cursor.version != version or cursor.fetched != asked:
+            if self.closed or cursor.revoked or cursor.version != version or cursor.fetched != asked:
                 return False
             end = follows if follows > asked else None
-            self._queue.append(Chunk(cursor, fetched, asked, end, lease, aligned=cursor.aligned == asked))
-            cursor.fetched = cursor.aligned = end
-            self._announce()
+            at_batch_start = cursor.batch_start == asked
+            self._chunks.append(Chunk(cursor, fetched, asked, end, lease, at_batch_start=at_batch_start))
+            cursor.fetched = cursor.batch_start = end
+            self.announce()
+            if self._on_records is not None:
+                self._on_records(cursor.tp)
             return True
 
     def fail(self, cursor: Cursor, error: BaseException, version: int) -> None:
-        """Let the reader meet what stands in a cursor's way; nothing is fetched for it until somebody seeks."""
+        """Raise an error to the stream's thread, and fetch nothing for the cursor until a seek."""
         with self.lock:
-            if not cursor.released and cursor.version == version:
-                self._park(cursor, error)
+            if not cursor.revoked and cursor.version == version:
+                self.stop_fetching(cursor, error)
 
-    def tell(self, cursor: Cursor | None, error: BaseException) -> None:
-        """Let the reader meet an error that may heal. What it was not told of yet is not told twice."""
+    def report(self, cursor: Cursor | None, error: BaseException) -> None:
+        """Raise an error to the stream's thread while fetching is retried. An error that is still queued is not queued
+        twice."""
         with self.lock:
             known = any(whose is cursor and str(other) == str(error) for whose, other in self._errors)
-            if not known and (cursor is None or not cursor.released):
+            if not known and (cursor is None or not cursor.revoked):
                 self._errors.append((cursor, error))
-                self._announce()
+                self.announce()
 
-    def end_with(self, error: BaseException) -> None:
-        """Nothing will come any more, and this is why."""
+    def fail_all(self, error: BaseException) -> None:
+        """The connector has ended with this error: every read raises it."""
         with self.lock:
             self._failure = error
-            self._announce()
+            self.announce()
 
-    def _announce(self) -> None:
-        """There is something for the reader. With the lock held."""
-        self._changed.notify_all()
-        if self.on_ready is not None:
-            self.on_ready()
+    def wake(self) -> None:
+        """Partitions that were held back may continue."""
+        with self.lock:
+            self.announce()
+        self._on_room()
 
-    def _park(self, cursor: Cursor, error: BaseException) -> None:
-        cursor.parked = True
-        self._errors.append((cursor, error))
-        self._announce()
+    # --- the stream's thread and its reader, with the lock held -------------------------------------------------------
 
-    # --- emptying: the reader, with the lock held ---------------------------------------------------------------------
-
-    def _take(self, deadline: float | None, timeout: float | None) -> Chunk | None:
-        """Wait for the next chunk. None after a shutdown; raises what was met in fetching, and the time-out."""
-        while not self._closed:
+    def take(self, deadline: float | None, timeout: float | None) -> Chunk | None:
+        """Wait for the next chunk; None after a shutdown. Raises queued errors, and ConsumerTimeout."""
+        while not self.closed:
             if self._failure is not None:
                 raise self._failure.with_traceback(None)
             if self._errors:
                 raise self._errors.popleft()[1].with_traceback(None)
-            chunk = self._first()
-            self._make_room()
+            chunk = self._take_first()
+            self.make_room()
             if chunk is not None:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
@@ -123,48 +140,67 @@ class ChunkQueue:
             self._changed.wait(left)
         return None
 
-    def _first(self) -> Chunk | None:
-        """Take the first chunk that may be handed out from the queue."""
+    def _take_first(self) -> Chunk | None:
+        """Remove and return the first chunk that may be handed out."""
         waiting: set[Cursor] = set()
-        for at, chunk in enumerate(self._queue):
+        for at, chunk in enumerate(self._chunks):
             cursor = chunk.cursor
             if cursor.paused or cursor in waiting:
                 continue
-            if self._must_wait(cursor):
-                # Asked again for its next chunk it might say otherwise, and that one would come before this one.
+            if self.holds_back(cursor):
+                # Asked again for the cursor's next chunk, the answer could differ, and that chunk would overtake this
+                # one.
                 waiting.add(cursor)
                 continue
-            del self._queue[at]
+            del self._chunks[at]
             return chunk
         return None
 
-    def _must_wait(self, cursor: Cursor) -> bool:
-        """Whether nothing of a cursor may be handed out now. With the lock held."""
-        return False
+    def holds_back(self, cursor: Cursor) -> bool:
+        """Whether alignment holds a partition back now (E4)."""
+        return self._holds_back is not None and self._holds_back(cursor)
 
-    def wake(self) -> None:
-        """What was held back may go on."""
-        with self.lock:
-            self._announce()
-        self._on_room()
+    def put_back(self, chunk: Chunk) -> None:
+        """Make a chunk the next one of its partition again."""
+        self._chunks.appendleft(chunk)
 
-    def _has_queued(self, cursor: Cursor) -> bool:
-        return any(chunk.cursor is cursor for chunk in self._queue)
+    def has_chunks_of(self, cursor: Cursor) -> bool:
+        return any(chunk.cursor is cursor for chunk in self._chunks)
 
-    def _make_room(self) -> None:
-        """Tell fetchers that were held back. With the lock held."""
-        if self._held_back:
-            self._held_back = False
+    def drop(self, cursor: Cursor) -> None:
+        """Remove a cursor's chunks."""
+        for chunk in [chunk for chunk in self._chunks if chunk.cursor is cursor]:
+            self._chunks.remove(chunk)
+            chunk.release()
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Wake the fetchers that found the queue full."""
+        if self._was_full:
+            self._was_full = False
             self._on_room()
 
-    def _drop(self, cursor: Cursor) -> None:
-        """Clear the queue of a cursor's chunks. With the lock held."""
-        for chunk in [chunk for chunk in self._queue if chunk.cursor is cursor]:
-            self._queue.remove(chunk)
-            chunk.release()
-        self._make_room()
+    def announce(self) -> None:
+        """Wake the stream's thread."""
+        self._changed.notify_all()
+        if self.on_ready is not None:
+            self.on_ready()
 
-    def _forget_errors(self, cursor: Cursor) -> None:
+    def stop_fetching(self, cursor: Cursor, error: BaseException) -> None:
+        """Raise an error to the stream's thread, and fetch nothing for the cursor until a seek."""
+        cursor.failed = True
+        self._errors.append((cursor, error))
+        self.announce()
+
+    def forget_errors(self, cursor: Cursor) -> None:
         kept = [(whose, error) for whose, error in self._errors if whose is not cursor]
         self._errors.clear()
         self._errors.extend(kept)
+
+    def close(self) -> None:
+        """Drop all chunks, and wake the stream's thread: it reads nothing more."""
+        self.closed = True
+        for chunk in self._chunks:
+            chunk.release()
+        self._chunks.clear()
+        self.announce()

@@ -1,14 +1,14 @@
-"""WHO reads what in a group: partitions over THREADS (H6), not over members. Pure: no client, no clock.
+"""The assignors: they divide a group's partitions over threads, not over members (H6). Pure.
 
-A thread is one stream of one member; a client that is no Penstock counts as one thread. The group's leader runs
-`assign_threads`, or `assign` for what Kafka's protocol can say of it, which knows members only. A member that is not
-told its streams, because its leader is another client, runs `divide` on what it was given. For range and roundrobin
-both ways end in the same place.
+A thread is one stream of one member; a member of another client counts as one thread. The group's leader runs
+`assign_threads`; `assign` reduces its result to members, which is all that Kafka's protocol knows. A member whose
+leader is another client gets no streams from it, and runs `divide` on its own partitions. For range and roundrobin both
+ways give the same result.
 
-    range               per topic: partitions in order over threads in order, the first threads take the remainder
-    roundrobin          all partitions, in order, dealt to all threads in turn
-    cooperative-sticky  whoever has a partition keeps it, as long as no thread has two more than another
-    penstock-fixed      F13: a topic's partitions go round its threads, from a start that its name decides
+    range               per topic: partitions in order over threads in order; the first threads take the remainder
+    roundrobin          all partitions in order, to all threads in turn
+    cooperative-sticky  a partition stays with its thread, as long as no thread has two more than another
+    penstock-fixed      F13: a topic's partitions go to its threads in turn; the topic's name decides the first thread
 """
 
 from __future__ import annotations
@@ -29,10 +29,8 @@ ROUND_ROBIN = "roundrobin"
 COOPERATIVE_STICKY = "cooperative-sticky"
 FIXED = "penstock-fixed"
 
-TOPICS_COMPARED = 64
-
-MOST_STREAMS = 1000
-"""Per topic and member. Members say themselves how many they have, and the leader's work grows with it."""
+MAX_TOPICS_COMPARED = 64
+"""Topics that cooperative-sticky compares before it moves a partition."""
 
 
 class Thread(NamedTuple):
@@ -49,23 +47,23 @@ class Member:
     member_id: str
     consumer_id: str
     threads: Mapping[str, int]
-    """By topic, how many streams it has for it: what it subscribes to."""
+    """The subscribed topics, with their numbers of streams."""
     owned: tuple[TopicPartition, ...] = ()
-    """What it says it holds while it joins: only cooperative members hold anything then."""
+    """The partitions that it claims to own while it joins: none, unless it rebalances cooperatively."""
     generation: int = -1
-    """In which generation it got that."""
+    """The generation that assigned them."""
     instance_id: str | None = None
     streams: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The streams that have what it holds."""
+    """The stream of each partition that it owns."""
 
     @property
     def weight(self) -> int:
-        """How many threads it has; that of the topic with most of them, where topics differ."""
+        """The number of its threads: that of the topic with most, where topics differ."""
         return max(self.threads.values(), default=0)
 
     @property
     def rank(self) -> tuple[bool, str, str]:
-        """Static members come first, under the name that survives their restarts; then the others. As in Java."""
+        """The order of members, as in Java: static members first, by the id that survives their restarts."""
         return self.instance_id is None, self.instance_id or self.consumer_id, self.member_id
 
 
@@ -77,7 +75,7 @@ def thread_id(consumer_id: str, stream: int) -> str:
 
 
 def assign(name: str, members: Sequence[Member], partitions: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
-    """By member id, the partitions each one gets. `partitions`: how many each topic has; others get no reader."""
+    """The partitions by member id. `partitions`: the partition count of each topic."""
     given: dict[str, list[TopicPartition]] = {member.member_id: [] for member in members}
     for tp, thread in sorted(assign_threads(name, members, partitions).items()):
         given[thread.member_id].append(tp)
@@ -85,7 +83,7 @@ def assign(name: str, members: Sequence[Member], partitions: Mapping[str, int]) 
 
 
 def assign_threads(name: str, members: Sequence[Member], partitions: Mapping[str, int]) -> Threads:
-    """The same by partition, with the stream. A partition that must first be released by its owner has none."""
+    """The thread of each partition. A partition that its owner must revoke first has none."""
     rule: Callable[[Sequence[Member], Mapping[str, int]], Threads] = {
         RANGE: _range,
         ROUND_ROBIN: _round_robin,
@@ -101,7 +99,7 @@ def divide(
     mine: Collection[TopicPartition],
     before: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """A member's own partitions over its own streams. `before`: the streams of those that it already has."""
+    """Divide a member's partitions over its streams. `before`: the streams of partitions that it owned already."""
     me = Member("", "", threads)
     match name:
         case "range" | "penstock-fixed":
@@ -115,7 +113,7 @@ def divide(
                 for number, thread in place(topic, each, _threads_of(topic, [me]))
             }
         case "roundrobin":
-            return {tp: thread.stream for tp, thread in _deal(sorted(mine), [me]).items()}
+            return {tp: thread.stream for tp, thread in _in_rotation(sorted(mine), [me]).items()}
         case "cooperative-sticky":
             return _divide_sticky(threads, mine, before)
     raise ValueError(f"no assignor is called {name!r}")
@@ -125,8 +123,11 @@ def divide(
 
 
 class _Line:
-    """Threads in a line: those of the first member, then those of the next. Not a list, because members say themselves
-    how many they have: a few that claim thousands for every topic must not keep the group waiting."""
+    """All threads in order: those of the first member, then those of the next.
+
+    Not a list, because members announce their own number of threads: a few members that announce thousands for every
+    topic must not make the group wait.
+    """
 
     def __init__(self, members: Iterable[Member], count: Callable[[Member], int]) -> None:
         self.members = [member for member in members if count(member) > 0]
@@ -163,7 +164,7 @@ def _fixed(members: Sequence[Member], partitions: Mapping[str, int]) -> Threads:
 
 
 def _in_ranges(_: str, numbers: Sequence[int], threads: _Line) -> Iterable[tuple[int, Thread]]:
-    """Neighbours stay together, and the first threads take one more each until the remainder is gone."""
+    """Consecutive partitions per thread; the first threads take one more each, until the remainder is gone."""
     at = 0
     for i in range(min(len(numbers), len(threads))):
         size = len(numbers) // len(threads) + (i < len(numbers) % len(threads))
@@ -174,7 +175,7 @@ def _in_ranges(_: str, numbers: Sequence[int], threads: _Line) -> Iterable[tuple
 
 
 def _in_turn(topic: str, numbers: Sequence[int], threads: _Line) -> Iterable[tuple[int, Thread]]:
-    """F13 over what one member has of a topic: by its place there, because the numbers have gaps."""
+    """F13 over the partitions that one member has of a topic: by place, because their numbers have gaps."""
     for place, number in enumerate(numbers):
         yield number, threads[reader_index(topic, place, len(threads))]
 
@@ -183,11 +184,13 @@ def _in_turn(topic: str, numbers: Sequence[int], threads: _Line) -> Iterable[tup
 
 
 def _round_robin(members: Sequence[Member], partitions: Mapping[str, int]) -> Threads:
-    return _deal((TopicPartition(topic, p) for topic in sorted(partitions) for p in range(partitions[topic])), members)
+    return _in_rotation(
+        (TopicPartition(topic, p) for topic in sorted(partitions) for p in range(partitions[topic])), members
+    )
 
 
-def _deal(partitions: Iterable[TopicPartition], members: Sequence[Member]) -> Threads:
-    """To each thread in turn, past those that do not subscribe to a partition's topic."""
+def _in_rotation(partitions: Iterable[TopicPartition], members: Sequence[Member]) -> Threads:
+    """To each thread in turn, skipping threads that do not subscribe to a partition's topic."""
     line = _Line(members, lambda member: member.weight)
     begins = [0, *line.ends]
     takers: dict[str, list[int]] = {}
@@ -201,7 +204,7 @@ def _deal(partitions: Iterable[TopicPartition], members: Sequence[Member]) -> Th
             continue
         at = bisect_right(line.ends, place)
         if at == len(line.ends) or place - begins[at] >= line.members[at].threads.get(tp.topic, 0):
-            # This thread has nothing to do with the topic: the next member's first one that has.
+            # This thread does not read the topic: take the first thread of the next member that does.
             following = bisect_right(able, at)
             place = begins[able[following % len(able)]]
         found[tp] = line[place]
@@ -224,15 +227,15 @@ def _cooperative_sticky(members: Sequence[Member], partitions: Mapping[str, int]
                 unowned.append(tp)
             else:
                 final.give(tp, holder)
-    # Those that few can take come first, while there is still room where they must go.
+    # Partitions that few members can take come first, while those members still have room.
     for tp in sorted(unowned, key=lambda tp: (len(final.takers(tp.topic)), tp)):
         final.place(tp)
     final.level()
 
     found: Threads = {}
     for member in members:
-        # A partition moves in two steps: its owner must let go of it before anybody else gets it. Whoever lost
-        # something joins again by itself, and that is the second step.
+        # A partition moves in two steps: its owner must revoke it before another member gets it. A member that revoked
+        # a partition joins again, which is the second step.
         now = [tp for tp in final.held(member) if _may_have(member, claims.get(tp, []))]
         owned = frozenset(member.owned)
         before = {tp: stream for tp, stream in member.streams.items() if tp in owned}
@@ -251,8 +254,8 @@ def _claims(members: Sequence[Member], partitions: Mapping[str, int]) -> dict[To
 
 
 def _holder(claimants: Sequence[Member]) -> Member | None:
-    """Of several who say that they hold a partition the one of the youngest generation does: the others have missed a
-    rebalance. Two of the same generation cannot be told apart, so neither is believed."""
+    """The owner of a partition that several members claim: the one of the youngest generation, as the others have
+    missed a rebalance. Two claims of the same generation cannot be resolved, so neither counts."""
     youngest = max((member.generation for member in claimants), default=-1)
     holders = [member for member in claimants if member.generation == youngest]
     return holders[0] if len(holders) == 1 else None
@@ -263,7 +266,7 @@ def _may_have(member: Member, claimants: Sequence[Member]) -> bool:
 
 
 class _Balance:
-    """How many partitions each member has, per thread."""
+    """The partitions of each member while they are being balanced over threads."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._weights = {member.member_id: member.weight for member in members}
@@ -292,8 +295,8 @@ class _Balance:
     def level(self) -> None:
         """Move partitions from the fullest threads to the emptiest, while they differ by two or more.
 
-        No move is made that could be spared: each brings a thread that has too much, or one that has too little, one
-        step closer. It ends, because each makes the sum of squares smaller.
+        No move is superfluous: each brings a thread with too many or too few partitions one step closer. It ends,
+        because each move makes the sum of squares smaller.
         """
         while self._move_one():
             pass
@@ -311,11 +314,11 @@ class _Balance:
         return False
 
     def _topic_to_move(self, source: Member, target: Member) -> str | None:
-        """The topic that the source has most of, compared with the target: so topics stay spread, too."""
-        # Not among all of them: of ten thousand topics that would take minutes. They take turns, see `_take`.
+        """The topic that the source has most of, compared with the target: so each topic stays spread, too."""
+        # Not among all topics: with ten thousand topics that would take minutes. They take turns, see `_take`.
         movable = (topic for topic in self._held[source.member_id] if target.threads.get(topic, 0) > 0)
         return max(
-            islice(movable, TOPICS_COMPARED),
+            islice(movable, MAX_TOPICS_COMPARED),
             key=lambda topic: self._of_topic(source, topic) - self._of_topic(target, topic),
             default=None,
         )
@@ -325,7 +328,7 @@ class _Balance:
         held = topics.pop(topic)
         tp = held.pop()
         if held:
-            topics[topic] = held  # the last in line now
+            topics[topic] = held  # last in the order now
         self._count[member.member_id] -= 1
         return tp
 
@@ -333,17 +336,19 @@ class _Balance:
         return len(self._held[member.member_id].get(topic, ()))
 
     def _most(self, member: Member) -> int:
-        """What the fullest of its threads has."""
+        """The number of partitions of its fullest thread."""
         return -(-self._count[member.member_id] // self._weights[member.member_id])
 
     def _least(self, member: Member) -> int:
+        """The number of partitions of its emptiest thread."""
         return self._count[member.member_id] // self._weights[member.member_id]
 
 
 def _divide_sticky(
     threads: Mapping[str, int], mine: Collection[TopicPartition], before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """What was on a stream stays there; the others go where least of their topic is, and least of everything."""
+    """Partitions stay on their streams; others go to the stream with the fewest of their topic, then with the
+    fewest."""
     found = {tp: before[tp] for tp in mine if 0 <= before.get(tp, -1) < threads[tp.topic]}
     of_topic: dict[str, Counter[int]] = defaultdict(Counter)
     in_all = [0] * max(threads.values(), default=0)
@@ -351,7 +356,7 @@ def _divide_sticky(
         of_topic[tp.topic][stream] += 1
         in_all[stream] += 1
     for topic, each in groupby((tp for tp in sorted(mine) if tp not in found), key=lambda tp: tp.topic):
-        # Among so many streams one has nothing at all, so those behind need not be looked at.
+        # Among this many streams one has no partition at all, so the streams after it are never chosen.
         streams = min(threads[topic], len(mine))
         of_this = of_topic[topic]
         least = [(of_this.get(stream, 0), count, stream) for stream, count in enumerate(in_all[:streams])]

@@ -1,4 +1,4 @@
-"""The commits of a group's member (H15): under its generation, and only for what it owns."""
+"""Commits of a group member (H15): with its generation, and only for partitions that it owns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from penstock.wire.brokers import HEALING
 from penstock.wire.transport.retry import Attempts, Interrupted
 
 UNKNOWN_TOPIC_GRACE = 2.0
-"""A topic created a moment ago is unknown to some brokers; after this long it is taken to be deleted."""
+"""A topic that was just created is unknown to some brokers. After this long it counts as deleted."""
 
 
 class Commits:
-    """One commit at a time. `doubt` is called when the coordinator says that we are no member."""
+    """One commit at a time. `check_membership` is called when the coordinator refuses this member."""
 
-    def __init__(self, config: ConsumerConfig, given_up: threading.Event, doubt: Callable[[], None]) -> None:
+    def __init__(self, config: ConsumerConfig, given_up: threading.Event, check_membership: Callable[[], None]) -> None:
         self._config = config
-        self._doubt = doubt
+        self._check_membership = check_membership
         self._given_up = given_up
         self._coordinator = Coordinator(config.client, config.group, given_up.wait)
         self._turn = threading.Lock()
@@ -33,39 +33,39 @@ class Commits:
         self._owned: frozenset[TopicPartition] = frozenset()
         self._joining = False
         self._joiner: threading.Thread | None = None
-        """The membership thread: it cannot wait for a generation that it has to bring about itself."""
+        """The membership thread. It cannot wait for a generation that it must join itself."""
         self._deadline = float("inf")
 
     # --- the membership thread ------------------------------------------------------------------------------------
 
-    def speak_as(self, member: GroupMember) -> None:
-        """We are this member of this generation."""
+    def joined(self, member: GroupMember) -> None:
+        """Commit as this member of its generation from now on."""
         with self._changed:
             self._member = member
             self._joining = False
             self._changed.notify_all()
 
     def joining(self) -> None:
-        """A new generation is on its way: commits that the old one is refused may wait for it."""
+        """A rebalance has begun: commits that are refused for the old generation may wait for the new one."""
         with self._changed:
             self._joiner = threading.current_thread()
             self._joining = True
 
     def suspend(self) -> None:
-        """We are no member."""
+        """Refuse commits: this consumer is not a member."""
         with self._changed:
             self._member = None
             self._joining = False
             self._changed.notify_all()
 
-    def own(self, partitions: Collection[TopicPartition]) -> None:
+    def set_owned(self, partitions: Collection[TopicPartition]) -> None:
         with self._changed:
             self._owned = frozenset(partitions)
 
     # --- any thread -----------------------------------------------------------------------------------------------
 
-    def hurry(self, deadline: float) -> None:
-        """No commit goes on beyond this time (monotonic)."""
+    def end_by(self, deadline: float) -> None:
+        """No commit continues after this time (monotonic)."""
         self._deadline = min(self._deadline, deadline)
 
     def abort(self) -> None:
@@ -89,7 +89,7 @@ class Commits:
         try:
             self._commit(dict(offsets), epochs, attempts)
         except Interrupted:
-            raise CommitRefused(config.group, "it is closed") from None
+            raise CommitRefused(config.group, "the consumer is closed") from None
         finally:
             self._turn.release()
 
@@ -97,7 +97,7 @@ class Commits:
         self, missing: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], attempts: Attempts
     ) -> None:
         while True:
-            member = self._speaker_for(missing)
+            member = self._member_for(missing)
             try:
                 refused = self._ask(missing, epochs, member, attempts)
             except HEALING as error:
@@ -106,7 +106,7 @@ class Commits:
                 attempts.failed(str(error), error)
                 self._await_generation(member, error, attempts)
             except FencedInstance as error:
-                self._doubt()
+                self._check_membership()
                 raise CommitRefused(self._config.group, str(error)) from error
             else:
                 for tp in list(missing):
@@ -114,19 +114,19 @@ class Commits:
                         del missing[tp]
                 if not missing:
                     return
-                self._note(refused, attempts)
+                self._note_refused(refused, attempts)
             attempts.pause()
 
-    def _speaker_for(self, offsets: Collection[TopicPartition]) -> GroupMember:
-        """As whom to commit. Do not simplify to what `commit` began with: in the middle of a commit a rebalance may
-        take a partition away, and the coordinator would let the new generation set back its new owner."""
+    def _member_for(self, offsets: Collection[TopicPartition]) -> GroupMember:
+        """The member to commit as. Do not simplify to the member at the start of `commit`: meanwhile a rebalance may
+        revoke a partition, and a commit with the new generation would reset the offset of its new owner."""
         with self._changed:
             if self._member is None:
-                reason = "it is not a member of the group at the moment: it has not joined yet, or was thrown out"
+                reason = "it is not a member of the group now: it has not joined yet, or was removed"
                 raise CommitRefused(self._config.group, reason)
-            strange = sorted(tp for tp in offsets if tp not in self._owned)
-            if strange:
-                raise CommitRefused(self._config.group, f"{strange[0]} is not assigned to it")
+            not_owned = sorted(tp for tp in offsets if tp not in self._owned)
+            if not_owned:
+                raise CommitRefused(self._config.group, f"{not_owned[0]} is not assigned to it")
             return self._member
 
     def _ask(
@@ -150,16 +150,16 @@ class Commits:
         )
 
     def _await_generation(self, member: GroupMember, error: Exception, attempts: Attempts) -> None:
-        """The coordinator does not take this generation (any more). Wait for the next one if there is one to come."""
+        """The coordinator refuses this generation. Wait for the next one if a rebalance is under way."""
         with self._changed:
             if threading.current_thread() is not self._joiner:
                 self._changed.wait_for(lambda: self._member != member or not self._joining, attempts.remaining())
                 if self._member != member or isinstance(error, Rebalancing):
                     return
-        self._doubt()
+        self._check_membership()
         raise CommitRefused(self._config.group, str(error)) from error
 
-    def _note(self, refused: Mapping[TopicPartition, RetriableError], attempts: Attempts) -> None:
+    def _note_refused(self, refused: Mapping[TopicPartition, RetriableError], attempts: Attempts) -> None:
         for tp, problem in refused.items():
             if problem.error_code == UNKNOWN_TOPIC_OR_PARTITION and attempts.elapsed >= UNKNOWN_TOPIC_GRACE:
                 raise UnknownTopic(tp.topic, tp.partition, f"so group {self._config.group!r} cannot commit its offset")

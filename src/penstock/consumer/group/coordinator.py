@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: found when it is needed, and again when it has moved."""
+"""Requests to a group's coordinator, which is looked up when needed, and again after it has moved."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.wire.transport.retry import Attempts
 Answer = TypeVar("Answer")
 
 VANISHED_GRACE = 2.0
-"""A broker whose metadata lags does not list a topic that others know. So one that is gone is asked about this long
-before its partitions are taken from their readers."""
+"""A broker with stale metadata does not list a topic that others know. So brokers are asked for this long about a topic
+that is gone, before its partitions are revoked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Listing:
 
 
 class Coordinator:
-    """For one thread; only `abort` may come from another one, when `wait` has begun to return True."""
+    """For one thread; only `abort` may be called by another, once `wait` returns True."""
 
     def __init__(self, config: ClientConfig, group: str, wait: Callable[[float], object]) -> None:
         self._config = config
@@ -39,7 +39,7 @@ class Coordinator:
         self._where: Broker | None = None
 
     def abort(self) -> None:
-        """Wake a thread that waits for an answer. May be called by any thread."""
+        """Wake the thread that waits for an answer. Any thread may call it."""
         self._brokers.abort()
 
     def attempts(self, what: str, timeout: float) -> Attempts:
@@ -49,12 +49,12 @@ class Coordinator:
             backoff=self._config.retry_backoff,
             backoff_max=self._config.retry_backoff_max,
             hint="Check bootstrap.servers and security.protocol, and that the brokers run",
-            way_out_answered="The brokers answer, and refuse for now: the last try says why",
+            way_out_answered="The brokers answer, but refuse for now: the last attempt says why",
             wait=self._wait,
         )
 
     def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
-        """One try. What may heal (`HEALING`) is raised too; the next try then looks the coordinator up again."""
+        """One attempt. Retriable errors (`HEALING`) are raised too: the next attempt looks the coordinator up again."""
         if self._where is None:
             self._where = self._brokers.find_coordinator(attempts, self._group)
         try:
@@ -65,9 +65,9 @@ class Coordinator:
             raise
 
     def listing(self, topics: Sequence[str] | None, expected: Mapping[str, int], timeout: float) -> Listing:
-        """The named topics (None: all) that the cluster has, with their numbers of partitions.
+        """The topics that the cluster has of those named (None: of all), with their partition counts.
 
-        `expected`: what it has had. Raises BrokerUnavailable when no broker says anything until the time-out.
+        `expected`: the partition counts known before. Raises BrokerUnavailable if no broker answers in time.
         """
         attempts = self.attempts(f"asking {self._config.bootstrap_text} for topics", timeout)
         started = time.monotonic()

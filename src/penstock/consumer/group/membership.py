@@ -1,17 +1,17 @@
-"""A place in a consumer group (H5, H7), through Kafka's coordinator: what ZooKeeper was to the old consumer.
+"""Membership in a consumer group (H5, H7), through Kafka's group coordinator.
 
-kafka-python has all of this inside of its KafkaConsumer, and only there: its coordinator lives in `poll()`, next to a
-fetcher of its own that would read every partition a second time. So the protocol's messages are its, and the rest is
-ours.
+kafka-python implements this only inside its KafkaConsumer: its coordinator runs in `poll()`, next to a fetcher that
+would read every partition a second time. So only the protocol's messages come from there.
 
-The life of a membership, in one thread (`penstock-group-<group>`), round by round:
+One thread (`penstock-group-<group>`) runs a membership, round by round:
 
-    find topics -> let go -> join -> (the leader: assign) -> sync -> let go -> take over -> stay -> and again
+    find topics -> revoke -> join -> (the leader: assign) -> sync -> revoke -> assign -> stay -> next round
 
-Eager assignors let go of everything before they join. Cooperative ones keep what they have, let go of what the new
-assignment lacks, and then join once more, so that others can have it. A round ends when the coordinator says that the
-group is rebalanced, when the topics have changed, when somebody asks for it, or when the membership is lost: then
-everything is let go as lost, since others may have it already. Heartbeats come from the heart's thread throughout.
+With eager assignors a member revokes all partitions before it joins. With cooperative ones it keeps them, revokes those
+that the new assignment lacks, and then joins once more, so that others can get them. A round ends when the coordinator
+starts a rebalance, when the topics change, when `rejoin` is called, or when the membership is lost. In the last case
+all partitions are revoked as lost, because others may own them already. The heartbeat thread sends heartbeats
+throughout.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.config.consumer import ConsumerConfig
+from penstock.consumer.group.assignment import PartitionOwner
 from penstock.consumer.group.commits import Commits
 from penstock.consumer.group.coordinator import Coordinator
-from penstock.consumer.group.heartbeat import Heart
-from penstock.consumer.group.ownership import Assignment, Holdings, Ownership, TakingOverFailed
-from penstock.consumer.group.rebalance import offer, plan, read_assignment, read_members
-from penstock.consumer.group.topics import TopicWatch
-from penstock.consumer.group.user_data import MemberNote
+from penstock.consumer.group.heartbeat_thread import HeartbeatThread
+from penstock.consumer.group.join_and_sync import encode_assignments, encode_member, read_assignment, read_members
+from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPartitions
+from penstock.consumer.group.topic_watch import TopicWatch
+from penstock.consumer.group.user_data import SubscriptionUserData
 from penstock.consumer.subscription import StreamSubscription
 from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.model.topic_partition import TopicPartition
@@ -40,76 +41,73 @@ from penstock.wire.brokers import HEALING
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.retry import Interrupted
 
-__all__ = ["Assignment", "Membership", "Ownership"]
-
 log = logging.getLogger(__name__)
 
 JOIN_SLACK = 5.0
-"""A coordinator answers a JoinGroup when the rebalance time-out is over; its answer may take this much longer."""
+"""A coordinator answers JoinGroup when the rebalance time-out is over. Its answer may take this much longer."""
 
-SAY_AFTER = 1.0
-"""What passes sooner is not worth a word: the first group of a new cluster has no coordinator for a moment."""
+LOG_AFTER = 1.0
+"""Retriable failures are logged when they last longer than this. The first group of a new cluster has no coordinator
+for a moment."""
 
-SAY_AGAIN = 60.0
-"""How often a trouble that lasts is told again."""
+LOG_INTERVAL = 60.0
+"""Retriable failures that last are logged again after this long."""
 
-ABORT_EVERY = 0.1
-"""A blocked call is woken again and again: the first time it may just be between two connections."""
+ABORT_INTERVAL = 0.1
+"""A blocked call is aborted repeatedly: at the first abort it may be between two connections."""
 
-NAMING_SECONDS = 2.0
-"""The first join is answered at once, with an id for the member. Whoever ends before it has heard that cannot say who
-leaves, and the coordinator lets the whole group wait for it until its session is over: so it hears that answer."""
+MEMBER_ID_SECONDS = 2.0
+"""The first join is answered at once, with an id for the member. A member that closes before that answer cannot leave
+by its id, and the group waits for it until its session expires. So closing waits this long for the answer."""
 
 NEVER = float("-inf")
 
 
 class Membership:
-    """One member of one group. `start` and `close` once each; `commit` and `rejoin` as often as one likes."""
+    """One member of one group. `start` and `close` are called once each."""
 
     def __init__(
-        self, config: ConsumerConfig, consumer_id: str, subscription: StreamSubscription, ownership: Ownership
+        self, config: ConsumerConfig, consumer_id: str, subscription: StreamSubscription, owner: PartitionOwner
     ) -> None:
         self._config = config
         self._consumer_id = consumer_id
-        self._ownership = ownership
+        self._owner = owner
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._given_up = threading.Event()
-        """The time for closing is over: commits and farewells end, too."""
+        """The time for closing is over: commits and the leave request end, too."""
         self._deadline = float("inf")
         self._leaves = True
-        self._naming_until = NEVER
-        """Not to be woken before that: the coordinator is about to say our id."""
+        self._member_id_until = NEVER
+        """Until then closing does not abort the join: the coordinator is about to answer with the member id."""
 
         self._changed = threading.Condition()
         self._member = GroupMember(instance_id=config.instance_id)
-        self._news: BaseException | None = None
-        """What the heart has to say of this member."""
-        self._reason: str | None = None
-        """Why to join again."""
+        self._heartbeat_error: BaseException | None = None
+        """What the coordinator answered to a heartbeat of this member."""
+        self._rejoin_reason: str | None = None
 
-        self._heart = Heart(config, self._told)
-        self._commits = Commits(config, self._given_up, self._heart.beat_now)
-        # Only for the membership thread:
+        self._heartbeats = HeartbeatThread(config, self._on_heartbeat_error)
+        self._commits = Commits(config, self._given_up, self._heartbeats.send_now)
+        # For the membership thread only:
         self._coordinator = Coordinator(config.client, config.group, self._closing.wait)
-        self._farewell = Coordinator(config.client, config.group, self._given_up.wait)
+        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait)
         self._topics = TopicWatch(config, subscription, self._coordinator)
-        self._holdings = Holdings(config, ownership, self._commits.own, self._pause)
-        self._began = 0.0
-        self._said_at = NEVER
+        self._owned = OwnedPartitions(config, owner, self._commits.set_owned, self._pause)
+        self._round_began = 0.0
+        self._logged_at = NEVER
         self._failures = 0
         self._failing_since = 0.0
 
         self.state = "new"
-        """new, starting, joining, assigning, stable, closed or failed. Written by the membership thread, as are the
-        next two; read by any."""
+        """new, starting, joining, assigning, stable, closed or failed. The membership thread writes this and the next
+        three attributes; any thread reads them."""
         self.rebalances = 0
-        """Assignments taken over."""
+        """Assignments that were carried out."""
         self.rebalance_seconds = 0.0
         self.last_rebalance_seconds: float | None = None
-        """Time spent in that."""
 
-    # --- any thread -----------------------------------------------------------------------------------------------
+    # --- any thread ---------------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
@@ -121,8 +119,8 @@ class Membership:
 
     @property
     def last_heartbeat(self) -> float:
-        """When the coordinator last counted us as a member (monotonic)."""
-        return self._heart.last_beat
+        """When the coordinator last confirmed the membership (monotonic)."""
+        return self._heartbeats.last_heartbeat
 
     def start(self) -> None:
         assert self._thread is None, "a membership is started once"
@@ -132,36 +130,38 @@ class Membership:
         self._thread.start()
 
     def close(self, timeout: float, leave: bool = True) -> None:
-        """Let go of everything, leave the group (static members do not), and end the thread; after `timeout` at the
-        latest nobody waits for that any more. May be called twice."""
+        """Revoke all partitions, leave the group (static members do not), and end the thread.
+
+        Returns after `timeout` seconds at the latest. May be called twice.
+        """
         deadline = time.monotonic() + timeout
         with self._changed:
             self._deadline = min(self._deadline, deadline)
             self._leaves = self._leaves and leave
             self._closing.set()
             self._changed.notify_all()
-        self._commits.hurry(deadline)
+        self._commits.end_by(deadline)
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return
         while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            if time.monotonic() >= self._naming_until:
+            if time.monotonic() >= self._member_id_until:
                 self._coordinator.abort()
-            thread.join(min(left, ABORT_EVERY))
+            thread.join(min(left, ABORT_INTERVAL))
         if thread.is_alive():
             self._given_up.set()
             self._coordinator.abort()
             self._commits.abort()
-            self._farewell.abort()
-            self._heart.close(0)
-            thread.join(ABORT_EVERY)
+            self._leave_coordinator.abort()
+            self._heartbeats.close(0)
+            thread.join(ABORT_INTERVAL)
             if thread.is_alive():
-                log.warning("%s did not end within %g s of being told to", thread.name, timeout)
+                log.warning("%s did not end within %g s", thread.name, timeout)
 
     def rejoin(self, reason: str) -> None:
-        """Ask for a rebalance."""
+        """Request a rebalance."""
         with self._changed:
-            self._reason = reason
+            self._rejoin_reason = reason
             self._changed.notify_all()
 
     def commit(
@@ -170,20 +170,20 @@ class Membership:
         epochs: Mapping[TopicPartition, int] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Commit the next offsets to read of partitions that are ours.
+        """Commit the next offsets to read of partitions that this member owns.
 
-        Raises CommitRefused when they are not (any more), and BrokerUnavailable when nobody answers in time.
+        Raises CommitRefused if it does not own them (any more), and BrokerUnavailable if no broker answers in time.
         """
         self._commits.commit(offsets, epochs or {}, timeout)
 
-    def _told(self, member: GroupMember, news: BaseException) -> None:
-        """Called by the heart's thread."""
+    def _on_heartbeat_error(self, member: GroupMember, error: BaseException) -> None:
+        """Called by the heartbeat thread."""
         with self._changed:
-            if member == self._member:  # else it is news of a generation that is over
-                self._news = news
+            if member == self._member:  # else the error belongs to an earlier generation
+                self._heartbeat_error = error
                 self._changed.notify_all()
 
-    # --- the membership thread ------------------------------------------------------------------------------------
+    # --- the membership thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -192,79 +192,79 @@ class Membership:
                 self._try_round()
         except Interrupted:
             log.debug("group %r: closing", self._config.group)
-        except TakingOverFailed as failure:
+        except AssignmentFailed as failure:
             error = failure.error
-        except BaseException as failure:  # whatever it is, it must reach who reads
+        except BaseException as failure:  # every error must reach the streams' threads
             error = failure
         try:
-            self._say_farewell(lost=isinstance(error, FencedInstance) or isinstance(self._news, MembershipLost))
+            self._end(lost=isinstance(error, FencedInstance) or isinstance(self._heartbeat_error, MembershipLost))
         except BaseException as failure:
             error = error or failure
         self.state = "closed" if error is None else "failed"
         if error is not None:
-            self._ownership.failed(error)
+            self._owner.failed(error)
 
     def _try_round(self) -> None:
         try:
             try:
                 self._round()
             except (*HEALING, BrokerUnavailable) as error:
-                self._bear(error)
+                self._back_off(error)
         except Rebalancing as error:
             log.info("%s", error)
         except MembershipLost as error:
             log.warning("group %r: membership lost: %s", self._config.group, error)
-            self._forget(error.forgotten)
+            self._on_lost(error.forgotten)
 
     def _round(self) -> None:
-        """One generation of the group, from its beginning to its end."""
-        self._began = time.monotonic()
+        """One generation of the group, from joining to the next rebalance."""
+        self._round_began = time.monotonic()
         self._topics.find()
-        held = self._holdings.streams
-        stays = self._topics.threads if self._config.cooperative else {}
-        self._holdings.release([tp for tp in held if tp.topic not in stays], lost=False)
-        offered = MemberNote(
-            self._consumer_id, self._topics.threads, self._holdings.fresh, dict(self._holdings.streams)
+        owned = self._owned.streams
+        kept = self._topics.threads if self._config.cooperative else {}
+        self._owned.revoke([tp for tp in owned if tp.topic not in kept], lost=False)
+        user_data = SubscriptionUserData(
+            self._consumer_id, self._topics.threads, self._owned.fresh, dict(self._owned.streams)
         )
-        joined = self._join(offer(self._member, offered, self._config.client.client_rack))
+        joined = self._join(encode_member(self._member, user_data, self._config.client.client_rack))
         given = self._sync(joined, self._lead(joined) if joined.leader else {})
-        self._take_over(joined, given, offered)
+        self._assign(joined, given, user_data)
         self._stay()
 
-    def _join(self, offered: bytes) -> Joined:
+    def _join(self, subscription: bytes) -> Joined:
         self.state = "joining"
         self._commits.joining()
         with self._changed:
-            reason, self._reason = self._reason or "", None
-        self._heart.rest()
+            reason, self._rejoin_reason = self._rejoin_reason or "", None
+        self._heartbeats.suspend()
         try:
-            joined = self._ask_join(offered, reason)
+            joined = self._ask_join(subscription, reason)
         except MemberIdRequired as answer:
-            self._be_called(answer.member_id)
+            self._set_member_id(answer.member_id)
             try:
-                joined = self._ask_join(offered, reason)
-            except MemberIdRequired as again:  # it has given us one: not without a pause, and not for ever
+                joined = self._ask_join(subscription, reason)
+            except MemberIdRequired as again:  # retry with a backoff, not at once and forever
                 raise RetriableError(
-                    f"group {self._config.group!r} wants a member id, and does not take its own"
+                    f"group {self._config.group!r} requires a member id, and refuses the one that it assigned"
                 ) from again
-        self._be_called(joined.member.member_id)
-        self._heart.seen()  # perhaps long after the last beat: what comes next may fail once, too
+        self._set_member_id(joined.member.member_id)
+        self._heartbeats.confirmed()  # a join may take long: one failure after it must not cost the membership
         return joined
 
-    def _ask_join(self, offered: bytes, reason: str) -> Joined:
+    def _ask_join(self, subscription: bytes, reason: str) -> Joined:
         config = self._config
-        # Not less than for other requests: others may take longer to join than we were given.
+        # Not less than for other requests: other members may have a longer rebalance time-out.
         timeout = max(config.rebalance_timeout, config.client.request_timeout) + JOIN_SLACK
         asked = time.monotonic()
 
         def join(connection: Connection) -> Joined:
             if not self._member.member_id and config.instance_id is None:
-                self._naming_until = time.monotonic() + NAMING_SECONDS
+                self._member_id_until = time.monotonic() + MEMBER_ID_SECONDS
             return ask_join(
                 connection,
                 config.group,
                 self._member,
-                dict.fromkeys(config.assignors, offered),
+                dict.fromkeys(config.assignors, subscription),
                 session_timeout=config.session_timeout,
                 rebalance_timeout=config.rebalance_timeout,
                 reason=reason,
@@ -275,13 +275,14 @@ class Membership:
             return self._coordinator.ask(self._coordinator.attempts(f"joining group {config.group!r}", timeout), join)
         except ConnectionLost:
             if config.heartbeat_interval <= time.monotonic() - asked < config.rebalance_timeout:
-                # Members who join are held back, without heartbeats, and are members all that time: to now.
-                self._heart.seen()
+                # The coordinator counts members that wait in a join without heartbeats, so this one was counted until
+                # now.
+                self._heartbeats.confirmed()
             raise
         except Rebalancing as error:
-            raise RetriableError(str(error)) from error  # that is what we are doing: ask again, a little later
+            raise RetriableError(str(error)) from error  # joining is the answer to it: retry after a backoff
         finally:
-            self._naming_until = NEVER
+            self._member_id_until = NEVER
 
     def _lead(self, joined: Joined) -> dict[str, bytes]:
         """Assign the group's partitions, and watch its topics from now on."""
@@ -294,7 +295,7 @@ class Membership:
             *(self._config.group, joined.member.generation, sum(partitions.values())),
             *(len(group.members), joined.assignor),
         )
-        return plan(joined.assignor, group, partitions)
+        return encode_assignments(joined.assignor, group, partitions)
 
     def _sync(self, joined: Joined, assignments: Mapping[str, bytes]) -> bytes:
         self.state = "assigning"
@@ -312,25 +313,25 @@ class Membership:
         )
         with self._changed:
             self._member = joined.member
-            self._news = None
-        self._commits.speak_as(joined.member)
-        self._heart.beat_for(joined.member)
+            self._heartbeat_error = None
+        self._commits.joined(joined.member)
+        self._heartbeats.send_for(joined.member)
         return given
 
-    def _take_over(self, joined: Joined, given: bytes, offered: MemberNote) -> None:
+    def _assign(self, joined: Joined, given: bytes, user_data: SubscriptionUserData) -> None:
         try:
-            assignment = read_assignment(joined, given, offered)
+            assignment = read_assignment(joined, given, user_data)
         except ValueError as error:
             raise ProtocolError(f"group {self._config.group!r}: its leader sent {error}") from error
-        leaving = [tp for tp in self._holdings.streams if tp not in assignment.partitions]
-        self._holdings.release(leaving, lost=False)
+        leaving = [tp for tp in self._owned.streams if tp not in assignment.partitions]
+        self._owned.revoke(leaving, lost=False)
         if leaving:
-            # The leader hands them out when we have joined again without them (KIP-429).
-            self.rejoin("to let others have the partitions that were let go")
-        self._holdings.take_over(assignment)
-        self._relax()
+            # The leader assigns them to others when this member has joined again without them (KIP-429).
+            self.rejoin("revoked partitions for others")
+        self._owned.assign(assignment)
+        self._on_success()
         self.rebalances += 1
-        self.last_rebalance_seconds = time.monotonic() - self._began
+        self.last_rebalance_seconds = time.monotonic() - self._round_began
         self.rebalance_seconds += self.last_rebalance_seconds
         self.state = "stable"
         log.info(
@@ -339,92 +340,96 @@ class Membership:
         )
 
     def _stay(self) -> None:
-        """Wait for what ends this round."""
-        self._topics.plan_look()
+        """Wait until this round must end."""
+        self._topics.schedule_check()
         while True:
-            self._pause(self._topics.look_at - time.monotonic(), for_reason=True)
+            self._pause(self._topics.check_at - time.monotonic(), for_rejoin=True)
             with self._changed:
-                if self._reason is not None:
-                    log.info("group %r: joining again: %s", self._config.group, self._reason)
+                if self._rejoin_reason is not None:
+                    log.info("group %r: joining again: %s", self._config.group, self._rejoin_reason)
                     return
-            if time.monotonic() >= self._topics.look_at and (reason := self._topics.look()) is not None:
+            if time.monotonic() >= self._topics.check_at and (reason := self._topics.check()) is not None:
                 self.rejoin(reason)
 
-    def _pause(self, seconds: float, for_reason: bool = False) -> None:
-        """Wait, but not when somebody wants us to join again, and raise what else ends a round, or the membership."""
+    def _pause(self, seconds: float, for_rejoin: bool = False) -> None:
+        """Wait. Raises errors of heartbeats, and Interrupted when closing; with `for_rejoin` returns early on
+        `rejoin`."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closing.is_set() or self._news is not None or (for_reason and self._reason is not None),
+                lambda: (
+                    self._closing.is_set()
+                    or self._heartbeat_error is not None
+                    or (for_rejoin and self._rejoin_reason is not None)
+                ),
                 max(0.0, min(seconds, threading.TIMEOUT_MAX)),
             )
             if self._closing.is_set():
                 raise Interrupted
-            news, self._news = self._news, None
-        if news is not None:
-            raise news
+            error, self._heartbeat_error = self._heartbeat_error, None
+        if error is not None:
+            raise error
 
-    # when it goes wrong
+    # --- failures and the end: the membership thread ------------------------------------------------------------------
 
-    def _bear(self, error: BaseException) -> None:
-        """A trouble that may pass (H17): say so, rarely, and wait a little. What we had is lost after a session."""
+    def _back_off(self, error: BaseException) -> None:
+        """Retriable failure (H17): log at most once a minute, then back off. Raises MembershipLost after a session."""
         now = time.monotonic()
         if self._failures == 0:
             self._failing_since = now
-        if now - self._failing_since >= SAY_AFTER and now - self._said_at >= SAY_AGAIN:
-            self._said_at = now
-            log.warning("group %r: waiting for Kafka, and trying again and again: %s", self._config.group, error)
-        if self._holdings.streams and now - self._heart.last_beat >= self._config.session_timeout:
+        if now - self._failing_since >= LOG_AFTER and now - self._logged_at >= LOG_INTERVAL:
+            self._logged_at = now
+            log.warning("group %r: waiting for Kafka, and retrying: %s", self._config.group, error)
+        if self._owned.streams and now - self._heartbeats.last_heartbeat >= self._config.session_timeout:
             raise MembershipLost("no coordinator was reached within session.timeout.ms") from error
         client = self._config.client
         backoff = min(client.retry_backoff * 2**self._failures, client.retry_backoff_max)
         self._failures = min(self._failures + 1, 16)
         self._pause(backoff)
 
-    def _relax(self) -> None:
-        """It works (again)."""
-        if self._said_at > NEVER:
+    def _on_success(self) -> None:
+        if self._logged_at > NEVER:
             log.info("group %r: Kafka answers again", self._config.group)
-        self._said_at = NEVER
+        self._logged_at = NEVER
         self._failures = 0
 
-    def _forget(self, forgotten: bool) -> None:
-        """We are no member any more. The id is kept unless the coordinator has forgotten it, too: one that still has it
-        has no dead member to wait for then."""
-        self._heart.rest()
+    def _on_lost(self, forgotten: bool) -> None:
+        """Revoke all partitions as lost. The member id is kept unless the coordinator has forgotten it: joining with an
+        id that it still has leaves no dead member behind for which the group waits."""
+        self._heartbeats.suspend()
         self._commits.suspend()
-        self._holdings.release_all(lost=True)
+        self._owned.revoke_all(lost=True)
         with self._changed:
             member_id = "" if forgotten else self._member.member_id
             self._member = GroupMember(member_id, instance_id=self._config.instance_id)
-            self._news = None
+            self._heartbeat_error = None
 
-    def _be_called(self, member_id: str) -> None:
+    def _set_member_id(self, member_id: str) -> None:
         with self._changed:
             self._member = replace(self._member, member_id=member_id)
 
-    def _say_farewell(self, lost: bool) -> None:
-        """Let go of everything and leave, so that others need not wait for the end of our session."""
+    def _end(self, lost: bool) -> None:
+        """Revoke all partitions and leave, so that the group does not wait for the end of this session."""
         try:
-            self._holdings.release_all(lost=lost)
+            self._owned.revoke_all(lost=lost)
         finally:
-            # Whatever that has raised: a heart that beats on for nobody would keep others from our partitions for ever.
+            # Whatever that raised: heartbeats that continue would keep the partitions from other members forever.
             self._leave(lost)
 
     def _leave(self, lost: bool) -> None:
         self._commits.suspend()
-        self._heart.close(max(0.0, min(5.0, self._deadline - time.monotonic())))
+        self._heartbeats.close(max(0.0, min(5.0, self._deadline - time.monotonic())))
         member, group = self._member, self._config.group
         if lost or not self._leaves or not member.member_id or member.instance_id is not None:
             return
         timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
-        attempts = self._farewell.attempts(f"leaving group {group!r}", timeout)
+        attempts = self._leave_coordinator.attempts(f"leaving group {group!r}", timeout)
         for again in (True, False):
             try:
-                self._farewell.ask(
+                self._leave_coordinator.ask(
                     attempts, lambda connection: ask_leave(connection, group, member, "closed", attempts.remaining())
                 )
                 return
-            except Exception as error:  # the coordinator finds out by itself, later
+            except Exception as error:  # the coordinator removes the member when its session expires
                 if not again or not isinstance(error, HEALING):
-                    log.info("group %r: could not say farewell: %s", group, error)
+                    log.info("group %r: could not leave: %s", group, error)
                     return

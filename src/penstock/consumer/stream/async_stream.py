@@ -1,11 +1,11 @@
-"""A stream for asyncio: the same messages and batches, awaited.
+"""A stream for asyncio: awaits the same messages and batches.
 
     async for message in penstock.AsyncStream(stream):
         ...
 
-Waiting takes no thread: a fetcher wakes the event loop. A batch is decoded in the loop's own thread, which takes a
-millisecond or so, and its messages are then handed out one by one. A typed batch is made in a thread: it may ask a
-schema registry, write letters, or run a user's own class.
+Waiting takes no thread: a fetcher wakes the event loop. The loop's thread decodes a batch, which takes about a
+millisecond, and then hands out its messages. A typed batch is converted in a thread of its own, because converting may
+ask a schema registry, write dead letters, or run the user's deserializer.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from penstock._kernel import Message, Messages
+from penstock.consumer.stream.prepared import PreparedBatches
 from penstock.consumer.stream.stream import Stream
 from penstock.errors import ConsumerTimeout
-
-if TYPE_CHECKING:
-    from penstock.consumer.stream.typed import TypedBatches
 
 Handed = TypeVar("Handed")
 
 
 class AsyncStream:
-    """One stream, read by one task at a time."""
+    """A stream that one asyncio task reads at a time."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -43,11 +41,11 @@ class AsyncStream:
                 yield message
 
     async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[Any]:
-        """Arrow batches, as `Stream.batches`."""
-        typed = self._stream.typed_batches(columns) if self._stream.prepares_typed else None
-        if typed is not None:
-            take_typed = partial(self._take_typed, typed)
-            while typed.ended_at is None and (made := await self._next(take_typed)) is not None:
+        """Arrow batches, as `Stream.batches` yields them."""
+        prepared = self._stream.prepared_batches(columns)
+        if prepared is not None:
+            take_prepared = partial(self._take_prepared, prepared)
+            while not prepared.ended and (made := await self._next(take_prepared)) is not None:
                 if made.num_rows:
                     yield made
             return
@@ -60,10 +58,11 @@ class AsyncStream:
             if batch.num_rows:
                 yield batch
 
-    async def _take_typed(self, typed: TypedBatches) -> pa.RecordBatch | None:
-        while self._stream.open_next():
-            # This goes on when we are cancelled; but it takes nothing from the stream.
-            take = await asyncio.wrap_future(self._stream.prepare_typed(typed))
+    @staticmethod
+    async def _take_prepared(prepared: PreparedBatches) -> pa.RecordBatch | None:
+        while prepared.open_next():
+            # The thread continues when this task is cancelled, but it takes nothing from the stream.
+            take = await asyncio.wrap_future(prepared.prepare())
             if take is not None and (made := take()) is not None:
                 return made
         return None
@@ -72,20 +71,21 @@ class AsyncStream:
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(ready.set)
 
         timeout = self._stream.timeout
         deadline = None if timeout is None else loop.time() + timeout
-        # Others want their turn too: while chunks are waiting, nothing else here gives it to them. Not after the take,
-        # because a task that is cancelled then would lose what it has.
+        # Let other tasks run: while chunks are queued, nothing else here yields to the loop. Not after the take,
+        # because a task that is cancelled there would lose what it took.
         await asyncio.sleep(0)
-        self._stream.on_ready = wake
+        queue = self._stream.reader.queue
+        queue.on_ready = wake
         try:
             while True:
                 ready.clear()
-                # What takes from the stream runs here, and not in an executor: a call there goes on when we are
-                # cancelled, and what it takes would be lost.
+                # The take runs here, not in an executor: there it would continue after a cancellation, and lose what it
+                # took.
                 with suppress(ConsumerTimeout):
                     return await take()
                 try:
@@ -94,4 +94,4 @@ class AsyncStream:
                 except TimeoutError:
                     raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0) from None
         finally:
-            self._stream.on_ready = None
+            queue.on_ready = None

@@ -1,4 +1,4 @@
-"""Typed batches of a stream: what its partitions' batches are made into, in the reader's own thread."""
+"""Typed batches of a stream: converts the batches of each partition, and writes their dead letters."""
 
 from __future__ import annotations
 
@@ -7,38 +7,62 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from penstock._kernel import Batch
+from penstock.consumer.fetch.chunk import Chunk
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.stream.chunk_reader import ChunkReader
 from penstock.dead_letters.letter import TopicWriter, fault_letters
-from penstock.formats.plan import TypedPlan
+from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.formats.typed import TypedColumns
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.client_config import ClientConfig
+
+
+class TypedFormats:
+    """The connector's formats, as its streams use them. Every method may be called by any thread."""
+
+    def __init__(
+        self, source: TypedSource, client: ClientConfig, group: str, on_converted: Callable[[int, int, int], None]
+    ) -> None:
+        """`on_converted` counts records that were malformed, dropped and skipped."""
+        self.source = source
+        self._client = client
+        self._group = group
+        self._on_converted = on_converted
+
+    def batches(self, columns: Sequence[str] | None) -> TypedBatches:
+        """Start an iteration over typed batches with the selected columns; None selects all."""
+        return self.batches_of(self.source.picked(columns))
+
+    def batches_of(self, plan: TypedPlan) -> TypedBatches:
+        return TypedBatches(plan, self._client, self._group, self._on_converted)
 
 
 class TypedBatches:
     """One iteration over typed batches. For one thread."""
 
     def __init__(
-        self, plan: TypedPlan, client: ClientConfig, group: str, on_made: Callable[[int, int, int], None]
+        self, plan: TypedPlan, client: ClientConfig, group: str, on_converted: Callable[[int, int, int], None]
     ) -> None:
-        self._on_made = on_made
         self._plan = plan
         self._client = client
         self._group = group
+        self._on_converted = on_converted
         self.columns = (*plan.fetched, *(() if "offset" in plan.fetched else ("offset",)))
-        """Kafka's columns to decode for this. Offsets say where to go on if a batch is handed out in pieces."""
+        """Kafka's columns to decode. Offsets say where to continue if a batch is handed out in parts."""
         self._partitions: dict[Cursor, TypedColumns] = {}
         self.ended_at: int | None = None
-        """The offset of the record by which a user's own class has ended the stream (F4)."""
+        """The offset of the record at which the user's deserializer ended the stream (F4)."""
         self.next_offset: int | None = None
-        """Where the rest of the batch begins that was made last, if it is not whole."""
+        """Where the rest of the last batch begins, if only its first part was converted."""
 
-    def make(self, cursor: Cursor, batch: Batch) -> pa.RecordBatch:
-        """The typed rows of a batch, maybe none; or the first of them, if all would take too much memory: then
-        `next_offset` says where the rest begins. Raises MalformedRecord, and what a registry answers."""
+    def convert(self, cursor: Cursor, batch: Batch) -> pa.RecordBatch:
+        """The typed rows of a batch, maybe none. Raises MalformedRecord, and errors of the schema registry.
+
+        If all rows would take too much memory, returns the first part: then `next_offset` says where the rest begins.
+        """
         columns = self._partitions.get(cursor)
         if columns is None:
-            for gone in [each for each in self._partitions if each.released]:
+            for gone in [each for each in self._partitions if each.revoked]:
                 del self._partitions[gone]
             columns = self._partitions[cursor] = TypedColumns(self._plan, *cursor.tp, self._letters(cursor.tp))
         before = columns.malformed, columns.dropped, columns.skipped
@@ -47,9 +71,21 @@ class TypedBatches:
         finally:
             after = columns.malformed, columns.dropped, columns.skipped
             if after != before:
-                self._on_made(after[0] - before[0], after[1] - before[1], after[2] - before[2])
+                self._on_converted(after[0] - before[0], after[1] - before[1], after[2] - before[2])
         self.ended_at = columns.ended_at if self.next_offset is None else None
         return made
+
+    def hand_out(self, reader: ChunkReader, chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
+        """Hand out the batch that was converted last; `end` is the offset after its chunk's batch. With the lock
+        held."""
+        if self.ended_at is not None or self.next_offset is not None:
+            chunk.rewind()  # the next read continues with what follows
+        if self.ended_at is not None:
+            end = self.ended_at + 1
+        elif self.next_offset is not None:
+            end = self.next_offset
+        reader.hand_out_batch(chunk, batch.num_rows, end)
+        return batch
 
     def _letters(self, tp: TopicPartition) -> _Letters | None:
         topic = self._plan.dead_letter_topic
@@ -57,7 +93,7 @@ class TypedBatches:
 
 
 class _Letters:
-    """Letters that are written before the batch they come from is handed out: at least once."""
+    """Writes dead letters before the batch that they come from is handed out: at least once."""
 
     def __init__(self, writer: TopicWriter, tp: TopicPartition) -> None:
         self._writer = writer
@@ -67,4 +103,4 @@ class _Letters:
         try:
             self._writer.write(list(fault_letters(self._tp, records, faults)))
         finally:
-            self._writer.close()  # faults are rare, and nobody tells us when the stream is done with
+            self._writer.close()  # faults are rare, and an iteration that is abandoned closes nothing

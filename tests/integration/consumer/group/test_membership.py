@@ -29,7 +29,7 @@ def test_H5_one_to_three_to_two_members(member, topic, group):
     assert second.recorder.partitions == {}
     await_shared([first, third], everything)
     assert first.recorder.threads == {f"penstock-group-{group}"}
-    assert {kind for kind, _ in first.recorder.events} == {"assigned", "released"}
+    assert {kind for kind, _ in first.recorder.events} == {"assigned", "revoked"}
 
 
 def test_H15_a_member_commits_what_it_owns_and_nothing_else(member, topic, cluster, group):
@@ -61,12 +61,12 @@ def test_H7_cooperative_members_go_on_with_what_stays(member, topic):
     await_shared([first, second], everything)
     assert [len(first.has), len(second.has)] == [6, 3]  # by threads
     # Nothing but what moved was ever let go, and it kept its stream.
-    released = {tp for kind, tps in first.recorder.events if kind == "released" for tp in tps}
+    released = {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps}
     assert released == second.has
     assert first.recorder.partitions == {tp: stream for tp, stream in streams.items() if tp not in released}
     second.close()
     await_shared([first], everything)
-    assert {tp for kind, tps in first.recorder.events if kind == "released" for tp in tps} == released
+    assert {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps} == released
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
@@ -282,7 +282,7 @@ def test_H8_no_partition_ever_has_two_owners(kafka, topic, group, assignor):
     def start():
         one = Made(kafka, group, NamedTopics({name: chance.randint(1, 3)}), {"partition.assignment.strategy": assignor})
         one.recorder.on_assign = functools.partial(begin, one)
-        one.recorder.on_release = functools.partial(end, one)
+        one.recorder.on_revoke = functools.partial(end, one)
         one.membership.start()
         made.append(one)
 

@@ -88,11 +88,11 @@ def test_H5_heartbeats_go_on_while_a_listener_takes_its_time(member, topic):
     name = topic(partitions=2)
     one = member({name: 1}, **{"session.timeout.ms": 6000})
     await_shared([one], partitions(name, 2))
-    one.recorder.on_release = lambda released, lost: time.sleep(7)  # longer than the session
+    one.recorder.on_revoke = lambda revoked, lost: time.sleep(7)  # longer than the session
     two = member({name: 1})
     await_shared([one, two], partitions(name, 2))
-    assert [kind for kind, _ in one.recorder.events] == ["assigned", "released", "assigned"]
-    one.recorder.on_release = lambda released, lost: None
+    assert [kind for kind, _ in one.recorder.events] == ["assigned", "revoked", "assigned"]
+    one.recorder.on_revoke = lambda revoked, lost: None
 
 
 def test_H5_a_killed_coordinator_is_found_again_and_nothing_is_lost(kafka_cluster, group):
@@ -139,7 +139,7 @@ def two_groups_of_one_coordinator(group):
 
 
 def _coordinator_port(made):
-    where = made.membership._heart._coordinator._where
+    where = made.membership._heartbeats._coordinator._where
     return None if where is None else where.port
 
 
@@ -300,7 +300,7 @@ def test_F17_no_thread_is_left_behind(member, topic, group):
     one, two = member({name: 1}), member({name: 1})
     await_shared([one, two], partitions(name, 2))
     ours = {thread.name for thread in threading.enumerate() if thread.name.endswith(group)}
-    assert ours == {f"penstock-group-{group}", f"penstock-heart-{group}"}
+    assert ours == {f"penstock-group-{group}", f"penstock-heartbeat-{group}"}
     one.close()
     two.close()
     assert not any(thread.name.endswith(group) for thread in threading.enumerate())
@@ -310,7 +310,7 @@ def test_F17_closing_from_within_a_rebalance(member, topic):
     name = topic(partitions=2)
     one = member({name: 1})
     await_shared([one], partitions(name, 2))
-    one.recorder.on_release = lambda released, lost: one.membership.close(DEADLINE)
+    one.recorder.on_revoke = lambda revoked, lost: one.membership.close(DEADLINE)
     one.membership.rejoin("a test")
     wait_for(lambda: one.membership.state == "closed", "the end")
     assert one.recorder.partitions == {}
@@ -328,7 +328,7 @@ def test_F17_closing_gives_up_on_brokers_that_do_not_answer(topic, kafka, group)
             one.membership.commit({TopicPartition(name, 0): 5})
         refused.append(caught.value)
 
-    one.recorder.on_release = commit
+    one.recorder.on_revoke = commit
     kafka.pause_node(1)
     try:
         one.membership.close(1.0)

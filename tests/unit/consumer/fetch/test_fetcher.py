@@ -6,10 +6,10 @@ import pytest
 
 from hostile.forge import Batch as Forged
 from hostile.forge import counted, record
-from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher, Held, Wanted
-from penstock.consumer.stream.stream import Stream
+from penstock.consumer.fetch.lease import Lease
+from penstock.consumer.stream_factory import make_stream
 from penstock.errors import ConsumerTimeout
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
@@ -60,9 +60,9 @@ class Fetching:
 
 def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
     """Small ones count together, up to a thousand of them, so each must cost what it holds and no more."""
-    slow, fast = (Stream(f"me-{n}", CONFIG, timeout=0.0) for n in range(2))
-    trickle = Cursor(TopicPartition("t", 0), slow, 0)
-    flood = Cursor(TopicPartition("t", 1), fast, 0)
+    slow, fast = (make_stream(f"me-{n}", CONFIG, timeout=0.0) for n in range(2))
+    trickle = Cursor(TopicPartition("t", 0), slow.reader, 0)
+    flood = Cursor(TopicPartition("t", 1), fast.reader, 0)
     fetching = Fetching()
     for n in range(10):
         large = Forged(n, [record(0, b"v" * 100_000)])
@@ -75,31 +75,31 @@ def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_me
 
 
 def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_throttles():
-    stream = Stream("me-0", CONFIG, timeout=0.0)
-    some, unchanged, moved = (Cursor(TopicPartition("t", number), stream, 0) for number in range(3))
+    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    some, unchanged, moved = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(3))
     fetching = Fetching()
     fetching.receive(left_out=(unchanged,), throttle=0.1)
-    assert unchanged.answered is None, "an answer without anything, because we ask too much"
+    assert unchanged.answered_at is None, "an answer without anything, because we ask too much"
     fetching.receive((some, counted(0, 1)), left_out=(unchanged,))
-    assert some.answered == unchanged.answered is not None
+    assert some.answered_at == unchanged.answered_at is not None
     wanted = Wanted()
     for cursor in (some, unchanged, moved):
         wanted.add(FetchPosition(*cursor.tp, 0, None, -1), fetching.held(cursor), cursor.version)
-    stream.move(moved, 5)
+    stream.reader.move(moved, 5)
     wanted.note_answer(7.0, {some}, {held.cursor: held for held in fetching.fetcher.cursors()})
-    assert unchanged.answered == 7.0
-    assert some.answered != 7.0, "the broker has refused it"
-    assert moved.answered is None, "the answer is for where it was"
+    assert unchanged.answered_at == 7.0
+    assert some.answered_at != 7.0, "the broker has refused it"
+    assert moved.answered_at is None, "the answer is for where it was"
 
 
 def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_partition():
     """A leader that hung and goes on does not know yet that it is none: what it says of the log's end is old."""
-    stream = Stream("me-0", CONFIG, timeout=0.0)
-    late, ours = (Cursor(TopicPartition("t", number), stream, 0) for number in range(2))
+    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    late, ours = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(2))
     fetching = Fetching()
     fetching.lost = late
     fetching.receive((late, counted(0, 1)), (ours, counted(0, 1)))
-    assert (late.fetched, late.readable, late.answered) == (0, None, None)
+    assert (late.fetched, late.readable, late.answered_at) == (0, None, None)
     assert next(stream).partition == ours.tp.partition
     with pytest.raises(ConsumerTimeout):
         next(stream)
@@ -107,12 +107,12 @@ def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_
 
 
 def test_H13_a_late_refusal_does_not_take_the_partition_from_its_new_fetcher():
-    stream = Stream("me-0", CONFIG, timeout=0.0)
-    late = Cursor(TopicPartition("t", 0), stream, 0)
+    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    late = Cursor(TopicPartition("t", 0), stream.reader, 0)
     fetching = Fetching()
     fetching.lost = late
     fetching.receive((late, counted(0, 1)), error_code=6)  # NOT_LEADER_OR_FOLLOWER; its owner would be told
-    assert not late.parked
+    assert not late.failed
 
 
 def test_H13_a_fetcher_whose_broker_is_silent_tells_its_owner_and_goes_on_waiting_unless_it_is_ended():

@@ -10,7 +10,7 @@ from fixtures.consumer import eventually
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Held
 from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
-from penstock.consumer.stream.stream import Stream
+from penstock.consumer.stream_factory import make_stream
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, ConsumerTimeout, NoGroupOffset, OffsetOutOfRange
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
@@ -104,7 +104,8 @@ class Finding:
     def __init__(self, reset="earliest"):
         self.made, self.broken, self.resets = [], [], []
         self.cluster = Cluster()
-        self.stream = Stream("me-0", CONFIG, timeout=0.0)
+        self.stream = make_stream("me-0", CONFIG, timeout=0.0)
+        self.reader = self.stream.reader
         self.finder = LeaderFinder(
             CONFIG,
             ResetRule("g", reset),
@@ -116,7 +117,7 @@ class Finding:
         self.finder.start()
 
     def cursor(self, tp=A, position=None, epoch=-1):
-        return Cursor(tp, self.stream, position, epoch)
+        return Cursor(tp, self.reader, position, epoch)
 
     def holder(self, cursor):
         """The fetcher that has a cursor."""
@@ -208,9 +209,9 @@ def test_H12_without_a_rule_the_reader_is_told_and_a_seek_heals(finding, positio
     it.found(a)
     with pytest.raises(error):
         next(it.stream)
-    assert a.parked
-    it.stream.move(a, 50)
-    assert (a.parked, a.lost, a.consumed) == (False, False, 50)
+    assert a.failed
+    it.reader.move(a, 50)
+    assert (a.failed, a.lost, a.consumed) == (False, False, 50)
 
 
 def test_H13_a_leader_that_does_not_answer_holds_up_nobody_else(finding):
@@ -301,7 +302,7 @@ def test_a_seek_before_the_finder_came_wins_over_an_old_epoch(finding):
     it = finding()
     a = it.cursor(A, 50, epoch=4)
     it.cluster.epochs = {A: 60}
-    it.stream.move(a, 80)
+    it.reader.move(a, 80)
     it.finder.add([a])
     it.found(a)
     assert a.consumed == 80
@@ -314,7 +315,7 @@ def test_H8_what_was_released_while_its_fetcher_reported_it_does_not_come_back(f
     it.found(a)
     it.gone_back(a)
     it.finder.remove([a])
-    it.stream.release(a)
+    it.reader.revoke(a)
     it.finder.out_of_range(a, 3)
     it.finder.leaderless([a], "the broker is gone")
     it.finder.preferred(a, 3)

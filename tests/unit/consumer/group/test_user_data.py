@@ -14,17 +14,18 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from penstock.consumer.group.assignors import MOST_STREAMS, Thread
-from penstock.consumer.group.rebalance import ROOM_FOR_NOTES, plan, read_members
+from penstock.consumer.group.assignors import Thread
+from penstock.consumer.group.join_and_sync import MAX_ASSIGNMENT_USER_DATA, encode_assignments, read_members
 from penstock.consumer.group.user_data import (
-    ALL_NOTES,
-    LARGEST_NOTE,
-    LONGEST_ID,
     MAGIC,
-    LeaderNote,
-    MemberNote,
-    leader_notes,
+    MAX_ID_LENGTH,
+    MAX_USER_DATA,
+    MAX_USER_DATA_OF_GROUP,
+    AssignmentUserData,
+    SubscriptionUserData,
+    encode_for_members,
 )
+from penstock.consumer.subscription import MAX_STREAMS
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_membership import (
     LARGEST_SAID,
@@ -52,7 +53,7 @@ def joined(member_id, said, instance_id=None):
 
 
 def penstock(member_id, topics, fresh=False, owned=(), generation=-1, streams=None):
-    note = MemberNote(f"consumer-{member_id}", topics, fresh, streams or {})
+    note = SubscriptionUserData(f"consumer-{member_id}", topics, fresh, streams or {})
     return joined(member_id, Subscription(tuple(topics), note.encode(generation), tuple(owned), generation))
 
 
@@ -113,12 +114,14 @@ def test_bytes_of_no_kind_are_an_error_of_one_kind(data):
 
 
 def test_java_finds_a_generation_at_the_start_of_our_note():
-    data = MemberNote("c", {"t": 1}).encode(41)
+    data = SubscriptionUserData("c", {"t": 1}).encode(41)
     assert struct.unpack_from(">i", data) == (41,)
 
 
 def test_kafka_python_reads_our_subscription_and_we_read_its():
-    said = Subscription(("a", "b"), MemberNote("c", {"a": 2, "b": 1}).encode(3), (TopicPartition("a", 0),), 3, "r")
+    said = Subscription(
+        ("a", "b"), SubscriptionUserData("c", {"a": 2, "b": 1}).encode(3), (TopicPartition("a", 0),), 3, "r"
+    )
     theirs = CooperativeStickyAssignor.parse_member_metadata(
         ConsumerProtocolSubscription.decode(encode_subscription(said))
     )
@@ -129,7 +132,9 @@ def test_kafka_python_reads_our_subscription_and_we_read_its():
 
 
 def test_kafka_python_reads_our_assignment():
-    data = encode_assignment([TopicPartition("a", 1), TopicPartition("a", 0)], LeaderNote("m", True, {}).encode())
+    data = encode_assignment(
+        [TopicPartition("a", 1), TopicPartition("a", 0)], AssignmentUserData("m", True, {}).encode()
+    )
     assert [tuple(tp) for tp in ConsumerProtocolAssignment.decode(data).partitions()] == [("a", 0), ("a", 1)]
 
 
@@ -144,8 +149,8 @@ def test_kafka_python_reads_our_assignment():
     generation=st.integers(-1, 2**31 - 1),
 )
 def test_a_members_note_survives_the_way(consumer_id, threads, fresh, streams, generation):
-    note = MemberNote(consumer_id, threads, fresh, streams)
-    assert MemberNote.decode(note.encode(generation), tuple(threads)) == note
+    note = SubscriptionUserData(consumer_id, threads, fresh, streams)
+    assert SubscriptionUserData.decode(note.encode(generation), tuple(threads)) == note
 
 
 @given(
@@ -155,8 +160,8 @@ def test_a_members_note_survives_the_way(consumer_id, threads, fresh, streams, g
     others=st.dictionaries(partitions, names),
 )
 def test_a_leaders_note_survives_the_way(member_id, fresh, streams, others):
-    note = LeaderNote(member_id, fresh, streams, others)
-    assert LeaderNote.decode(note.encode()) == note
+    note = AssignmentUserData(member_id, fresh, streams, others)
+    assert AssignmentUserData.decode(note.encode()) == note
 
 
 HOSTILE = [
@@ -171,49 +176,49 @@ HOSTILE = [
     packed({"consumer": 3, "threads": 1, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 0, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 10**9, "fresh": True, "streams": {}}),
-    packed({"consumer": "c", "threads": MOST_STREAMS + 1, "fresh": True, "streams": {}}),
-    packed({"consumer": "c" * (LONGEST_ID + 1), "threads": 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c", "threads": MAX_STREAMS + 1, "fresh": True, "streams": {}}),
+    packed({"consumer": "c" * (MAX_ID_LENGTH + 1), "threads": 1, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": {"t": None}, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": {}, "fresh": True, "streams": {}}),
     packed({"consumer": "c", "threads": 1, "fresh": True, "streams": {"t": 3}}),
     packed({"consumer": "c", "threads": 1, "fresh": True, "streams": {"t": {"x": 1}}}),
     packed({"member": "m", "fresh": True, "streams": {"t": []}, "others": {}}),
     MAGIC + zlib.compress(b"[" * 100_000),
-    MAGIC + zlib.compress(b'"' + b" " * (LARGEST_NOTE + 1) + b'"'),
+    MAGIC + zlib.compress(b'"' + b" " * (MAX_USER_DATA + 1) + b'"'),
     MAGIC + zlib.compress(b"{}")[:-2],
-    MAGIC + zlib.compress(b"[" + b"[]," * (LARGEST_NOTE // 3) + b"[]]"),
+    MAGIC + zlib.compress(b"[" + b"[]," * (MAX_USER_DATA // 3) + b"[]]"),
 ]
 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_is_no_note_of_ours_is_none(data):
-    assert MemberNote.decode(b"\x00\x00\x00\x01" + data, ("t",)) is None
-    assert LeaderNote.decode(data) is None
+    assert SubscriptionUserData.decode(b"\x00\x00\x00\x01" + data, ("t",)) is None
+    assert AssignmentUserData.decode(data) is None
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_note_or_none(data):
-    MemberNote.decode(data, ("t",))
-    LeaderNote.decode(data)
-    MemberNote.decode(b"\x00\x00\x00\x01" + MAGIC + data, ("t",))
-    LeaderNote.decode(MAGIC + data)
+    SubscriptionUserData.decode(data, ("t",))
+    AssignmentUserData.decode(data)
+    SubscriptionUserData.decode(b"\x00\x00\x00\x01" + MAGIC + data, ("t",))
+    AssignmentUserData.decode(MAGIC + data)
 
 
 def test_a_leaders_note_names_our_own_threads_as_they_are_called_now():
-    note = LeaderNote("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
+    note = AssignmentUserData("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
     assert note.threads_of_group("me") == {"t": {0: "me-1", 1: "other-0"}}
 
 
 def test_notes_that_would_not_fit_tell_members_of_their_own_partitions_alone():
     threads = {TopicPartition("t", p): Thread(f"m{p % 2}", p % 3) for p in range(600)}
     consumers = {"m0": "c0", "m1": "c1"}
-    whole = leader_notes(threads, consumers, frozenset(consumers), True, ROOM_FOR_NOTES)
+    whole = encode_for_members(threads, consumers, frozenset(consumers), True, MAX_ASSIGNMENT_USER_DATA)
     size = sum(map(len, whole.values()))
-    short = leader_notes(threads, consumers, frozenset(consumers), True, size - 1)
-    assert leader_notes(threads, consumers, frozenset(consumers), True, size) == whole
+    short = encode_for_members(threads, consumers, frozenset(consumers), True, size - 1)
+    assert encode_for_members(threads, consumers, frozenset(consumers), True, size) == whole
     for notes, others in ((whole, 300), (short, 0)):
         for member_id, data in notes.items():
-            note = LeaderNote.decode(data)
+            note = AssignmentUserData.decode(data)
             assert note.member_id == member_id
             assert note.fresh
             assert note.streams == {tp: t.stream for tp, t in threads.items() if t.member_id == member_id}
@@ -221,18 +226,20 @@ def test_notes_that_would_not_fit_tell_members_of_their_own_partitions_alone():
 
 
 def test_an_id_that_is_too_long_for_a_note_is_known_by_its_end():
-    note = MemberNote("group" * LONGEST_ID + "-unique", {"t": 1})
-    told = MemberNote.decode(note.encode(1), ("t",))
+    note = SubscriptionUserData("group" * MAX_ID_LENGTH + "-unique", {"t": 1})
+    told = SubscriptionUserData.decode(note.encode(1), ("t",))
     assert told.consumer_id.endswith("group-unique")
-    assert len(told.consumer_id) == LONGEST_ID
+    assert len(told.consumer_id) == MAX_ID_LENGTH
 
 
 def test_a_note_that_would_be_too_long_to_be_read_tells_of_own_partitions_alone():
     """Thread names compress well: a note may have room in the coordinator's record and not where it is read."""
-    count = LARGEST_NOTE // LONGEST_ID
+    count = MAX_USER_DATA // MAX_ID_LENGTH
     threads = {TopicPartition("t", p): Thread(f"m{p % 2}", 0) for p in range(2 * count)}
-    notes = leader_notes(threads, dict.fromkeys(("m0", "m1"), "c" * LONGEST_ID), frozenset({"m0"}), True, 1 << 40)
-    note = LeaderNote.decode(notes["m0"])
+    notes = encode_for_members(
+        threads, dict.fromkeys(("m0", "m1"), "c" * MAX_ID_LENGTH), frozenset({"m0"}), True, 1 << 40
+    )
+    note = AssignmentUserData.decode(notes["m0"])
     assert len(note.streams) == count
     assert not note.others
 
@@ -245,17 +252,17 @@ def test_as_leader_a_consumer_id_of_megabytes_is_not_repeated_for_every_partitio
     assert len(bomb.subscription) < 20_000
     group = read_members([bomb, penstock("m2", {"t": 1})])
     assert {member.consumer_id for member in group.members} == {"m1", "consumer-m2"}
-    assert sum(map(len, plan("range", group, {"t": 200}).values())) < 10_000
+    assert sum(map(len, encode_assignments("range", group, {"t": 200}).values())) < 10_000
 
 
 def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read():
     """Each is just short enough; all of them would take minutes."""
-    padding = {"padding": "x" * (LARGEST_NOTE - 200)}
+    padding = {"padding": "x" * (MAX_USER_DATA - 200)}
     data = b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | padding)
-    bombs = [joined(f"x{i}", Subscription(("t",), data)) for i in range(ALL_NOTES // LARGEST_NOTE + 5)]
+    bombs = [joined(f"x{i}", Subscription(("t",), data)) for i in range(MAX_USER_DATA_OF_GROUP // MAX_USER_DATA + 5)]
     group = read_members([*bombs, penstock("m2", {"t": 2})])
     assert "m2" in group.penstocks
-    assert len(group.penstocks) <= ALL_NOTES // LARGEST_NOTE + 2
+    assert len(group.penstocks) <= MAX_USER_DATA_OF_GROUP // MAX_USER_DATA + 2
     assert len(group.members) == len(bombs) + 1
 
 
@@ -284,8 +291,8 @@ def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypa
         return Thread(*fields)
 
     monkeypatch.setattr("penstock.consumer.group.assignors.Thread", counted)
-    members = [penstock(f"m{i}", {"t": MOST_STREAMS}) for i in range(20)] + [penstock("m", {"u": 1})]
-    assignments = plan(assignor, read_members(members), {"t": 10, "u": 10})
+    members = [penstock(f"m{i}", {"t": MAX_STREAMS}) for i in range(20)] + [penstock("m", {"u": 1})]
+    assignments = encode_assignments(assignor, read_members(members), {"t": 10, "u": 10})
     assert sum(len(decode_assignment(each)[0]) for each in assignments.values()) == 20
     assert len(made) <= 20
 
@@ -295,10 +302,10 @@ def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypa
 
 def test_H6_threads_of_penstocks_count_and_foreign_members_are_one_thread():
     group = read_members([penstock("m1", {"t": 3}), joined("m2", Subscription(("t",)))])
-    assignments = plan("range", group, {"t": 8})
+    assignments = encode_assignments("range", group, {"t": 8})
     mine, user_data = decode_assignment(assignments["m1"])
     assert mine == [TopicPartition("t", p) for p in range(6)]
-    note = LeaderNote.decode(user_data)
+    note = AssignmentUserData.decode(user_data)
     assert list(note.streams.values()) == [0, 0, 1, 1, 2, 2]
     assert note.others == {TopicPartition("t", 6): "m2-0", TopicPartition("t", 7): "m2-0"}
     assert decode_assignment(assignments["m2"]) == ([TopicPartition("t", 6), TopicPartition("t", 7)], b"")
@@ -319,7 +326,7 @@ def test_a_group_is_fresh_if_all_say_so(members, fresh):
 
 def test_a_member_whose_subscription_cannot_be_read_gets_nothing_and_the_others_all(caplog):
     group = read_members([JoinedMember("odd", None, b"\x00\x01\x7f"), penstock("m1", {"t": 1})])
-    assignments = plan("roundrobin", group, {"t": 2, "unused": 3})
+    assignments = encode_assignments("roundrobin", group, {"t": 2, "unused": 3})
     assert decode_assignment(assignments["odd"]) == ([], b"")
     assert decode_assignment(assignments["m1"])[0] == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert "odd" in caplog.text
@@ -328,7 +335,9 @@ def test_a_member_whose_subscription_cannot_be_read_gets_nothing_and_the_others_
 def test_a_stream_survives_a_rebalance_through_the_leader():
     owned = {TopicPartition("t", p): 1 for p in range(3)}
     group = read_members([penstock("m1", {"t": 2}, owned=owned, generation=4, streams=owned)])
-    note = LeaderNote.decode(decode_assignment(plan("cooperative-sticky", group, {"t": 5})["m1"])[1])
+    note = AssignmentUserData.decode(
+        decode_assignment(encode_assignments("cooperative-sticky", group, {"t": 5})["m1"])[1]
+    )
     assert note.streams == owned | {TopicPartition("t", 3): 0, TopicPartition("t", 4): 0}
 
 

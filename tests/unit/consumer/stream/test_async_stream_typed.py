@@ -115,13 +115,13 @@ def test_who_is_cancelled_while_a_registry_is_asked_loses_nothing(fed, registry)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        assert fed.stream.position(cursor) == 0
+        assert fed.reader.position(cursor) == 0
         second = asyncio.ensure_future(anext(batches(fed)))
         registry.may_answer.set()
         return values(await second)
 
     assert run(reading) == list(range(20))
-    assert fed.stream.position(cursor) == 20
+    assert fed.reader.position(cursor) == 20
 
 
 def test_what_a_registry_does_not_say_is_raised_and_met_again(refused_port):
@@ -164,30 +164,31 @@ def prepared(fed, registry):
     registry.may_answer.set()
     cursor = fed.cursor()
     fed.put(cursor, numbers(0))
-    assert fed.stream.open_next()
-    return cursor, fed.stream.prepare_typed(fed.stream.typed_batches(["value"])).result(WAIT)
+    batches = fed.stream.prepared_batches(["value"])
+    assert batches.open_next()
+    return cursor, batches.prepare().result(WAIT)
 
 
 def test_what_nobody_took_is_read_by_the_next(fed, prepared):
     cursor, take = prepared
-    assert fed.stream.position(cursor) == 0
+    assert fed.reader.position(cursor) == 0
     assert next(fed.stream).offset == 0
     assert take() is None, "it was read by another meanwhile"
     assert next(fed.stream).offset == 1
 
 
-@pytest.mark.parametrize("leave", ["release", "move", "pause", "close"])
+@pytest.mark.parametrize("leave", ["revoke", "move", "pause", "close"])
 def test_H8_what_is_not_wanted_any_more_is_not_handed_out(fed, prepared, leave):
     cursor, take = prepared
     {
-        "release": lambda: fed.stream.release(cursor),
-        "move": lambda: fed.stream.move(cursor, 5),
-        "pause": lambda: fed.stream.pause(cursor),
+        "revoke": lambda: fed.reader.revoke(cursor),
+        "move": lambda: fed.reader.move(cursor, 5),
+        "pause": lambda: fed.reader.pause(cursor),
         "close": fed.stream.close,
     }[leave]()
     assert take() is None
     if leave == "pause":
-        fed.stream.resume(cursor)
+        fed.reader.resume(cursor)
         assert values(next(fed.stream.batches(["value"]))) == list(range(10))
     else:
         assert fed.given_back == 1
@@ -195,9 +196,8 @@ def test_H8_what_is_not_wanted_any_more_is_not_handed_out(fed, prepared, leave):
 
 def test_an_error_met_in_fetching_waits_for_a_reader(fed):
     """It is told once: a thread whose reader was cancelled must not be the one who hears it."""
-    fed.stream.tell(None, penstock.PenstockError("met"))
-    future = fed.stream.prepare_typed(fed.stream.typed_batches(["value"]))
-    assert future.result(WAIT) is None
+    fed.reader.report(None, penstock.PenstockError("met"))
+    assert fed.stream.prepared_batches(["value"]).prepare().result(WAIT) is None
 
     async def reading():
         with pytest.raises(penstock.PenstockError, match="met"):

@@ -9,8 +9,8 @@ import pytest
 
 import penstock
 from hostile.forge import PARTITION, TOPIC, counted
-from penstock.consumer.fetch.chunk import Lease
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.lease import Lease
 from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
 from penstock.formats.decoding import _Native
 from penstock.formats.plan import TypedSource
@@ -32,15 +32,15 @@ def test_messages_come_in_order_and_the_position_moves_with_each_F18():
     cursor = fed.cursor()
     fed.put(cursor, batch(0), batch(10))
     fed.put(cursor, batch(20))
-    assert fed.stream.position(cursor) == 0
+    assert fed.reader.position(cursor) == 0
     seen = []
     with contextlib.suppress(ConsumerTimeout):
         for message in fed.stream:
             seen.append(message.offset)
-            assert fed.stream.position(cursor) == message.offset + 1
+            assert fed.reader.position(cursor) == message.offset + 1
             assert (message.topic, message.partition) == TP
     assert seen == list(range(30))
-    assert fed.stream.position(cursor) == 30
+    assert fed.reader.position(cursor) == 30
     assert fed.given_back == 2
 
 
@@ -63,22 +63,22 @@ def test_batches_and_messages_may_alternate_and_nothing_comes_twice():
     assert fed.offsets(3) == [0, 1, 2]
     first = next(fed.stream.batches(["offset"]))
     assert first.column("offset").to_pylist() == list(range(3, 20))
-    assert fed.stream.position(cursor) == 20
+    assert fed.reader.position(cursor) == 20
     assert fed.offsets(2) == [20, 21]
     assert next(fed.stream.batches(["value"])).num_rows == 8
-    assert fed.stream.position(cursor) == 30
+    assert fed.reader.position(cursor) == 30
 
 
 def test_H4_a_full_queue_says_so_and_room_is_announced():
     fed = Fed(queued_chunks=2)
     cursor = fed.cursor()
     for base in (0, 5000):
-        assert not fed.stream.full
+        assert not fed.reader.full
         fed.put(cursor, batch(base, 5000))
-    assert fed.stream.full
+    assert fed.reader.full
     room = fed.room
     next(fed.stream)
-    assert not fed.stream.full
+    assert not fed.reader.full
     assert fed.room > room
 
 
@@ -87,9 +87,9 @@ def test_H4_chunks_of_a_trickle_count_together():
     cursor = fed.cursor()
     for at in range(999):
         fed.put(cursor, batch(at, 1))
-        assert not fed.stream.full
+        assert not fed.reader.full
     fed.put(cursor, batch(999, 1))
-    assert fed.stream.full, "however small they are, there is a limit"
+    assert fed.reader.full, "however small they are, there is a limit"
 
 
 def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():
@@ -98,7 +98,7 @@ def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():
     assert fed.put(cursor, batch(0), at=0)
     assert not fed.put(cursor, batch(0), at=0), "asked for before the first one came"
     before = cursor.version
-    fed.stream.move(cursor, 100)
+    fed.reader.move(cursor, 100)
     assert not fed.put(cursor, batch(100), at=100, version=before), "asked for before somebody seeked"
     assert fed.put(cursor, batch(100))
     assert fed.offsets() == list(range(100, 110))
@@ -112,7 +112,7 @@ def test_H8_nothing_of_a_released_partition_leaves_the_stream():
     fed.put(leaving, batch(10))
     iteration = iter(fed.stream)
     assert [next(iteration).offset for _ in range(4)] == [0, 1, 2, 3]
-    assert fed.stream.release(leaving) == 4, "its position is what was handed out"
+    assert fed.reader.revoke(leaving) == 4, "its position is what was handed out"
     assert [next(iteration).offset for _ in range(3)] == [50, 51, 52]
     assert not fed.put(leaving, batch(20), at=20, version=0)
     assert fed.offsets() == list(range(53, 60))
@@ -134,7 +134,7 @@ def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
         reader = threading.Thread(target=read)
         reader.start()
         assert started.wait(30)
-        reached = fed.stream.release(cursor)
+        reached = fed.reader.revoke(cursor)
         fed.stream.close()
         reader.join(30)
         assert not reader.is_alive()
@@ -154,12 +154,12 @@ def test_a_paused_partition_hands_out_nothing_and_keeps_what_was_fetched():
     fed.put(cursor, batch(0))
     fed.put(cursor, batch(10))
     assert fed.offsets(3) == [0, 1, 2]
-    fed.stream.pause(cursor)
-    assert fed.stream.position(cursor) == 3
+    fed.reader.pause(cursor)
+    assert fed.reader.position(cursor) == 3
     fed.put(other, batch(500), at=0)
     assert fed.offsets() == list(range(500, 510))
-    assert fed.stream.queue_size == 0, "what waits for a resume does not hold back the others"
-    fed.stream.resume(cursor)
+    assert fed.reader.queue.size == 0, "what waits for a resume does not hold back the others"
+    fed.reader.resume(cursor)
     assert fed.offsets() == list(range(3, 20))
 
 
@@ -167,9 +167,9 @@ def test_a_seek_drops_what_was_fetched_and_forgets_an_error():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
-    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
-    fed.stream.move(cursor, 40)
-    assert not cursor.parked
+    fed.reader.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
+    fed.reader.move(cursor, 40)
+    assert not cursor.failed
     fed.put(cursor, batch(40))
     assert fed.offsets() == list(range(40, 50))
 
@@ -179,11 +179,11 @@ def test_H12_a_reset_hands_out_first_what_was_fetched_before():
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
     assert fed.offsets(2) == [0, 1]
-    fed.stream.reset(cursor, 1000)
+    fed.reader.reset(cursor, 1000)
     assert cursor.fetched == 1000
     fed.put(cursor, batch(1000))
     assert fed.offsets() == [*range(2, 10), *range(1000, 1010)]
-    fed.stream.reset(cursor, 5)
+    fed.reader.reset(cursor, 5)
     assert (cursor.fetched, cursor.consumed) == (5, 5), "backwards both move at once"
 
 
@@ -196,8 +196,8 @@ def test_damaged_bytes_are_fetched_again_once_and_then_told():
     fed.put(cursor, batch(0), damage=70)
     with pytest.raises(CorruptBatch, match=f"{TOPIC}-{PARTITION}"):
         next(fed.stream)
-    assert cursor.parked, "until somebody seeks"
-    fed.stream.move(cursor, 10)
+    assert cursor.failed, "until somebody seeks"
+    fed.reader.move(cursor, 10)
     fed.put(cursor, batch(10))
     assert fed.offsets() == list(range(10, 20))
 
@@ -228,7 +228,7 @@ def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
     data = memoryview(bytearray(batch(7).encode()[:-5]))
     fetched = FetchedPartition(TOPIC, PARTITION, 0, 100, 100, [], -1, data)
     lease = Lease(bytearray(), lambda buffer: None)
-    fed.stream.put(cursor, cursor.version, 7, fetched, 7, lease)
+    fed.reader.put(cursor, cursor.version, 7, fetched, 7, lease)
     with pytest.raises(RecordTooLarge, match=f"offset 7 of {TOPIC}-{PARTITION}"):
         next(fed.stream)
 
@@ -236,18 +236,18 @@ def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
 def test_errors_come_once_unless_nothing_goes_on():
     fed = Fed()
     cursor, other = fed.cursor(), fed.cursor(OTHER)
-    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
+    fed.reader.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
     fed.put(other, batch(0))
     with pytest.raises(RecordTooLarge):
         next(fed.stream)
     assert fed.offsets() == list(range(10)), "the others go on (H13)"
     for _ in range(3):
-        fed.stream.tell(None, penstock.AuthenticationFailed("not now"))
+        fed.reader.report(None, penstock.AuthenticationFailed("not now"))
     with pytest.raises(penstock.AuthenticationFailed):
         next(fed.stream)
     fed.put(other, batch(10))
     assert fed.offsets() == list(range(10, 20)), "what may heal is told once, however often it was met meanwhile"
-    fed.stream.end_with(penstock.AuthenticationFailed("no"))
+    fed.reader.queue.fail_all(penstock.AuthenticationFailed("no"))
     for _ in range(2):
         with pytest.raises(penstock.AuthenticationFailed):
             next(fed.stream)
@@ -276,7 +276,7 @@ def test_a_shutdown_keeps_the_position_of_a_stream_left_in_the_middle():
     fed.put(cursor, batch(0))
     assert fed.offsets(3) == [0, 1, 2]
     fed.stream.close()
-    assert fed.stream.position(cursor) == 3
+    assert fed.reader.position(cursor) == 3
     assert fed.offsets() == []
 
 
@@ -285,9 +285,9 @@ def test_a_stream_is_for_one_thread_at_a_time():
     reading = threading.Thread(target=lambda: fed.offsets())
     reading.start()
     deadline = time.monotonic() + 30
-    while not fed.stream._is_read and time.monotonic() < deadline:
+    while not fed.reader._is_read and time.monotonic() < deadline:
         time.sleep(0.001)
-    with pytest.raises(RuntimeError, match="one at a time"):
+    with pytest.raises(RuntimeError, match="only one may read at a time"):
         next(fed.stream)
     fed.stream.close()
     reading.join(30)
@@ -344,20 +344,20 @@ def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
             await task
 
     asyncio.run(asyncio.wait_for(cancelled(), 60))
-    assert waiting.stream.on_ready is None
+    assert waiting.reader.queue.on_ready is None
 
 
 def test_pausing_or_releasing_what_fills_the_queue_makes_room_for_the_others():
-    for leave in ("pause", "release", "move"):
+    for leave in ("pause", "revoke", "move"):
         fed = Fed(queued_chunks=2)
         cursor, other = fed.cursor(), fed.cursor(OTHER)
         for base in (0, 5000):
             fed.put(cursor, batch(base, 5000))
-        assert fed.stream.full, "and so a fetcher holds back"
+        assert fed.reader.full, "and so a fetcher holds back"
         room = fed.room
-        getattr(fed.stream, leave)(*((cursor, 0) if leave == "move" else (cursor,)))
+        getattr(fed.reader, leave)(*((cursor, 0) if leave == "move" else (cursor,)))
         assert fed.room > room, leave
-        assert not fed.stream.full
+        assert not fed.reader.full
         fed.put(other, batch(0))
         assert fed.offsets() == list(range(10))
 
@@ -366,11 +366,11 @@ def test_H8_a_released_cursor_never_comes_back():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
-    fed.stream.release(cursor)
-    fed.stream.reset(cursor, 5)
-    fed.stream.move(cursor, 5)
-    fed.stream.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 5, 1), cursor.version)
-    fed.stream.tell(cursor, penstock.AuthorizationFailed("no"))
+    fed.reader.revoke(cursor)
+    fed.reader.reset(cursor, 5)
+    fed.reader.move(cursor, 5)
+    fed.reader.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 5, 1), cursor.version)
+    fed.reader.report(cursor, penstock.AuthorizationFailed("no"))
     assert cursor.fetched is None
     assert not fed.put(cursor, batch(5), at=5)
     assert fed.offsets() == []
@@ -378,8 +378,8 @@ def test_H8_a_released_cursor_never_comes_back():
 
 def test_a_seek_forgets_the_epoch_under_which_the_old_position_was_reached():
     fed = Fed()
-    cursor = Cursor(TP, fed.stream, 900, epoch=5)
-    fed.stream.move(cursor, 1200)
+    cursor = Cursor(TP, fed.reader, 900, epoch=5)
+    fed.reader.move(cursor, 1200)
     assert cursor.epoch == -1
 
 
@@ -387,7 +387,7 @@ def test_H12_a_reset_to_a_place_before_what_was_fetched_fetches_that_again():
     fed = Fed()
     cursor = fed.cursor(position=100)
     fed.put(cursor, batch(100, 100))
-    fed.stream.reset(cursor, 150)
+    fed.reader.reset(cursor, 150)
     assert (cursor.consumed, cursor.fetched) == (100, 100), "offsets from 150 on are other records now"
 
 
@@ -395,9 +395,9 @@ def test_H12_the_position_is_the_new_place_once_what_was_fetched_before_is_out()
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
-    fed.stream.reset(cursor, 1000)
+    fed.reader.reset(cursor, 1000)
     assert fed.offsets() == list(range(10))
-    assert fed.stream.position(cursor) == 1000
+    assert fed.reader.position(cursor) == 1000
 
 
 def test_what_an_exception_kept_from_the_reader_is_handed_out_afterwards(monkeypatch):
@@ -405,13 +405,13 @@ def test_what_an_exception_kept_from_the_reader_is_handed_out_afterwards(monkeyp
         fed = Fed()
         cursor = fed.cursor()
         fed.put(cursor, batch(0), batch(10))
-        honest = fed.stream._still_wanted
+        honest = fed.reader.still_wanted
 
         def interrupted(chunk, fed=fed, honest=honest):
-            fed.stream._still_wanted = honest
+            fed.reader.still_wanted = honest
             raise KeyboardInterrupt
 
-        fed.stream._still_wanted = interrupted
+        fed.reader.still_wanted = interrupted
         with pytest.raises(KeyboardInterrupt):
             next(fed.stream) if kind == "messages" else next(fed.stream.batches())
         assert fed.offsets() == list(range(20))
@@ -467,10 +467,10 @@ def test_counted_is_what_was_handed_out():
     cursor = fed.cursor()
     fed.put(cursor, batch(0, 1000))
     assert fed.offsets(3) == [0, 1, 2]
-    fed.stream.pause(cursor)
-    fed.stream.resume(cursor)
+    fed.reader.pause(cursor)
+    fed.reader.resume(cursor)
     assert fed.offsets(2) == [3, 4]
-    fed.stream.release(cursor)
+    fed.reader.revoke(cursor)
     assert sum(counted_messages) == 5
 
 
@@ -480,7 +480,7 @@ def test_decoders_of_many_partitions_are_not_kept():
         cursor = fed.cursor(TopicPartition(TOPIC, number))
         fed.put(cursor, batch(0))
         assert len(fed.offsets()) == 10
-    assert len(fed.stream._decoders) <= 4
+    assert len(fed.reader._decoders._kept) <= 4
 
 
 def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
@@ -490,21 +490,21 @@ def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
 
     def guarded(name):
         def method(self, *arguments):
-            assert fed.stream.lock._is_owned(), f"{name} without the lock"
+            assert fed.reader.lock._is_owned(), f"{name} without the lock"
             return getattr(dict, name)(self, *arguments)
 
         return method
 
     names = ["__iter__", "__setitem__", "__delitem__", "pop"]
     Guarded = type("Guarded", (dict,), {name: guarded(name) for name in names})  # noqa: N806
-    fed.stream._decoders = Guarded()
+    fed.reader._decoders._kept = Guarded()
     cursors = [fed.cursor(TopicPartition(TOPIC, number)) for number in range(6)]
     for cursor in cursors:
         fed.put(cursor, batch(0))
         assert len(fed.offsets()) == 10
     for cursor in cursors:
-        fed.stream.release(cursor)
-    assert dict.__len__(fed.stream._decoders) == 0
+        fed.reader.revoke(cursor)
+    assert dict.__len__(fed.reader._decoders._kept) == 0
 
 
 def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):

@@ -10,8 +10,8 @@ import pytest
 
 from fixtures.consumer import eventually
 from hostile.forge import BASE_TIME, TOPIC
-from penstock.consumer.event_time.alignment import EventTime
-from penstock.consumer.event_time.pieces import Piece
+from penstock.consumer.event_time.shared_tracker import SharedTracker
+from penstock.consumer.event_time.timed_records import TimedRecords
 from penstock.eventtime.times import EventTimes
 from support.fed_event_stream import ALIGNED, IDLE, Fed, started, times_of, until_time_out
 from support.own_logs import own_records
@@ -75,7 +75,7 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert [found[:3] for found in fed.batches()] == [(0, [700], 699)]
     fed.put(1, 450, 460)
     fed.put(0, 710)
-    fed.event_time.look(fed.cursors)
+    fed.event_time.check_idle(fed.cursors)
     assert fed.event_time.status().held == [fed.cursors[0].tp]
     assert [found[:3] for found in fed.batches()] == [(1, [450, 460], 699)], "the combined one stays, and one waits"
     assert fed.event_time.late == 2
@@ -156,7 +156,7 @@ def test_E3_a_partition_whose_records_have_no_time_counts_as_one_without_records
     fed.put(1, 1005)
     fed.look(0)
     assert fed.idle == [1], "though it has records"
-    fed.event_time.let_go_on()
+    fed.event_time.resume_caught_up()
     assert sorted(read()) == [(0, 20), (1, 1005)]
     assert not own_records(caplog)
     fed.clock.now += 4
@@ -196,7 +196,7 @@ def test_E3_records_with_a_time_count_while_they_are_in_hand_also_if_those_befor
 
 def test_E3_a_partition_of_which_a_users_class_skips_all_is_idle_too_and_nobody_is_warned(caplog):
     fed = Fed(IDLE)
-    nothing = Piece(
+    nothing = TimedRecords(
         pa.record_batch({"value": pa.array([], pa.binary())}), EventTimes(pa.array([], pa.int64()), ""), None, None
     )
     fed.put(1, 5)
@@ -219,16 +219,16 @@ def test_E3_a_partition_that_comes_back_is_not_judged_by_what_it_had_before():
 
 def test_E3_a_broker_that_may_wait_for_long_is_given_twice_that_time():
     fed = Fed(IDLE)
-    patient = EventTime(IDLE, fed.clock, fetch_max_wait=4.0)
+    patient = SharedTracker(IDLE, fed.clock, fetch_max_wait=4.0)
     patient.set_partitions([cursor.tp for cursor in fed.cursors])
     fed.answer(1)
     for _ in range(2):
-        patient.look(fed.cursors)
+        patient.check_idle(fed.cursors)
         fed.clock.now += 3.9
-    patient.look(fed.cursors)
+    patient.check_idle(fed.cursors)
     assert [tp.partition for tp in patient.status().idle] == [1]
     fed.clock.now += 0.3
-    patient.look(fed.cursors)
+    patient.check_idle(fed.cursors)
     assert patient.status().idle == []
 
 
@@ -241,7 +241,7 @@ def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
         fed.put(1, 7)
         fed.messages()
     else:
-        fed.stream.move(fed.cursors[1], 0 if "was" in moved else 5)
+        fed.reader.move(fed.cursors[1], 0 if "was" in moved else 5)
         fed.look()
     fed.look(1)
     fed.clock.now += 4
@@ -268,10 +268,10 @@ def test_E3_a_partition_is_at_its_end_only_if_all_of_it_was_handed_out(state):
             cursor.readable = None
         case "end unknown":
             cursor.fetched = None
-    assert cursor.nothing_since(0.0) is None
+    assert cursor.empty_since(0.0) is None
     for _ in range(3):
         fed.clock.now += 4
-        cursor.answered = fed.clock.now
+        cursor.answered_at = fed.clock.now
         fed.look()
     assert fed.idle == []
 
@@ -280,7 +280,7 @@ def test_E3_a_partition_that_stands_still_by_an_error_holds_the_others_until_som
     fed = Fed(IDLE)
     fed.put(0, 100)
     fed.answer(1)
-    fed.stream.fail(fed.cursors[1], ZeroDivisionError("damaged"), fed.cursors[1].version)
+    fed.reader.fail(fed.cursors[1], ZeroDivisionError("damaged"), fed.cursors[1].version)
     with pytest.raises(ZeroDivisionError):
         next(fed.stream.batches())
     for _ in range(3):  # nothing is fetched of it
@@ -288,7 +288,7 @@ def test_E3_a_partition_that_stands_still_by_an_error_holds_the_others_until_som
         fed.clock.now += 6
         fed.look()
     assert fed.batches() == [(0, [100], None, 99)]
-    fed.stream.move(fed.cursors[1], 5)
+    fed.reader.move(fed.cursors[1], 5)
     assert fed.cursors[1].wants_more
     fed.look(1)
     fed.clock.now += 6

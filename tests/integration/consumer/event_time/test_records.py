@@ -165,7 +165,7 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
 
 def set_idleness(connector, seconds):
     """From now on: what is idle or not must not depend on how busy the machine is."""
-    connector._event_time._tracker._idleness = seconds
+    connector._tracker._tracker._idleness = seconds
 
 
 def test_E3_a_paused_partition_is_not_idle_since_nobody_knows_what_it_has(consumers, topic, produce):
@@ -434,12 +434,12 @@ def test_what_needs_a_strategy_says_so_and_without_one_nothing_changes(consumers
         with pytest.raises(RuntimeError, match="ConsumerConnector\\(config, watermarks="):
             call()
     assert connector.metrics().watermark is None
-    with pytest.raises(penstock.OptionError, match="is no WatermarkStrategy"):
+    with pytest.raises(penstock.OptionError, match="is not a WatermarkStrategy"):
         consumers.connector(watermarks="bounded")
     wrong = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_timestamps("timestmp"))
     with pytest.raises(penstock.EventTimeError, match="Did you mean timestamp"):
         wrong.create_message_streams({name: 1})
-    with pytest.raises(TypeError, match="is a function"):
+    with pytest.raises(TypeError, match="must be a function"):
         consumers.connector(watermarks=WatermarkStrategy.none()).set_watermark_listener("print")
 
 

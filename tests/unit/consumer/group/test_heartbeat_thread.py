@@ -6,7 +6,7 @@ import time
 import pytest
 
 from penstock.config.consumer import parse_config
-from penstock.consumer.group.heartbeat import Heart
+from penstock.consumer.group.heartbeat_thread import HeartbeatThread
 from penstock.consumer.group.membership import Membership
 from penstock.consumer.subscription import NamedTopics
 from penstock.model.topic_partition import TopicPartition
@@ -37,7 +37,7 @@ def heart(monkeypatch):
             told.append((member, news))
             said.set()
 
-        one = Heart(config(**settings), tell)
+        one = HeartbeatThread(config(**settings), tell)
         coming = iter(answers)
         last = [None]
 
@@ -48,7 +48,7 @@ def heart(monkeypatch):
 
         monkeypatch.setattr(one._coordinator, "ask", ask)
         made.append(one)
-        one.beat_for(MEMBER)
+        one.send_for(MEMBER)
         return one, told, said
 
     yield make
@@ -85,10 +85,10 @@ def hold_back(one, monkeypatch, news):
 
 @pytest.mark.parametrize("seconds", [0.0, DEADLINE])
 def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
-    one = Heart(config(), lambda member, news: None)
+    one = HeartbeatThread(config(), lambda member, news: None)
     asked, woken = hold_back(one, monkeypatch, Interrupted())
     monkeypatch.setattr(one._coordinator, "abort", woken.set)
-    one.beat_for(MEMBER)
+    one.send_for(MEMBER)
     assert asked.wait(DEADLINE)
     one.close(seconds)
     one._thread.join(DEADLINE)
@@ -99,9 +99,9 @@ def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(
 def test_H5_a_rebalance_is_told_and_the_heart_goes_on(heart):
     one, told, said = heart([None, Rebalancing("now"), None])
     assert said.wait(DEADLINE)
-    before = one.last_beat
+    before = one.last_heartbeat
     deadline = time.monotonic() + DEADLINE
-    while one.last_beat <= before:
+    while one.last_heartbeat <= before:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert [type(news) for _, news in told] == [Rebalancing]
@@ -117,13 +117,13 @@ def test_H5_what_ends_a_membership_is_told_once(heart, news):
 
 def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
     one, _, _ = heart([None])
-    one.rest()
+    one.suspend()
     time.sleep(0.05)
-    before = one.last_beat
+    before = one.last_heartbeat
     time.sleep(0.1)
-    assert one.last_beat == before
-    one.beat_for(GroupMember("m", 4))
-    assert one.last_beat > before
+    assert one.last_heartbeat == before
+    one.send_for(GroupMember("m", 4))
+    assert one.last_heartbeat > before
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_H5_what_a_beat_brings_back_to_a_heart_at_rest_is_not_told(heart, monkey
     """It speaks of a generation that has been left behind: the member that joins anew is not lost by it."""
     one, told, _ = heart([None], **{"heartbeat.interval.ms": 100_000, "session.timeout.ms": 300_000})
     asked, answers = hold_back(one, monkeypatch, news)
-    one.beat_now()
+    one.send_now()
     assert asked.wait(DEADLINE)
-    one.rest()
+    one.suspend()
     answers.set()
     one.close(DEADLINE)
     assert not one._thread.is_alive()
@@ -148,7 +148,7 @@ class Nobody:
 
 
 class Broken(Nobody):
-    def release(self, partitions, lost):
+    def revoke(self, partitions, lost):
         raise RuntimeError("a bug")
 
 
@@ -194,38 +194,38 @@ def leaving(monkeypatch):
     def make(ownership, answers):
         membership = Membership(config(), "c", NamedTopics({"t": 1}), ownership)
         membership._member = MEMBER
-        membership._holdings.streams = {TopicPartition("t", 0): 0}
+        membership._owned.streams = {TopicPartition("t", 0): 0}
         farewells = iter(answers)
 
         def ask(attempts, question):
             if (answer := next(farewells)) is not None:
                 raise answer
 
-        monkeypatch.setattr(membership._heart._coordinator, "ask", lambda attempts, question: None)
-        monkeypatch.setattr(membership._farewell, "ask", ask)
-        membership._heart.beat_for(MEMBER)
+        monkeypatch.setattr(membership._heartbeats._coordinator, "ask", lambda attempts, question: None)
+        monkeypatch.setattr(membership._leave_coordinator, "ask", ask)
+        membership._heartbeats.send_for(MEMBER)
         made.append(membership)
         return membership, farewells
 
     yield make
     for membership in made:
-        membership._heart.close(DEADLINE)
+        membership._heartbeats.close(DEADLINE)
 
 
 def test_H5_a_member_leaves_and_its_heart_ends_whatever_its_release_has_met(leaving):
     """A heart that beats on would make every rebalance of the group wait for a member that is not there."""
     membership, farewells = leaving(Broken(), [None])
     with pytest.raises(RuntimeError, match="a bug"):
-        membership._say_farewell(lost=False)
+        membership._end(lost=False)
     assert list(farewells) == [], "it has left"
-    assert not membership._heart._thread.is_alive()
+    assert not membership._heartbeats._thread.is_alive()
 
 
 def test_H5_a_farewell_that_a_lost_connection_swallowed_is_said_again(leaving):
     class Released(Nobody):
-        def release(self, partitions, lost):
+        def revoke(self, partitions, lost):
             pass
 
     membership, farewells = leaving(Released(), [ConnectionLost("cut off"), None, None])
-    membership._say_farewell(lost=False)
+    membership._end(lost=False)
     assert list(farewells) == [None], "twice, not three times"

@@ -16,8 +16,8 @@ import penstock
 from fixtures.consumer import eventually
 from hostile.forge import BASE_TIME, TOPIC
 from penstock import TopicPartition, WatermarkStrategy
-from penstock.consumer.event_time.stream import EventStream
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.stream_factory import make_stream
 from penstock.formats.decoding import _Native
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
@@ -51,7 +51,7 @@ def test_E4_a_batch_is_cut_behind_the_record_that_goes_too_far_and_the_rest_come
         (1, [400]),
         (0, [400, 450]),
     ]
-    assert [fed.stream.position(cursor) for cursor in fed.cursors] == [10, 3]
+    assert [fed.reader.position(cursor) for cursor in fed.cursors] == [10, 3]
     assert fed.combined == 399
 
 
@@ -112,8 +112,8 @@ def test_E4_whatever_comes_each_record_is_handed_out_once_in_order_and_none_goes
                 assert left[at].pop(0) == each
             if data.draw(st.integers(0, 5)) == 0:
                 cursor = data.draw(st.sampled_from(fed.cursors))
-                fed.stream.pause(cursor)
-                fed.stream.resume(cursor)
+                fed.reader.pause(cursor)
+                fed.reader.resume(cursor)
         assert came, "somebody may always go on"
 
 
@@ -154,13 +154,13 @@ def test_E4_what_is_held_back_makes_room_for_others():
     fed.batches()
     for base in (10, 20_010):
         fed.put(0, *range(base, base + 20_000))
-    assert fed.stream.full, "who holds is found out by reading"
+    assert fed.reader.full, "who holds is found out by reading"
     room = fed.room
     assert fed.batches() == []
     assert fed.room > room
-    assert not fed.stream.full
+    assert not fed.reader.full
     assert (ahead.wants_more, slow.wants_more) == (False, True)
-    assert fed.stream.queue_size == 0
+    assert fed.reader.queue.size == 0
     fed.put(1, 100_000)
     assert len(fed.batches()) > 2
     assert (ahead.wants_more, slow.wants_more) == (True, True)
@@ -170,7 +170,7 @@ def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
-    assert fed.event_time.is_ahead(fed.cursors[0])
+    assert fed.event_time.holds_back(fed.cursors[0])
     assert fed.cursors[0].wants_more
     fed.put(0, 500)
     assert not fed.cursors[0].wants_more
@@ -183,13 +183,13 @@ def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again
     for cursor, reached in zip(fed.cursors, (0, 150, -50, 80), strict=True):
         tracker.observe(cursor.tp, reached, fed.clock.now)
     tracker.finish(waking.tp)
-    assert fed.event_time.is_ahead(ahead)
-    assert not fed.event_time.let_go_on()
+    assert fed.event_time.holds_back(ahead)
+    assert not fed.event_time.resume_caught_up()
     tracker.has_records(waking.tp, fed.clock.now)
-    assert fed.event_time.is_ahead(between)
+    assert fed.event_time.holds_back(between)
     tracker.finish(waking.tp)
-    assert fed.event_time.let_go_on()
-    assert (slowest.ahead, ahead.ahead, between.ahead) == (False, True, False)
+    assert fed.event_time.resume_caught_up()
+    assert (slowest.held_back, ahead.held_back, between.held_back) == (False, True, False)
 
 
 def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
@@ -197,19 +197,19 @@ def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with
     fed.put(0, 1)
     fed.put(0, 2)
     answers = iter([True, False])
-    fed.stream._must_wait = lambda cursor: next(answers)
-    assert fed.stream._first() is None
-    assert fed.stream._first().start == 0
+    fed.reader.queue._holds_back = lambda cursor: next(answers)
+    assert fed.reader.queue._take_first() is None
+    assert fed.reader.queue._take_first().start == 0
 
 
 def test_E4_pausing_is_the_users_and_holding_back_is_ours():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
     assert [found[:2] for found in fed.batches()] == [(0, [0])]
-    fed.stream.pause(fed.cursors[0])
+    fed.reader.pause(fed.cursors[0])
     fed.put(1, 0)
     assert [found[:2] for found in fed.batches()] == [(1, [0])]
-    fed.stream.resume(fed.cursors[0])
+    fed.reader.resume(fed.cursors[0])
     assert [found[:2] for found in fed.batches()] == [(0, [10, 20])]
 
 
@@ -218,21 +218,21 @@ def test_E4_a_seek_forgets_what_was_held_back():
     fed.put(0, 0, 10, 20)
     fed.put(0, 30)
     assert [found[:2] for found in fed.batches()] == [(0, [0])]
-    fed.stream.move(fed.cursors[0], 100)
+    fed.reader.move(fed.cursors[0], 100)
     fed.put(0, 5)
     fed.put(1, 0)
     assert [found[:2] for found in fed.batches()] == [(1, [0]), (0, [5])]
-    assert fed.stream.position(fed.cursors[0]) == 101
+    assert fed.reader.position(fed.cursors[0]) == 101
 
 
 def test_E4_a_chunk_that_a_seek_has_made_void_is_let_go_and_not_set_aside():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 500, 900)
     assert [found[:2] for found in fed.batches(1)] == [(0, [0])]
-    fed.stream.move(fed.cursors[0], 100)
+    fed.reader.move(fed.cursors[0], 100)
     fed.ask_for_more()
-    assert not fed.stream._queue
-    assert fed.stream._opened is None
+    assert not fed.reader.queue._chunks
+    assert fed.reader._opened is None
 
 
 def test_E4_who_may_go_on_is_fetched_again():
@@ -247,36 +247,36 @@ def test_E4_who_may_go_on_is_fetched_again():
 
 def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
     connector = penstock.ConsumerConnector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
-    event_time = connector._event_time
-    stream = EventStream(event_time, "me-0", CONFIG)
-    ahead, slow = (Cursor(TopicPartition(TOPIC, at), stream, 0) for at in range(2))
-    connector._cursors = {cursor.tp: cursor for cursor in (ahead, slow)}
-    connector._tell_event_time()
+    event_time = connector._tracker
+    stream = make_stream("me-0", CONFIG, tracker=event_time)
+    ahead, slow = (Cursor(TopicPartition(TOPIC, at), stream.reader, 0) for at in range(2))
+    connector._assigned.cursors = {cursor.tp: cursor for cursor in (ahead, slow)}
+    connector._rebalancer._update_tracker()
     event_time._tracker.observe(ahead.tp, 1, 0.0)
-    assert event_time.is_ahead(ahead)
-    connector._cursors = {ahead.tp: ahead}
-    connector._tell_event_time()
-    assert not ahead.ahead
+    assert event_time.holds_back(ahead)
+    connector._assigned.cursors = {ahead.tp: ahead}
+    connector._rebalancer._update_tracker()
+    assert not ahead.held_back
 
 
 def test_E4_a_released_partition_is_not_waited_with():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
-    assert fed.event_time.is_ahead(fed.cursors[0])
-    fed.stream.release(fed.cursors[0])
+    assert fed.event_time.holds_back(fed.cursors[0])
+    fed.reader.revoke(fed.cursors[0])
     fed.event_time.set_partitions([fed.cursors[1].tp])
-    assert not fed.event_time._ahead
+    assert not fed.event_time._held_back
 
 
 def test_E4_nothing_is_held_of_a_partition_that_was_released():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
-    assert fed.stream.release(fed.cursors[0]) == 0
+    assert fed.reader.revoke(fed.cursors[0]) == 0
     fed.event_time.set_partitions([fed.cursors[1].tp])
     fed.put(1, 0, 1000)
     assert [found[:2] for found in fed.batches()] == [(1, [0, 1000])]
-    assert not fed.event_time._ahead
+    assert not fed.event_time._held_back
 
 
 @pytest.mark.parametrize("by", ["batches", "messages"])
@@ -298,7 +298,7 @@ def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are
     else:
         found = fed.messages(3)
         pausing = threading.Thread(
-            target=lambda: [act(fed.cursors[1]) for act in (fed.stream.pause, fed.stream.resume)]
+            target=lambda: [act(fed.cursors[1]) for act in (fed.reader.pause, fed.reader.resume)]
         )
         pausing.start()
         pausing.join(60)
@@ -317,14 +317,14 @@ def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
     fed = Fed(ALIGNED)
     for partition in range(2):
         fed.put(partition, 1)
-    release, calls = fed.event_time.let_go_on, iter(range(1, 100))
+    release, calls = fed.event_time.resume_caught_up, iter(range(1, 100))
 
     def interrupted():
         if next(calls) == call:
             raise KeyboardInterrupt
         return release()
 
-    fed.event_time.let_go_on = interrupted
+    fed.event_time.resume_caught_up = interrupted
     found = []
     for _ in range(2):
         with contextlib.suppress(KeyboardInterrupt):
@@ -383,4 +383,4 @@ def test_E4_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatc
     assert max(len(piece) for pieces in found for piece in pieces) == 3
     assert [*itertools.chain(*found[0])] == list(range(0, 500, 50))
     assert [*itertools.chain(*found[1])] == list(range(0, 500, 200))
-    assert [fed.stream.position(cursor) for cursor in fed.cursors] == [10, 3]
+    assert [fed.reader.position(cursor) for cursor in fed.cursors] == [10, 3]

@@ -9,7 +9,7 @@ from fixtures.consumer import eventually
 from hostile.forge import BASE_TIME
 from penstock import WatermarkStrategy
 from penstock.consumer.event_time.batch import as_datetime
-from penstock.consumer.event_time.watermark_listener import MOST_WAITING, WatermarkTeller
+from penstock.consumer.event_time.watermark_notifier import MAX_WAITING, WatermarkNotifier
 from support.fed_event_stream import ALIGNED, Fed, after, odd, started
 
 
@@ -70,13 +70,13 @@ def test_a_listener_that_is_slow_holds_up_nobody_and_is_told_what_is_newest():
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at")
         fed.clock.now += 6
         fed.answer(1)
-        eventually(lambda: not fed.cursors[0].ahead, "let go on, though the listener has not returned")
+        eventually(lambda: not fed.cursors[0].held_back, "let go on, though the listener has not returned")
         assert told == [10]
         fed.batches()
         for moment in range(1000, 5000, 100):
             fed.put(0, moment)
             fed.batches()
-        eventually(lambda: list(clock.teller._to_tell) == [BASE_TIME + 4899], "one waits, and not each")
+        eventually(lambda: list(clock.notifier._waiting) == [BASE_TIME + 4899], "one waits, and not each")
         goes_on.set()
         eventually(lambda: told == [10, 4899], "the newest")
     finally:
@@ -93,7 +93,7 @@ def test_a_listener_is_told_when_a_punctuated_watermark_moves_because_a_partitio
         fed.put(1, 5)
         fed.messages()
         eventually(lambda: [after(moment) for moment in told] == [5], "told")
-        eventually(lambda: clock._tell_at > time.monotonic(), "not to be told again for long")
+        eventually(lambda: clock._notify_at > time.monotonic(), "not to be told again for long")
         fed.answer(1)
         eventually(lambda: fed.event_time._tracker._partitions[fed.cursors[1].tp].quiet_since, "looked at")
         fed.clock.now += 6
@@ -105,24 +105,24 @@ def test_a_listener_is_told_when_a_punctuated_watermark_moves_because_a_partitio
 
 def test_nobody_is_told_once_it_is_closed_and_of_those_that_wait_the_oldest_go():
     told, entered, goes_on = [], threading.Event(), threading.Event()
-    teller = WatermarkTeller("g", each=True)
-    teller.tell(1)
-    teller.start()
+    notifier = WatermarkNotifier("g", each=True)
+    notifier.notify(1)
+    notifier.start()
 
     def listener(moment):
         told.append(moment)
         entered.set()
         assert goes_on.wait(60)
 
-    teller.listener = listener
-    teller.tell(2)
+    notifier.listener = listener
+    notifier.notify(2)
     assert entered.wait(60)
-    for watermark in range(3, 3 + 2 * MOST_WAITING):
-        teller.tell(watermark)
-    assert list(teller._to_tell) == list(range(3 + MOST_WAITING, 3 + 2 * MOST_WAITING))
-    closing = threading.Thread(target=teller.close, args=[60])
+    for watermark in range(3, 3 + 2 * MAX_WAITING):
+        notifier.notify(watermark)
+    assert list(notifier._waiting) == list(range(3 + MAX_WAITING, 3 + 2 * MAX_WAITING))
+    closing = threading.Thread(target=notifier.close, args=[60])
     closing.start()
-    eventually(lambda: teller._stopped, "closing")
+    eventually(lambda: notifier._stopped, "closing")
     goes_on.set()
     closing.join(60)
     assert not closing.is_alive()

@@ -1,4 +1,4 @@
-"""Which topics a member subscribes to and, if it leads the group, how many partitions the group's topics have (H5)."""
+"""Watches the topics that a member subscribes to and, on the group's leader, their partition counts (H5)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.errors import BrokerUnavailable
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0
-"""How long one look at the cluster's topics may take; and when a failed one is repeated."""
+CHECK_SECONDS = 5.0
+"""The time-out of one check of the cluster's topics, and the delay after a failed one."""
 
-LOOK_SOON = 1.0
-"""How soon to look again for a topic that is subscribed to and does not exist."""
+MISSING_TOPIC_SECONDS = 1.0
+"""The delay of the next check while a subscribed topic does not exist."""
 
 
 class TopicWatch:
-    """Whoever subscribes by a filter watches which topics there are; only leaders watch how many partitions they have.
+    """A member that subscribes by a filter watches the cluster's topics; only the leader watches partition counts.
 
     For the membership thread.
     """
@@ -31,25 +31,26 @@ class TopicWatch:
         self._subscription = subscription
         self._coordinator = coordinator
         self._counts: dict[str, int] = {}
-        """The group's topics, and how many partitions they had when they were assigned. Empty if we do not lead."""
+        """The group's topics, and their partition counts at the last assignment. Empty if another member leads."""
         self._leads = False
         self.threads: dict[str, int] = {}
-        """What we subscribe to, with the number of streams."""
-        self.look_at = 0.0
+        """The subscribed topics, with their numbers of streams."""
+        self.check_at = 0.0
 
     def find(self) -> None:
-        """Find out what to subscribe to. Raises BrokerUnavailable."""
+        """Determine the topics to subscribe to. Raises BrokerUnavailable."""
         if self._subscription.names is None:
-            # A broker whose metadata lags may leave one out: what we had is asked for twice.
-            listing = self._coordinator.listing(None, dict.fromkeys(self.threads, 1), LOOK_SECONDS)
+            # A broker with stale metadata may leave out a topic, so a topic that disappears is checked twice.
+            listing = self._coordinator.listing(None, dict.fromkeys(self.threads, 1), CHECK_SECONDS)
             self.threads = self._threads(listing)
         else:
             self.threads = self._subscription.threads({}, ())
 
     def lead(self, topics: Collection[str]) -> Mapping[str, int]:
-        """How many partitions the group's topics have; 0 for one that does not exist. Raises BrokerUnavailable."""
+        """This member leads: the partition counts of the group's topics, 0 for a missing one. Raises
+        BrokerUnavailable."""
         expected = {topic: count for topic, count in self._counts.items() if topic in topics}
-        # We may be the one that everybody waits for, and our session goes on, too.
+        # All members may be waiting for this one, and its own session continues to run.
         listing = self._coordinator.listing(self._names(topics), expected, self._config.session_timeout / 2)
         self._leads = True
         self._counts = {topic: listing.partitions.get(topic, 0) for topic in topics}
@@ -63,37 +64,37 @@ class TopicWatch:
         self._leads = False
         self._counts = {}
 
-    def plan_look(self) -> None:
+    def schedule_check(self) -> None:
         age = self._config.metadata_max_age
         if not self._leads and self._subscription.names is not None:
             age = float("inf")
         elif 0 in self._counts.values():
-            age = min(age, LOOK_SOON)
-        self.look_at = time.monotonic() + age
+            age = min(age, MISSING_TOPIC_SECONDS)
+        self.check_at = time.monotonic() + age
 
-    def look(self) -> str | None:
-        """Look whether something has changed: why to join again, or None."""
+    def check(self) -> str | None:
+        """Check for changes: returns the reason to join again, or None."""
         try:
-            listing = self._coordinator.listing(self._names(self._counts), self._counts, LOOK_SECONDS)
+            listing = self._coordinator.listing(self._names(self._counts), self._counts, CHECK_SECONDS)
         except BrokerUnavailable as error:
             log.debug("group %r: %s", self._config.group, error)
-            self.look_at = time.monotonic() + LOOK_SECONDS
+            self.check_at = time.monotonic() + CHECK_SECONDS
             return None
-        self.plan_look()
+        self.schedule_check()
         before = self.threads, self._counts
-        # Kept: what is gone has been asked for long enough, and is not expected in the rebalance that follows.
+        # Stored now: a topic that is gone was checked twice, and the next rebalance must not expect it again.
         self.threads = self._threads(listing)
         self._counts = {topic: listing.partitions.get(topic, 0) for topic in self._counts}
         if self.threads != before[0]:
-            return "other topics match the subscription now"
-        return "topics have other partitions now" if self._counts != before[1] else None
+            return "the topics that match the subscription have changed"
+        return "the partition counts have changed" if self._counts != before[1] else None
 
     def _threads(self, listing: Listing) -> dict[str, int]:
         hidden = listing.internal if self._config.exclude_internal else frozenset()
         return self._subscription.threads(listing.partitions, hidden)
 
     def _names(self, topics: Collection[str]) -> Sequence[str] | None:
-        """What to ask about. All there is, when others subscribe to more than we do: by name, a topic that one of them
-        made up would be an error of ours."""
+        """The topics to ask for. All topics, if other members subscribe to more: asking by name for a topic that does
+        not exist would be an error."""
         names = self._subscription.names
         return names if names is not None and set(topics) <= set(names) else None

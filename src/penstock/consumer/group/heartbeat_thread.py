@@ -1,7 +1,7 @@
-"""The heartbeats of a member, in a thread of their own.
+"""Sends a member's heartbeats, in a thread of its own.
 
-They go on while the membership thread is busy with what a rebalance asks of it: committing, the listener's own code,
-reading offsets. Without them a member whose listener takes its time would be thrown out in the middle of it.
+Heartbeats continue while the membership thread is busy in a rebalance: committing, running the listener, reading
+offsets. Without them the coordinator would remove a member whose listener is slow.
 """
 
 from __future__ import annotations
@@ -22,47 +22,51 @@ from penstock.wire.transport.retry import Interrupted
 log = logging.getLogger(__name__)
 
 
-class Heart:
-    """Beats for a member until it is told to rest. `tell` is called by the heart's thread, with whom it beat for."""
+class HeartbeatThread:
+    """Sends heartbeats for one member until it is suspended.
 
-    def __init__(self, config: ConsumerConfig, tell: Callable[[GroupMember, BaseException], None]) -> None:
+    `notify` gets the member and an error that the coordinator answered. The heartbeat thread calls it.
+    """
+
+    def __init__(self, config: ConsumerConfig, notify: Callable[[GroupMember, BaseException], None]) -> None:
         self._config = config
-        self._tell = tell
+        self._notify = notify
         self._closed = threading.Event()
         self._coordinator = Coordinator(config.client, config.group, self._closed.wait)
         self._changed = threading.Condition()
         self._member: GroupMember | None = None
         self._due = 0.0
         self._thread: threading.Thread | None = None
-        self.last_beat = float("-inf")
-        """When the coordinator last answered that we are a member (monotonic). Written by any thread, read by any."""
+        self.last_heartbeat = float("-inf")
+        """When the coordinator last confirmed the membership (monotonic). Written and read by any thread."""
 
-    # --- any thread -----------------------------------------------------------------------------------------------
+    # --- any thread ---------------------------------------------------------------------------------------------------
 
-    def beat_for(self, member: GroupMember) -> None:
-        """Beat for this member from now on: it has joined this moment."""
+    def send_for(self, member: GroupMember) -> None:
+        """Send heartbeats for this member from now on. It has just joined."""
         with self._changed:
             self._member = member
-            self.last_beat = time.monotonic()
-            self._due = self.last_beat + self._config.heartbeat_interval
+            self.last_heartbeat = time.monotonic()
+            self._due = self.last_heartbeat + self._config.heartbeat_interval
             if self._thread is None:
-                name = f"penstock-heart-{self._config.group}"
+                name = f"penstock-heartbeat-{self._config.group}"
                 self._thread = threading.Thread(target=self._run, name=name, daemon=True)
                 self._thread.start()
             self._changed.notify_all()
 
-    def beat_now(self) -> None:
-        """Something looks wrong: find out."""
+    def send_now(self) -> None:
+        """Check the membership: a commit was refused."""
         with self._changed:
             self._due = 0.0
             self._changed.notify_all()
 
-    def seen(self) -> None:
-        """The coordinator has counted us as a member until now."""
+    def confirmed(self) -> None:
+        """Another request has shown that the coordinator still counts this member."""
         with self._changed:
-            self.last_beat = time.monotonic()
+            self.last_heartbeat = time.monotonic()
 
-    def rest(self) -> None:
+    def suspend(self) -> None:
+        """Send no heartbeats until `send_for`."""
         with self._changed:
             self._member = None
 
@@ -74,22 +78,22 @@ class Heart:
             thread = self._thread
         deadline = time.monotonic() + timeout
         while thread is not None and thread.is_alive():
-            self._coordinator.abort()  # also where there is no time to wait for it
+            self._coordinator.abort()  # also with a time-out of 0
             if (left := deadline - time.monotonic()) <= 0:
                 break
             thread.join(min(left, 0.1))
 
-    # --- the heart's thread ---------------------------------------------------------------------------------------
+    # --- the heartbeat thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (member := self._next()) is not None:
             try:
-                self._beat(member)
+                self._send(member)
             except Interrupted:
                 return
 
     def _next(self) -> GroupMember | None:
-        """The member to beat for, when its time has come; None when closed."""
+        """Wait until a heartbeat is due; returns its member, or None when closed."""
         with self._changed:
             while not self._closed.is_set():
                 wait = self._due - time.monotonic()
@@ -99,10 +103,10 @@ class Heart:
                 self._changed.wait(None if self._member is None else wait)
             return None
 
-    def _beat(self, member: GroupMember) -> None:
+    def _send(self, member: GroupMember) -> None:
         session = self._config.session_timeout
-        left = self.last_beat + session - time.monotonic()
-        # A third, so that one answer that never comes does not cost the membership.
+        left = self.last_heartbeat + session - time.monotonic()
+        # A third of the session, so that one lost answer does not cost the membership.
         timeout = max(0.001, min(self._config.client.request_timeout, session / 3, left))
         attempts = self._coordinator.attempts(f"heartbeat in group {self._config.group!r}", timeout)
         try:
@@ -110,25 +114,25 @@ class Heart:
                 attempts, lambda connection: ask_heartbeat(connection, self._config.group, member, attempts.remaining())
             )
         except Rebalancing as error:
-            if self._beaten(member):
-                self._tell(member, error)
+            if self._succeeded(member):
+                self._notify(member, error)
         except (*HEALING, BrokerUnavailable) as error:
             log.debug("heartbeat in group %r: %s", self._config.group, error)
             self._missed(member, error)
         except Interrupted:
             raise
-        except Exception as error:  # MembershipLost, no permission any more, a bug: the membership thread decides
-            # Not if it rests by now: a member that joins has left the generation behind that this answer speaks of.
+        except Exception as error:  # membership lost, permission revoked, a bug: the membership thread decides
+            # Not if suspended meanwhile: a member that joins again has left the generation of this answer.
             if self._stop_for(member):
-                self._tell(member, error)
+                self._notify(member, error)
         else:
-            self._beaten(member)
+            self._succeeded(member)
 
-    def _beaten(self, member: GroupMember) -> bool:
-        """Whether we still beat for it."""
+    def _succeeded(self, member: GroupMember) -> bool:
+        """Note an answer; returns whether heartbeats are still sent for this member."""
         with self._changed:
             if self._member == member:
-                self.last_beat = time.monotonic()
+                self.last_heartbeat = time.monotonic()
             return self._member == member
 
     def _missed(self, member: GroupMember, error: BaseException) -> None:
@@ -137,19 +141,19 @@ class Heart:
             if self._member != member:
                 return
             now = time.monotonic()
-            over = now - self.last_beat >= session
-            if over:
+            expired = now - self.last_heartbeat >= session
+            if expired:
                 self._member = None
             else:
                 backoff = min(self._config.heartbeat_interval, self._config.client.retry_backoff_max)
-                self._due = min(now + backoff, self.last_beat + session)
-        if over:
+                self._due = min(now + backoff, self.last_heartbeat + session)
+        if expired:
             lost = MembershipLost(f"no heartbeat was answered for {session:g} s (session.timeout.ms): {error}")
             lost.__cause__ = error
-            self._tell(member, lost)
+            self._notify(member, lost)
 
     def _stop_for(self, member: GroupMember) -> bool:
-        """Whether we did beat for it."""
+        """Suspend this member; returns whether heartbeats were sent for it."""
         with self._changed:
             if self._member != member:
                 return False

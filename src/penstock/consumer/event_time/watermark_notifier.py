@@ -1,4 +1,4 @@
-"""The listener's thread: who tells the user's function of event-time watermarks. A slow one holds up nobody else."""
+"""Calls the user's watermark listener in a thread of its own, so that a slow listener delays nothing else."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from penstock.consumer.event_time.batch import as_datetime
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 1000
-"""Watermarks of a punctuated strategy that wait for a slow listener. Of more, the oldest are not told: each newer one
-says what they say."""
+MAX_WAITING = 1000
+"""Watermarks of a punctuated strategy that wait for a slow listener. With more, the oldest are dropped: a newer
+watermark includes them."""
 
 
-class WatermarkTeller:
+class WatermarkNotifier:
     """Its thread runs once there is a listener. Every method may be called by any thread."""
 
     def __init__(self, group: str, *, each: bool) -> None:
-        """`each`: whether every watermark is told, in order. Else it is the newest: a slow listener misses some."""
+        """`each`: pass on every watermark, in order. Otherwise only the newest: a slow listener misses some."""
         self._listener: Callable[[datetime], object] | None = None
-        self._told: int | None = None
-        self._to_tell: deque[int] = deque(maxlen=MOST_WAITING if each else 1)
+        self._notified: int | None = None
+        self._waiting: deque[int] = deque(maxlen=MAX_WAITING if each else 1)
         self._wake = threading.Event()
         self._lock = threading.Lock()
         self._open = self._stopped = False
@@ -44,17 +44,17 @@ class WatermarkTeller:
         self._start_if_needed()
 
     def close(self, timeout: float) -> None:
-        """Nobody is told any more."""
+        """Stop calling the listener."""
         with self._lock:
             self._stopped = True
         self._wake.set()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
-    def tell(self, watermark: int) -> None:
-        """Never blocks."""
+    def notify(self, watermark: int) -> None:
+        """Pass a watermark on to the listener. Never blocks."""
         if self._listener is not None:
-            self._to_tell.append(watermark)
+            self._waiting.append(watermark)
             self._wake.set()
 
     def _start_if_needed(self) -> None:
@@ -66,15 +66,15 @@ class WatermarkTeller:
         while not self._stopped:
             self._wake.wait()
             self._wake.clear()
-            while self._to_tell and not self._stopped:
-                self._call(self._to_tell.popleft())
+            while self._waiting and not self._stopped:
+                self._call(self._waiting.popleft())
 
     def _call(self, watermark: int) -> None:
-        listener, told = self._listener, as_datetime(watermark)
-        if listener is None or told is None or (self._told is not None and watermark <= self._told):
+        listener, moment = self._listener, as_datetime(watermark)
+        if listener is None or moment is None or (self._notified is not None and watermark <= self._notified):
             return
-        self._told = watermark
+        self._notified = watermark
         try:
-            listener(told)
+            listener(moment)
         except Exception:
-            log.exception("the watermark listener failed; it is called again with the next one")
+            log.exception("the watermark listener failed; the next watermark calls it again")

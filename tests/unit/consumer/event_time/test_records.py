@@ -77,7 +77,7 @@ def test_E2_a_batch_in_hand_of_a_partition_that_was_given_away_and_came_back_say
     fed.put(0, 500)
     tp = fed.cursors[0].tp
     next(fed.stream.batches())
-    fed.stream.release(fed.cursors[0])
+    fed.reader.revoke(fed.cursors[0])
     fed.event_time.set_partitions([])
     fed.event_time.set_partitions([tp])
     fed.ask_for_more()
@@ -90,18 +90,18 @@ def test_what_interrupts_a_hand_out_loses_no_batch_and_counts_none_twice():
     fed.put(0, 7)
     fed.batches()
     fed.put(0, 5)
-    count = fed.stream._on_consumed
+    count = fed.reader._on_consumed
 
     def interrupted(*_):
-        fed.stream._on_consumed = count
+        fed.reader._on_consumed = count
         raise KeyboardInterrupt
 
-    fed.stream._on_consumed = interrupted
+    fed.reader._on_consumed = interrupted
     with pytest.raises(KeyboardInterrupt):
         next(fed.stream.batches())
     assert fed.batches() == [(0, [5], 6, 6)]
     assert fed.event_time.late == 1
-    assert not fed.cursors[0].in_hand
+    assert not fed.cursors[0].in_use
 
 
 def test_E2_a_partition_that_comes_or_goes_never_takes_the_combined_watermark_back():
@@ -124,12 +124,12 @@ def test_E1_messages_move_the_watermark_when_all_that_are_handed_out_of_their_ba
     fed.put(0, 40)
     assert fed.messages(2) == [(0, 10), (0, 20)]
     assert fed.combined is None, "not for messages that nobody has got yet"
-    fed.stream.pause(fed.cursors[0])
+    fed.reader.pause(fed.cursors[0])
     assert fed.combined == 19, "and not for those that wait"
-    fed.stream.resume(fed.cursors[0])
+    fed.reader.resume(fed.cursors[0])
     assert fed.messages() == [(0, 30), (0, 40)]
     assert fed.combined == 39
-    assert fed.stream.position(fed.cursors[0]) == 4
+    assert fed.reader.position(fed.cursors[0]) == 4
 
 
 def test_E1_a_punctuated_watermark_comes_from_the_records_alone():
@@ -171,7 +171,7 @@ def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
     fed.put(0, 30)
     with pytest.raises(EventTimeError, match="1 record from offset 2 on"):
         next(fed.stream)
-    fed.stream.move(fed.cursors[0], 3)
+    fed.reader.move(fed.cursors[0], 3)
     fed.put(0, 40)
     broken[0] = False
     assert fed.messages() == [(0, 40)], "what was passed over is gone"
@@ -214,7 +214,7 @@ def test_E2_a_seek_back_takes_no_watermark_back_and_what_comes_again_is_late():
     fed = Fed(partitions=1)
     fed.put(0, 100, 200)
     fed.batches()
-    fed.stream.move(fed.cursors[0], 0)
+    fed.reader.move(fed.cursors[0], 0)
     fed.put(0, 100, 200)
     batch = next(fed.stream.batches())
     assert (after(batch.watermark), after(batch.partition_watermark), batch.late) == (199, 199, 1)
