@@ -1,1 +1,1 @@
-"""Out of Kafka into something else: the Streamer and its sinks."""
+"""The Streamer, which copies a topic to a sink, and the sinks."""

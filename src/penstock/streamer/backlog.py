@@ -1,4 +1,4 @@
-"""What one thread has taken from its stream and not yet brought into the sink."""
+"""The rows and dead letters that one thread holds until they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.streamer.sinks.sink import Limits, Rows
 
 @dataclass(slots=True)
 class Piece:
-    """Records of one partition, and the rows that were made of them."""
+    """Records of one partition, and the rows extracted from them."""
 
     tp: TopicPartition
     records: pa.RecordBatch
@@ -30,26 +30,26 @@ class Piece:
     @property
     def size(self) -> int:
         size: int = self.records.nbytes
-        # Rows that are columns of the records take no memory of their own.
+        # Rows that are columns of the records share their memory.
         if isinstance(self.rows, pa.RecordBatch) and not set(self.rows.schema) <= set(self.records.schema):
             size += self.rows.nbytes
         return size
 
 
 LETTER_BYTES = 600
-"""What a letter takes beside its key, value and headers, as Python's objects: measured."""
+"""Measured memory of a letter beside its key, value and headers: its Python objects."""
 
 OnRefused: TypeAlias = Callable[[Piece, RowsRefused], None]
-"""Told of one message whose rows the sink refuses."""
+"""Called with one message whose rows the sink refuses."""
 
 
 class Backlog:
-    """Pieces in the order in which they came, letters, and how far each partition is. For one thread."""
+    """Pieces in their order of arrival, dead letters, and the position of each partition. For one thread."""
 
     def __init__(self) -> None:
         self.letters: list[DeadLetter] = []
         self.positions: Offsets = {}
-        """The next offset of each partition, when everything here is where it belongs."""
+        """The offset to commit for each partition once everything here is written."""
         self._pieces: list[Piece] = []
         self._rows = 0
         self._size = 0
@@ -74,8 +74,8 @@ class Backlog:
             self._letters_size += letter.size + LETTER_BYTES
 
     def reached(self, tp: TopicPartition, offset: int, now: float) -> None:
-        """Everything of a partition below this offset is here, or needs to be nowhere."""
-        # Also a lower one: the log may be another, of a topic that was made anew or was cut.
+        """Every record of a partition below this offset is held here, or needs no writing."""
+        # A lower offset too: the topic may have been recreated, or its log truncated.
         if offset != self.positions.get(tp):
             self.positions[tp] = offset
             if self._since is None:
@@ -88,7 +88,7 @@ class Backlog:
         return self._rows >= limits.rows or size >= limits.bytes or now - self._since >= limits.seconds
 
     def drop(self, partitions: Collection[TopicPartition]) -> int:
-        """Forget what is of these partitions; returns how many records that were."""
+        """Drop what is held of these partitions. Returns the number of dropped records."""
         dropped = [piece for piece in self._pieces if piece.tp in partitions]
         self._keep([piece for piece in self._pieces if piece.tp not in partitions])
         kept = [x for x in self.letters if TopicPartition(x.topic, x.partition) not in partitions]
@@ -99,7 +99,7 @@ class Backlog:
         return sum(piece.records.num_rows for piece in dropped)
 
     def clear(self) -> Offsets:
-        """All of it has been written: begin anew. Returns how far that is."""
+        """Empty the backlog after everything is written. Returns the offsets to commit."""
         positions, self.positions = self.positions, {}
         self._keep([])
         self.letters, self._letters_size = [], 0
@@ -112,10 +112,10 @@ class Backlog:
         self._size = sum(piece.size for piece in pieces)
 
     def write(self, write: Callable[[Rows], None], extraction: Extraction, on_refused: OnRefused) -> int:
-        """Bring the rows into the sink; returns how many.
+        """Write the rows to the sink. Returns their number.
 
-        Refused rows are looked for by halves, down to one message: its other rows are then not written either. What
-        `write` raises otherwise is raised here, with what is not written yet kept for the next try.
+        If the sink refuses rows, the pieces are bisected down to one message, none of whose rows are written. Any other
+        error of `write` is raised, and the rows that are not written yet are kept for the retry.
         """
         written = 0
         todo = [self._pieces] if self._pieces else []
@@ -152,9 +152,9 @@ def halves(pieces: list[Piece], extraction: Extraction, on_refused: OnRefused) -
     middle = piece.records.num_rows // 2
     found = []
     for records in (piece.records.slice(0, middle), piece.records.slice(middle)):
-        # Not the rows by halves: only the extractor knows which of them came from which record.
+        # Extract again: only the extractor knows which rows came from which record.
         extracted = extraction.extract(piece.tp, records)
-        for at, error in extracted.failures:  # it worked the first time
+        for at, error in extracted.failures:  # the extractor fails on the second call
             on_refused(Piece(piece.tp, records.slice(at, 1), []), RowsRefused(f"{type(error).__name__}: {error}"))
         if extracted.rows is not None:
             found.append([Piece(piece.tp, records, extracted.rows)])

@@ -1,4 +1,4 @@
-"""What a Streamer has done so far."""
+"""Counts of a Streamer, per thread and in total."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Counters:
-    """Of one thread, which alone writes them."""
+    """The counts of one thread. Only that thread changes them."""
 
     records: int = 0
-    """Taken from the stream."""
+    """Records read from the stream."""
     rows: int = 0
-    """In the sink."""
+    """Rows written to the sink."""
     skipped: int = 0
-    """Records that the extractor made no row of, by its own will."""
+    """Records for which the extractor returned no row."""
     failed: int = 0
-    """Records that the extractor raised on, or whose rows the sink refuses."""
+    """Records on which the extractor raised, or whose rows the sink refused."""
     dead_lettered: int = 0
-    """Those of them that are in the dead-letter topic."""
+    """Failed records that were written to the dead-letter topic."""
     flushes: int = 0
     retries: int = 0
-    """Of the sink, of dead letters and of the stream."""
+    """Retries of the sink, of dead letters and of the stream."""
     commits: int = 0
     commits_failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StreamerMetrics:
-    """A Streamer's counts over all threads, and its lag."""
+    """The counts of all threads, the lag, and the last error."""
 
     records: int
     rows: int
@@ -40,9 +40,9 @@ class StreamerMetrics:
     commits: int
     commits_failed: int
     lag: int | None
-    """Records that wait in the partitions that are ours, not counting what threads hold; None if nobody knows yet."""
+    """Unread records in the assigned partitions, without those that threads hold. None while unknown."""
     last_error: str | None
-    """The last thing that went wrong, whether or not it was overcome."""
+    """The last error, whether or not a retry succeeded."""
 
 
 def summed(counters: list[Counters], lag: int | None, last_error: str | None) -> StreamerMetrics:

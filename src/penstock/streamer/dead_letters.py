@@ -1,4 +1,4 @@
-"""Where a Streamer's dead letters go: to a topic, or to a function."""
+"""The destinations of a Streamer's dead letters: a topic, or a function."""
 
 from __future__ import annotations
 
@@ -9,31 +9,33 @@ from penstock.dead_letters.letter import DeadLetter, TopicWriter
 from penstock.errors import OptionError
 from penstock.wire.client_config import ClientConfig
 
-__all__ = ["CalledWithLetters", "DeadLetter", "DeadLetterTopic", "DeadLetters", "LetterWriter"]
+__all__ = ["CallableDeadLetters", "DeadLetter", "DeadLetterTopic", "DeadLetters", "LetterWriter"]
 
 
 class LetterWriter(Protocol):
-    """One thread's way to where letters go."""
+    """Writes the letters of one thread."""
 
     def write(self, letters: list[DeadLetter]) -> None:
-        """Take these letters for good, or raise. What is raised is tried again."""
+        """Store these letters, or raise. The Streamer retries after an error."""
 
     def close(self) -> None: ...
 
 
 class DeadLetters(Protocol):
+    """A destination of dead letters, shared by all threads."""
+
     def open(self, config: ClientConfig, group: str) -> LetterWriter: ...
 
 
 class DeadLetterTopic:
-    """Writes letters to a topic, which has to exist, and waits until all replicas in sync have them.
+    """Writes letters to an existing topic, and waits until all in-sync replicas have them.
 
-    A letter is the record as it was, key, value and headers, with these headers after its own: `penstock.topic`,
-    `.partition`, `.offset`, `.timestamp` (ms), `.group`, `.stage` (`extractor` or `sink`), `.error` (a class) and
-    `.reason`. Its timestamp is that of the failure, because topics forget by it. A value that is too large for the
-    topic is left out, and `penstock.dropped` says how many bytes it had.
+    A letter has the key, value and headers of the record, followed by these headers: `penstock.topic`, `.partition`,
+    `.offset`, `.timestamp` (ms), `.group`, `.stage` (`extractor` or `sink`), `.error` (a class) and `.reason`. Its
+    timestamp is the time of the failure, because retention goes by it. A value that is too large for the topic is
+    dropped, and `penstock.dropped` holds its size in bytes.
 
-    `config`: Kafka's settings of another cluster; without it, the Streamer's own.
+    `config`: Kafka's settings of another cluster. Default: the Streamer's cluster.
     """
 
     def __init__(self, topic: str, *, config: Mapping[str, object] | None = None) -> None:
@@ -51,12 +53,12 @@ class DeadLetterTopic:
 
             config = parse_config({"group.id": group, **self._config}).client
         writer = TopicWriter(config, self.topic, group)
-        writer.connect()  # a topic that is not there is found now
+        writer.connect()  # raises now if the topic does not exist
         return writer
 
 
-class CalledWithLetters:
-    """Hands letters to a function, in a list."""
+class CallableDeadLetters:
+    """Calls a function with a list of letters."""
 
     def __init__(self, function: Callable[[list[DeadLetter]], object]) -> None:
         self._function = function

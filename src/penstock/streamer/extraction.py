@@ -1,4 +1,4 @@
-"""How records become rows: as they are, by a user's function one by one, or by one that takes whole Arrow batches."""
+"""How records become rows: unchanged, by a user's function of one message, or by a function of an Arrow batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.errors import OptionError
 from penstock.model.topic_partition import TopicPartition
 
 SLICE = 8192
-"""Records that go through an extractor at a time. Between two slices a thread looks at the clock and at rebalances."""
+"""Records per call of `extract`. Between two slices a thread checks flush limits and rebalances."""
 
 FOREVER = float("inf")
 
@@ -23,37 +23,38 @@ MESSAGE_COLUMNS = [name for name in COLUMNS if name not in ("topic", "partition"
 
 class Failure(NamedTuple):
     at: int
-    """Which of the records."""
+    """The position of the record in its batch."""
     error: Exception
 
 
 @dataclass(slots=True)
 class Extracted:
     rows: pa.RecordBatch | list[Any] | None
-    """None: there are none."""
+    """None: no rows."""
     skipped: int = 0
-    """Records that the extractor made nothing of, by its own will."""
+    """Records for which the extractor returned no row."""
     failures: list[Failure] = field(default_factory=list)
     through: int | None = None
-    """How many of the records it has gone through, if the time was over before the last."""
+    """The number of records done, if the time ended before the last one. None: all."""
 
 
 class Extraction(Protocol):
-    """May be called again for the same records: when a sink refuses rows, what they came from is looked for by halves.
+    """The step from records to rows. Each thread has its own.
 
-    Each thread has its own.
+    `extract` may be called again for the same records: when a sink refuses rows, the Streamer bisects the records to
+    find the message that they came from.
     """
 
     @property
     def slice(self) -> int | None:
-        """How many records at a time; None: as many as there are."""
+        """The largest number of records per call; None: no limit."""
 
     def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
-        """At least the first record; after so long it may leave the rest for another call."""
+        """Extract at least the first record. After `seconds` the rest may be left for another call."""
 
 
-class AsTheyAre:
-    """No extractor: the columns asked for go straight to the sink."""
+class NoExtraction:
+    """Without an extractor the selected columns go to the sink unchanged."""
 
     slice = None
 
@@ -64,10 +65,12 @@ class AsTheyAre:
         return Extracted(records.select(self._columns))
 
 
-class OneByOne:
-    """A function from a message to a row, or (`many`) to several; None is no row. A row is a dict or a tuple.
+class MessageExtraction:
+    """Calls a function with each message. It returns a row, or with `many` an iterable of rows; None is no row.
 
-    With a schema rows become Arrow, and a row that does not fit it is a failure of its message.
+    A row is a dict or a tuple.
+
+    With a schema rows become Arrow, and a row that does not fit the schema is a failure of its message.
     """
 
     slice = SLICE
@@ -124,7 +127,7 @@ class OneByOne:
         try:
             return to_arrow(every, self._schema)
         except Exception:
-            # One of them does not fit. Which one is found by trying each: Arrow does not say.
+            # Arrow does not say which row does not fit: convert the rows of each message alone to find it.
             fitting: list[Any] = []
             for at, rows in made:
                 try:
@@ -136,10 +139,10 @@ class OneByOne:
             return to_arrow(fitting, self._schema) if fitting else None
 
 
-class BatchWise:
-    """A function from an Arrow batch to an Arrow batch (of any length), or None for no rows.
+class BatchExtraction:
+    """Calls a function with an Arrow batch. It returns an Arrow batch of any length, or None for no rows.
 
-    Where it raises, it is called again with halves, until it is known which messages it fails on.
+    If it raises, it is called again with each half, down to the messages on which it fails.
     """
 
     slice = SLICE
@@ -186,7 +189,7 @@ class BatchWise:
             return None if rows is None else self._checked(rows)
         if not isinstance(rows, pa.RecordBatch):
             reason = f"returned {type(rows).__name__}, not a pyarrow.RecordBatch"
-            raise OptionError("extractor", None, reason, 'Or does it take messages? Then leave extracts="batch" out')
+            raise OptionError("extractor", None, reason, 'If it takes messages, leave out extracts="batch"')
         if self._schema is None:
             self._schema = rows.schema
         if rows.schema.equals(self._schema):
@@ -197,12 +200,12 @@ class BatchWise:
             "extractor",
             None,
             f"returned batches of two schemas:\n{self._schema.to_string()}\nand\n{rows.schema.to_string()}",
-            "Give the one that is meant: Streamer(..., schema=...)",
+            "Set the schema of the rows: Streamer(..., schema=...)",
         )
 
 
 def to_arrow(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Dicts and tuples as Arrow. Of a dict what the schema does not name is left out."""
+    """Convert dicts and tuples to Arrow. Keys of a dict that the schema does not name are dropped."""
     names = schema.names
     values = [tuple(map(row.get, names)) if isinstance(row, dict) else row for row in rows]
     for row in values:

@@ -1,4 +1,4 @@
-"""One stream, drained by one thread (I2): take a batch, extract, deliver when it is time to."""
+"""Worker: one thread that reads one stream (I2), extracts rows and delivers them when a flush limit is reached."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ import pyarrow.compute as pc
 from penstock.errors import ConsumerTimeout, CorruptBatch, NoGroupOffset, OffsetOutOfRange, RecordTooLarge
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.backlog import Piece
+from penstock.streamer.config import StreamerConfig
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.delivery import Delivery
 from penstock.streamer.extraction import Extracted
-from penstock.streamer.run import Job, Release, Run
+from penstock.streamer.run import Revocation, Run
 from penstock.streamer.sinks.sink import Writer
 
-TOLD = 10
-"""Failures that are logged one by one out of those of one slice."""
+LOGGED_FAILURES = 10
+"""Failures of one slice that are logged one by one."""
 
 SLICE_SECONDS = 2.0
-"""How long records go through an extractor before the thread looks at the clock and at rebalances. A slice of those
-that each take a moment, as a question to somebody else does, would take minutes."""
+"""How long an extractor runs before the thread checks flush limits and rebalances. A slice can take minutes if the
+extractor calls another service for each message."""
 
 
 class Consumer(Protocol):
-    """As much of a ConsumerConnector as a worker needs."""
+    """The part of a ConsumerConnector that a worker needs."""
 
     def commit_offsets(self, offsets: Offsets) -> None: ...
     def position(self) -> dict[TopicPartition, int]: ...
@@ -40,7 +41,7 @@ class Consumer(Protocol):
 
 
 class Readable(Protocol):
-    """As much of a Stream."""
+    """The part of a Stream that a worker needs."""
 
     @property
     def thread_id(self) -> str: ...
@@ -48,14 +49,14 @@ class Readable(Protocol):
 
 
 class Worker:
-    """Its methods are called by its own thread, but where they say otherwise."""
+    """Its own thread calls its methods, unless they say otherwise."""
 
     def __init__(
         self,
         name: str,
         stream: Readable,
         consumer: Consumer,
-        job: Job,
+        config: StreamerConfig,
         run: Run,
         writer: Writer,
         letters: LetterWriter | None,
@@ -63,25 +64,25 @@ class Worker:
         self.name = name
         self._stream = stream
         self._consumer = consumer
-        self._job = job
+        self._config = config
         self._run = run
-        self._extraction = job.extraction()
-        self._delivery = Delivery(name, job, run, self._extraction, writer, letters, consumer, self._give_up_leaving)
+        self._extraction = config.extraction()
+        self._delivery = Delivery(name, config, run, self._extraction, writer, letters, consumer, self._give_up_revoked)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._taking: TopicPartition | None = None
-        """The partition of a batch that is not through yet: the consumer's position is ahead of us there."""
-        self._left: set[TopicPartition] = set()
-        """Partitions that have left since that batch was taken."""
+        """The partition of the batch in progress: the consumer's position is ahead of the extracted records there."""
+        self._revoked_meanwhile: set[TopicPartition] = set()
+        """Partitions that were revoked while that batch was in progress."""
         self._cut: set[TopicPartition] = set()
-        """Partitions of which a batch was not used to its end."""
-        self._released: dict[TopicPartition, int] = {}
-        """Partitions that are not ours before the group says so for the next time: the consumer lists them a little
-        longer, with a position that counts what we let go of."""
+        """Partitions of which a batch was not read to its end."""
+        self._revoked: dict[TopicPartition, int] = {}
+        """Revoked partitions, each with the number of the assignment before. Until the next assignment the consumer
+        still lists them, with a position that counts dropped records."""
         self._tries: dict[TopicPartition | None, int] = {}
-        """Errors on the stream since the last record: of a partition, or (None) of no single one."""
+        """Errors of the stream since the last record, by partition; None: errors of no single partition."""
         self._last_error: Exception | None = None
         self._read_again_at: dict[TopicPartition, float] = {}
-        self._releases: deque[Release] = deque()
+        self._revocations: deque[Revocation] = deque()
         self.is_working = False
         """Whether `work` runs. Any thread."""
 
@@ -92,67 +93,67 @@ class Worker:
 
     # --- the membership thread --------------------------------------------------------------------------------------
 
-    def release(self, release: Release) -> None:
-        """Partitions leave. The caller waits for the answer."""
-        self._releases.append(release)
+    def revoke(self, revocation: Revocation) -> None:
+        """Write and commit what is held of revoked partitions. The caller waits for `revocation.done`."""
+        self._revocations.append(revocation)
         self._delivery.wake()
 
     def wake(self) -> None:
-        """Any thread: the run is to stop."""
+        """Any thread: check now whether to stop."""
         self._delivery.wake()
 
     # --- its own thread ---------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Drain the stream until the run is to stop; then write and commit what is left (I4)."""
+        """Read the stream until the run stops; then write and commit the rest (I4)."""
         self.is_working = True
         try:
             while not self._run.stopping.is_set():
-                if self._releases:
-                    self._let_go()
+                if self._revocations:
+                    self._handle_revocations()
                 batch = self._next()
                 if batch is None:
                     self._note_positions()
                     self._stop_at_the_end()
                 else:
                     self._take(batch)
-                self._look()
+                self._do_due_work()
             self._note_positions()
             self._delivery.deliver()
         finally:
             self.is_working = False
-            while self._releases:
-                self._part_with(self._releases[0])
+            while self._revocations:
+                self._finish(self._revocations[0])
 
     def _next(self) -> pa.RecordBatch | None:
-        """The next batch; None if none came for a short while."""
+        """The next batch; None if none arrived within the poll interval."""
         if self._batches is None:
-            self._batches = self._stream.batches(self._job.columns)
+            self._batches = self._stream.batches(self._config.columns)
         try:
             return next(self._batches)
         except ConsumerTimeout:
             self._batches = None
         except StopIteration:
-            self._run.stop()  # somebody has shut the connector down
+            self._run.stop()  # the connector was shut down
         except Exception as error:
             self._batches = None
             self._stream_failed(error)
         return None
 
     def _stream_failed(self, error: Exception) -> None:
-        """I3: an error on the stream is tried again. Where it stands in one partition's way, that one is read again
-        after a while and the others go on meanwhile; from other errors the connector recovers by itself."""
+        """I3: retry after an error of the stream. If the error concerns one partition, that one is read again after
+        `retry_timeout` while the others continue; from other errors the connector recovers by itself."""
         if error is self._last_error or isinstance(error, OffsetOutOfRange | NoGroupOffset):
-            raise error  # it has ended the connector, which raises it again and again; or somebody wants it to be one
+            raise error  # it has ended the connector, which raises it forever; or auto.offset.reset is none
         self._last_error = error
         tp = None
         if isinstance(error, CorruptBatch | RecordTooLarge):
             tp = TopicPartition(error.topic, error.partition)
             if tp not in self._consumer.assignment():
-                return  # it has left
-            self._read_again_at[tp] = time.monotonic() + self._job.retry_timeout
+                return  # it was revoked
+            self._read_again_at[tp] = time.monotonic() + self._config.retry_timeout
         tries = self._tries.get(tp, 0)
-        if not self._delivery.may_retry(tries, error, f"{tp or self._job.topic} cannot be read"):
+        if not self._delivery.may_retry(tries, error, f"{tp or self._config.topic} cannot be read"):
             raise error
         self._tries[tp] = tries + 1
 
@@ -160,19 +161,19 @@ class Worker:
         del self._read_again_at[tp]
         position = self._consumer.position().get(tp)
         if position is not None:
-            with suppress(ValueError):  # it has left in this moment
+            with suppress(ValueError):  # it was revoked in this moment
                 self._consumer.seek({tp: position})
 
     # records
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        tp = TopicPartition(self._job.topic, batch.column("partition")[0].as_py())
+        tp = TopicPartition(self._config.topic, batch.column("partition")[0].as_py())
         for read in (tp, None):
             self._tries.pop(read, None)
         batch = self._wanted(tp, batch)
-        step = min(self._extraction.slice or self._job.limits.rows, self._job.limits.rows)
+        step = min(self._extraction.slice or self._config.limits.rows, self._config.limits.rows)
         self._taking = tp
-        self._left.clear()
+        self._revoked_meanwhile.clear()
         began, at = time.monotonic(), 0
         while at < batch.num_rows:
             records = batch.slice(at, step)
@@ -180,27 +181,27 @@ class Worker:
             records = records.slice(0, extracted.through)
             at += records.num_rows
             self._keep(tp, records, extracted)
-            self._look()
-            if tp in self._left:
-                break  # the rest is somebody else's now
-            if self._run.is_over or (self._run.is_hurried and time.monotonic() - began >= SLICE_SECONDS):
+            self._do_due_work()
+            if tp in self._revoked_meanwhile:
+                break  # another member reads the rest
+            if self._run.is_past_deadline or (self._run.has_deadline and time.monotonic() - began >= SLICE_SECONDS):
                 self._cut.add(tp)
                 break
         self._taking = None
 
     def _wanted(self, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What of a batch lies before the end, and within the limit."""
+        """The part of a batch that is before the end and within the limit."""
         ends = self._run.ends
         if ends is not None:
             inside = pc.sum(pc.less(batch.column("offset"), ends.get(tp, 0))).as_py()
             if inside < batch.num_rows:
                 batch = batch.slice(0, inside)
-                with suppress(ValueError):  # it has left since the batch was handed out
+                with suppress(ValueError):  # it was revoked after the batch was read
                     self._consumer.pause([tp])
         granted = self._run.grant(batch.num_rows)
         if granted < batch.num_rows:
             self._cut.add(tp)
-        if self._run.has_enough:
+        if self._run.reached_limit:
             self._run.stop()
         return batch.slice(0, granted)
 
@@ -211,9 +212,11 @@ class Worker:
         kept = records
         if failures:
             for number, (at, error) in enumerate(failures):
-                delivery.failed(tp, records.slice(at, 1), "extractor", error, quietly=number >= TOLD)
-            if len(failures) > TOLD:
-                delivery.say(f"{len(failures) - TOLD} more of the next {records.num_rows} messages failed")
+                delivery.failed(tp, records.slice(at, 1), "extractor", error, quietly=number >= LOGGED_FAILURES)
+            if len(failures) > LOGGED_FAILURES:
+                delivery.log_error(
+                    f"{len(failures) - LOGGED_FAILURES} more of the next {records.num_rows} messages failed"
+                )
             failed = {failure.at for failure in failures}
             kept = records.take(pa.array([at for at in range(records.num_rows) if at not in failed], pa.int64()))
         if extracted.rows is not None:
@@ -226,27 +229,27 @@ class Worker:
 
     # between two batches, or slices of one
 
-    def _look(self) -> None:
-        """Do what is due."""
+    def _do_due_work(self) -> None:
+        """Revocations, delivery, and partitions that are to be read again."""
         now = time.monotonic()
-        if self._releases:
-            self._let_go()
-        elif self._delivery.deliver_what_is_due(now):
+        if self._revocations:
+            self._handle_revocations()
+        elif self._delivery.deliver_if_due(now):
             self._stop_at_the_end()
         for tp in [tp for tp, due in self._read_again_at.items() if now >= due]:
             self._read_again(tp)
 
     def _note_positions(self) -> None:
-        """Where everything handed out is held or delivered, the consumer's position counts: it is past transaction
-        markers and other gaps that end in no record. It also keeps the place of a partition that begins at its end."""
+        """Take over the consumer's positions where every record it returned is held or delivered. They are past
+        transaction markers and other gaps without a record, and hold the start of a partition that began at its end."""
         if self._delivery.has_given_up:
             return
-        self._released = {tp: at for tp, at in self._released.items() if at == self._run.assignments}
+        self._revoked = {tp: at for tp, at in self._revoked.items() if at == self._run.assignments}
         mine = [tp for tp, thread in self._consumer.assignment().items() if thread == self._stream.thread_id]
         positions = self._consumer.position()
         ends, now = self._run.ends, time.monotonic()
         for tp in mine:
-            if tp == self._taking or tp in self._cut or tp in self._released or tp not in positions:
+            if tp == self._taking or tp in self._cut or tp in self._revoked or tp not in positions:
                 continue
             if ends is not None and tp not in ends:
                 continue
@@ -255,7 +258,7 @@ class Worker:
                 self._delivery.backlog.reached(tp, position, now)
 
     def _stop_at_the_end(self) -> None:
-        """Stop the run if all partitions that are ours have been read to where they are to be read."""
+        """Stop the run if all assigned partitions have been read to their ends."""
         ends, expected = self._run.ends, self._run.expected
         if ends is None or expected is None:
             return
@@ -263,42 +266,44 @@ class Worker:
         if all(positions.get(tp, -1) >= ends.get(tp, 0) for tp in expected):
             self._run.stop()
 
-    # partitions that leave
+    # revoked partitions
 
-    def _let_go(self) -> None:
-        """Partitions leave: write and commit first, if there is time."""
+    def _handle_revocations(self) -> None:
+        """Write and commit what is held of revoked partitions, if there is time."""
         self._note_positions()
-        releases = list(self._releases)
-        for release in releases:
-            if release.is_late:
-                self._delivery.forget(self._leaving(release), "the group did not wait any longer")
+        revocations = list(self._revocations)
+        for revocation in revocations:
+            if revocation.is_late:
+                self._delivery.drop(self._lost_to(revocation), "the group did not wait any longer")
         self._delivery.deliver()
-        for release in releases:
-            if release in self._releases:
-                self._part_with(release)
+        for revocation in revocations:
+            if revocation in self._revocations:
+                self._finish(revocation)
 
-    def _give_up_leaving(self) -> None:
-        """A try to deliver has failed: others can have these partitions without waiting for the next."""
-        while self._releases:
-            self._delivery.forget(self._leaving(self._releases[0]), "the sink does not take them, and they leave")
-            self._part_with(self._releases[0])
+    def _give_up_revoked(self) -> None:
+        """After a failed try to deliver: hand over revoked partitions without waiting for the retry."""
+        while self._revocations:
+            reason = "the sink does not take them, and their partitions are revoked"
+            self._delivery.drop(self._lost_to(self._revocations[0]), reason)
+            self._finish(self._revocations[0])
 
-    def _part_with(self, release: Release) -> None:
-        leaving = self._leaving(release)
-        self._delivery.forget(leaving, "they leave")
-        for tp in leaving:
+    def _finish(self, revocation: Revocation) -> None:
+        lost = self._lost_to(revocation)
+        self._delivery.drop(lost, "their partitions are revoked")
+        for tp in lost:
             self._tries.pop(tp, None)
             self._read_again_at.pop(tp, None)
-        self._released |= dict.fromkeys(leaving, self._run.assignments)
-        self._cut -= leaving
-        self._left |= leaving
-        self._releases.remove(release)
-        release.answered.set()
+        self._revoked |= dict.fromkeys(lost, self._run.assignments)
+        self._cut -= lost
+        self._revoked_meanwhile |= lost
+        self._revocations.remove(revocation)
+        revocation.done.set()
 
-    def _leaving(self, release: Release) -> frozenset[TopicPartition]:
-        """What a release takes from us. After one that was not answered in time, partitions may have come back: what
-        is held is then of both times. To write it all and commit is right; to forget it would lose the later part."""
-        if not release.is_late:
-            return release.partitions
+    def _lost_to(self, revocation: Revocation) -> frozenset[TopicPartition]:
+        """The partitions that a revocation takes away. After a late one, partitions may be assigned again, and the held
+        records are from both times: writing and committing all of them is right, dropping them would lose the later
+        part."""
+        if not revocation.is_late:
+            return revocation.partitions
         mine = self._consumer.assignment()
-        return frozenset(tp for tp in release.partitions if mine.get(tp) != self._stream.thread_id)
+        return frozenset(tp for tp in revocation.partitions if mine.get(tp) != self._stream.thread_id)

@@ -75,7 +75,7 @@ def test_a_topic_becomes_a_table_with_text_and_what_is_none_is_dead_lettered(
     assert code == 0, err
     assert "101 records" in out
     assert "1 failed, 1 of them dead-lettered" in out
-    assert f"{words}-0, offset 50, is dead-lettered" in err
+    assert f"{words}-0, offset 50, was dead-lettered" in err
     assert postgres.uri.split(":")[2].split("@")[0] not in out + err, "the password"
     found = postgres.execute(f"SELECT * FROM {words.replace('-', '_')} WHERE value = 'word 7'")
     assert found == [("word 7", 1, 3)]

@@ -14,7 +14,7 @@ from fixtures.streamer import P0, P1, batch_of
 from penstock import OptionError, RowsRefused
 from penstock.dead_letters.letter import DeadLetter
 from penstock.streamer.backlog import Backlog, Piece
-from penstock.streamer.extraction import AsTheyAre, BatchWise, OneByOne, to_arrow
+from penstock.streamer.extraction import BatchExtraction, MessageExtraction, NoExtraction, to_arrow
 from penstock.streamer.sinks.sink import Limits
 
 SCHEMA = pa.schema([("number", pa.int32()), ("text", pa.string())])
@@ -28,17 +28,19 @@ def records(*values):
 
 
 def test_rows_are_what_the_function_returned():
-    extracted = OneByOne(lambda m: (m.offset, m.value), many=False, schema=None).extract(P0, records(b"a", None))
+    extracted = MessageExtraction(lambda m: (m.offset, m.value), many=False, schema=None).extract(
+        P0, records(b"a", None)
+    )
     assert extracted.rows == [(10, b"a"), (11, None)]
     assert (extracted.skipped, extracted.failures) == (0, [])
 
 
 def test_none_is_no_row_and_many_are_as_many_as_there_are():
-    one = OneByOne(lambda m: m.value or None, many=False, schema=None).extract(P0, records(b"a", b"", b"c"))
+    one = MessageExtraction(lambda m: m.value or None, many=False, schema=None).extract(P0, records(b"a", b"", b"c"))
     assert (one.rows, one.skipped) == ([b"a", b"c"], 1)
-    many = OneByOne(lambda m: m.value.split(), many=True, schema=None).extract(P0, records(b"a b", b"", b"c"))
+    many = MessageExtraction(lambda m: m.value.split(), many=True, schema=None).extract(P0, records(b"a b", b"", b"c"))
     assert (many.rows, many.skipped) == ([b"a", b"b", b"c"], 1)
-    nothing = OneByOne(lambda m: None, many=False, schema=None).extract(P0, records(b"a"))
+    nothing = MessageExtraction(lambda m: None, many=False, schema=None).extract(P0, records(b"a"))
     assert (nothing.rows, nothing.skipped) == (None, 1)
 
 
@@ -48,7 +50,7 @@ def test_a_generator_that_fails_in_the_middle_makes_no_rows():
         if message.value == b"bad":
             raise ValueError("half way")
 
-    extracted = OneByOne(half, many=True, schema=None).extract(P0, records(b"a", b"bad", b"c"))
+    extracted = MessageExtraction(half, many=True, schema=None).extract(P0, records(b"a", b"bad", b"c"))
     assert extracted.rows == [1, 1]
     assert [(failure.at, str(failure.error)) for failure in extracted.failures] == [(1, "half way")]
 
@@ -59,7 +61,7 @@ def test_a_generator_that_fails_in_the_middle_makes_no_rows():
     ids=["dicts", "tuples"],
 )
 def test_with_a_schema_rows_become_arrow(make):
-    extracted = OneByOne(make, many=False, schema=SCHEMA).extract(P0, records(b"a", b"b"))
+    extracted = MessageExtraction(make, many=False, schema=SCHEMA).extract(P0, records(b"a", b"b"))
     assert extracted.rows.schema == SCHEMA
     assert extracted.rows.to_pylist() == [{"number": 10, "text": "a"}, {"number": 11, "text": "b"}]
 
@@ -67,7 +69,9 @@ def test_with_a_schema_rows_become_arrow(make):
 @pytest.mark.parametrize("bad", [("x", "text"), (2**40, "text"), (1,), "text", {"number": "x"}, 5])
 def test_a_row_that_does_not_fit_the_schema_is_a_failure_of_its_message(bad):
     rows = [(1, "a"), bad, (3, None)]
-    extracted = OneByOne(lambda m: rows[m.offset - 10], many=False, schema=SCHEMA).extract(P0, records(b"", b"", b""))
+    extracted = MessageExtraction(lambda m: rows[m.offset - 10], many=False, schema=SCHEMA).extract(
+        P0, records(b"", b"", b"")
+    )
     assert extracted.rows.to_pylist() == [{"number": 1, "text": "a"}, {"number": 3, "text": None}]
     assert [failure.at for failure in extracted.failures] == [1]
 
@@ -88,7 +92,7 @@ def doubled(batch):
 
 @given(st.lists(st.sampled_from([b"good", b"bad", b"fine"]), min_size=1, max_size=40))
 def test_a_batch_that_fails_is_halved_until_it_is_known_which_messages_fail(values):
-    extracted = BatchWise(doubled, columns=["value"], schema=None).extract(P0, records(*values))
+    extracted = BatchExtraction(doubled, columns=["value"], schema=None).extract(P0, records(*values))
     found = [] if extracted.rows is None else extracted.rows.column("twice").to_pylist()
     assert found == [v + b"-" + v for v in values if v != b"bad"]
     assert [failure.at for failure in extracted.failures] == [at for at, v in enumerate(values) if v == b"bad"]
@@ -101,20 +105,22 @@ def test_a_batch_function_sees_the_columns_asked_for_and_may_drop_rows():
         seen.append(batch.schema.names)
         return batch.filter(pc.equal(pc.bit_wise_and(batch.column("offset"), 1), 0))
 
-    extracted = BatchWise(even, columns=["offset", "value"], schema=None).extract(P0, records(b"a", b"b", b"c"))
+    extracted = BatchExtraction(even, columns=["offset", "value"], schema=None).extract(P0, records(b"a", b"b", b"c"))
     assert extracted.rows.column("value").to_pylist() == [b"a", b"c"]
     assert seen == [["offset", "value"]]
-    none = BatchWise(lambda batch: None, columns=["value"], schema=None).extract(P0, records(b"a", b"b"))
+    none = BatchExtraction(lambda batch: None, columns=["value"], schema=None).extract(P0, records(b"a", b"b"))
     assert (none.rows, none.skipped) == (None, 2)
-    table = BatchWise(lambda b: pa.Table.from_batches([b, b]), columns=["value"], schema=None)
+    table = BatchExtraction(lambda b: pa.Table.from_batches([b, b]), columns=["value"], schema=None)
     assert table.extract(P0, records(b"a")).rows.num_rows == 2
 
 
 def test_a_batch_function_that_returns_something_else_is_no_failure_of_messages():
-    with pytest.raises(OptionError, match=r"returned list.*leave extracts"):
-        BatchWise(lambda b: b.to_pylist(), columns=["value"], schema=None).extract(P0, records(b"a"))
+    with pytest.raises(OptionError, match=r"returned list.*leave out extracts"):
+        BatchExtraction(lambda b: b.to_pylist(), columns=["value"], schema=None).extract(P0, records(b"a"))
     schemas = iter([pa.int32(), pa.int64()])
-    changing = BatchWise(lambda b: pa.record_batch({"a": pa.array([1], next(schemas))}), columns=["value"], schema=None)
+    changing = BatchExtraction(
+        lambda b: pa.record_batch({"a": pa.array([1], next(schemas))}), columns=["value"], schema=None
+    )
     changing.extract(P0, records(b"a"))
     with pytest.raises(OptionError, match="two schemas"):
         changing.extract(P0, records(b"a"))
@@ -122,7 +128,7 @@ def test_a_batch_function_that_returns_something_else_is_no_failure_of_messages(
 
 def test_a_schema_given_is_what_batches_are_cast_to():
     schema = pa.schema([("value", pa.string())])
-    made = BatchWise(lambda batch: batch, columns=["offset", "value"], schema=schema).extract(
+    made = BatchExtraction(lambda batch: batch, columns=["offset", "value"], schema=schema).extract(
         P0, records(b"a", b"\xff")
     )
     assert made.rows.schema == schema
@@ -144,9 +150,9 @@ PIECES = st.lists(st.lists(st.sampled_from([b"good", b"bad"]), min_size=1, max_s
 def test_what_is_refused_is_found_and_all_else_is_written_once_whatever_comes_between(pieces, troubles, one_by_one):
     """Tries that fail at any moment: what was written is not written again, what was not is."""
     if one_by_one:
-        extraction = OneByOne(lambda m: [m.value, b"%d" % m.offset], many=False, schema=None)
+        extraction = MessageExtraction(lambda m: [m.value, b"%d" % m.offset], many=False, schema=None)
     else:
-        extraction = AsTheyAre(["value", "offset"])
+        extraction = NoExtraction(["value", "offset"])
     backlog = Backlog()
     start = 0
     for values in pieces:
@@ -180,7 +186,7 @@ def test_what_is_refused_is_found_and_all_else_is_written_once_whatever_comes_be
 
 
 def test_all_rows_of_a_message_are_refused_together():
-    extraction = OneByOne(lambda m: m.value.split(), many=True, schema=None)
+    extraction = MessageExtraction(lambda m: m.value.split(), many=True, schema=None)
     backlog = Backlog()
     batch = records(b"a b", b"c bad d", b"e")
     backlog.add(Piece(P0, batch, extraction.extract(P0, batch).rows))
@@ -199,7 +205,7 @@ def test_all_rows_of_a_message_are_refused_together():
 
 def test_an_extractor_that_fails_the_second_time_loses_no_message_in_silence():
     calls = count()
-    extraction = OneByOne(lambda m: {0: [b"a"], 1: [b"bad"]}[next(calls)], many=True, schema=None)
+    extraction = MessageExtraction(lambda m: {0: [b"a"], 1: [b"bad"]}[next(calls)], many=True, schema=None)
     backlog = Backlog()
     batch = records(b"a", b"b")
     backlog.add(Piece(P0, batch, extraction.extract(P0, batch).rows))

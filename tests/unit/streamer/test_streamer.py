@@ -27,10 +27,10 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
     ("wrong", "said"),
     [
         ({"topic": ""}, "option topic"),
-        ({"topic": None}, "which topic"),
-        ({"threads": 0}, "option threads = 0: must be a number from 1 on"),
+        ({"topic": None}, "must be the name of a topic"),
+        ({"threads": 0}, "option threads = 0: must be a whole number of at least 1"),
         ({"threads": "2"}, "option threads"),
-        ({"sink": None}, "option sink: where to"),
+        ({"sink": None}, "option sink: is not a sink"),
         ({"sink": 42}, "option sink = 42"),
         ({"sink": ParquetSink}, "Give an object: ParquetSink"),
         ({"config": None}, "option config: is missing"),
@@ -48,8 +48,8 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
         ({"extractor": value, "extracts": "batch", "key_decoder": bytes.decode}, "option key_decoder: is for messages"),
         ({"extractor": value, "value_decoder": "json"}, "option value_decoder = 'json': must be a function of bytes"),
         ({"columns": ["vallue"]}, "Did you mean value?"),
-        ({"extractor": value, "columns": ["value"]}, "messages have all of them"),
-        ({"dead_letter": "t"}, "would come again for ever"),
+        ({"extractor": value, "columns": ["value"]}, "a message has all columns"),
+        ({"dead_letter": "t"}, "would return forever"),
         ({"dead_letter": 3}, "option dead_letter = 3"),
         ({"flush_rows": 0}, "option flush_rows"),
         ({"flush_rows": 1e6}, "option flush_rows = .*whole number"),
@@ -221,7 +221,7 @@ def test_I4_what_a_sink_does_not_take_before_the_time_is_over_is_not_committed(f
         streamer.stop(0.1)
         assert streamer.wait(SECONDS)
     assert fake_connector.committed.get(P0, 0) == 0, "its beginning at most"
-    assert "1 records are not written and will come again" in caplog.text
+    assert "1 records are not written and will be read again" in caplog.text
 
 
 def test_I4_stop_does_not_wait_for_ever_for_a_sink_that_hangs(fake_connector, caplog):
@@ -281,7 +281,7 @@ def test_a_streamer_is_started_once(fake_connector):
     with pytest.raises(RuntimeError, match="was not started"):
         streamer.wait()
     streamer.stop()
-    with streamer, pytest.raises(RuntimeError, match="started once"):
+    with streamer, pytest.raises(RuntimeError, match="was started before"):
         streamer.start()
 
 

@@ -1,8 +1,8 @@
-"""What a Streamer writes to.
+"""Sink: the destination of a Streamer.
 
-A sink is opened once for each thread, and what it opens is that thread's own. There is no flush beside the write: rows
-are in the sink when `write` returns, all of them, and none of them when it raises. The Streamer keeps what it has read
-until then, so nothing is lost by a sink that fails, and only then it commits.
+A sink is opened once per thread, and each thread has its own writer. There is no separate flush: when `write` returns,
+all rows are in the sink; when it raises, none are. The Streamer keeps the rows until `write` returns and commits only
+then, so a sink that fails loses nothing.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ import pyarrow as pa
 from penstock.errors import OptionError
 
 Rows: TypeAlias = pa.Table | list[Any]
-"""Arrow, or what an extractor returned where no schema makes Arrow of it."""
+"""Arrow, or without a schema the list of what the extractor returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a thread writes what it has: whichever comes first."""
+    """When a thread writes the rows that it holds: at the first limit that is reached."""
 
     rows: int = 100_000
     bytes: int = 32 << 20
-    """As Arrow in memory, with the records that they came from. A thread holds about this much."""
+    """Size in memory as Arrow, source records included. A thread holds about this much."""
     seconds: float = 1.0
 
 
 def check_limits(counts: Mapping[str, object], seconds: Mapping[str, object]) -> None:
-    """Limits by the names that the user knows them by."""
+    """Check limits. The keys are the names under which the user gave them."""
     for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise OptionError(name, value, "must be a whole number from 1 on")
+            raise OptionError(name, value, "must be a whole number of at least 1")
     for name, value in seconds.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
             raise OptionError(name, value, "must be more than 0 seconds")
 
 
 class Writer(Protocol):
-    """One thread's way into a sink. Every method is called by that thread, but `close` may be called by another one
-    when it has ended."""
+    """Writes the rows of one thread. That thread calls every method; another thread may call `close` after it has
+    ended."""
 
     def write(self, rows: Rows) -> None:
-        """Take these rows for good, or raise and take none.
+        """Store all of these rows, or raise and store none.
 
-        Raise RowsRefused if some of the rows can never be taken: the Streamer looks for them. Raise SinkError if no
-        rows can: the Streamer fails. Whatever else is raised is tried again.
+        Raise RowsRefused if the sink can never store some of the rows: the Streamer then finds them. Raise SinkError if
+        it cannot store any: the Streamer fails. After every other error the Streamer retries.
         """
 
     def close(self) -> None: ...
@@ -55,21 +55,21 @@ class Writer(Protocol):
 
 @runtime_checkable
 class Sink(Protocol):
-    """Where rows go. Shared by all threads of a Streamer, and may be given to several.
+    """The destination of rows. All threads of a Streamer share it, and several Streamers may.
 
-    It may have `limits`, which count where the Streamer was given none, and `needs_arrow`: then an extractor that makes
-    rows one by one needs a schema.
+    It may have `limits`, for limits that the Streamer was not given, and `needs_arrow`: then an extractor of single
+    messages needs a schema.
     """
 
     def open(self, thread: str) -> Writer:
-        """Called when the Streamer starts, once for each thread: the place to find out that nothing can work."""
+        """Called once per thread when the Streamer starts. Raise here if the sink cannot work."""
 
 
 class CallableSink:
-    """Hands rows to a function: a `pyarrow.Table`, or a list of what the extractor returned.
+    """Calls a function with rows: a `pyarrow.Table`, or a list of what the extractor returned.
 
-    The function is called by all threads, also at the same time. What it returned from counts as done. A function given
-    to the Streamer as its sink is wrapped in this.
+    All threads call the function, also at the same time. When it returns, its rows count as written. The Streamer wraps
+    a function that is given as its sink in this class.
     """
 
     needs_arrow = False
