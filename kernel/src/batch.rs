@@ -1,4 +1,4 @@
-//! The header of a record batch (magic 2), and what can be checked before any record is read.
+//! The header of a record batch (magic 2), and the checks that need no record.
 //!
 //! ```text
 //! byte  0 base offset i64          not covered by the CRC: a bit flipped here moves every record of the batch
@@ -16,13 +16,13 @@
 use crate::error::Reason;
 use crate::record::MIN_RECORD;
 
-/// Base offset and length: what comes before the bytes that the length counts.
+/// Base offset and length: the bytes that the length field does not count.
 const LOG_OVERHEAD: usize = 12;
-/// Everything before the first record.
+/// The bytes before the first record.
 pub const HEADER: usize = 61;
-/// The least length field of a magic 2 batch: a header without records.
+/// The smallest length field of a magic 2 batch: a header without records.
 const MIN_LENGTH: i32 = (HEADER - LOG_OVERHEAD) as i32;
-/// The least length field of a magic 0 message: crc, magic, attributes, null key, null value.
+/// The smallest length field of a magic 0 message: crc, magic, attributes, null key, null value.
 const MIN_LEGACY_LENGTH: i32 = 14;
 const MAGIC_AT: usize = 16;
 const CRC_AT: usize = 17;
@@ -31,7 +31,7 @@ const CRC_FROM: usize = 21;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub base_offset: i64,
-    /// Bytes of the whole batch, base offset and length included.
+    /// Size of the whole batch in bytes, base offset and length included.
     pub size: usize,
     pub attributes: i16,
     pub last_offset_delta: i32,
@@ -60,18 +60,18 @@ impl Header {
     }
 }
 
-/// What begins at the front of some bytes.
+/// What begins at the front of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Front {
-    /// A whole batch of magic 2 whose CRC is right.
+    /// A complete batch of magic 2 with a correct CRC.
     Batch(Header),
-    /// A whole message (set) of magic 0 or 1, of so many bytes.
+    /// A complete message or message set of magic 0 or 1, with its size in bytes.
     Legacy(usize),
     /// The bytes end before the batch does.
     Incomplete,
 }
 
-/// Reads what begins at the front of `bytes`. Nothing that the CRC covers is trusted before the CRC is right.
+/// Reads the front of `bytes`. Fields that the CRC covers are used only after the CRC was verified.
 pub fn read_front(bytes: &[u8], check_crc: bool) -> Result<Front, Reason> {
     let Some(length) = be_i32(bytes, 8) else { return Ok(Front::Incomplete) };
     if length < MIN_LEGACY_LENGTH {
@@ -102,7 +102,7 @@ pub fn read_front(bytes: &[u8], check_crc: bool) -> Result<Front, Reason> {
     }
 }
 
-/// The base offset at the front of `bytes`, if that much is there.
+/// The base offset at the front of `bytes`, if there are enough bytes.
 pub fn peek_base_offset(bytes: &[u8]) -> Option<i64> {
     be_i64(bytes, 0)
 }
@@ -115,7 +115,7 @@ fn read_header(bytes: &[u8], size: usize) -> Option<Header> {
         size,
         attributes: be_i16(bytes, 21)?,
         last_offset_delta,
-        // An overflow becomes negative, which `check` refuses.
+        // An overflow becomes negative, and `check` rejects that.
         last_offset: base_offset.wrapping_add(i64::from(last_offset_delta)),
         base_timestamp: be_i64(bytes, 27)?,
         max_timestamp: be_i64(bytes, 35)?,
@@ -150,7 +150,7 @@ fn check(header: Header) -> Result<Header, Reason> {
     Ok(header)
 }
 
-/// Refuses a record count that `bytes` of (decompressed) records cannot hold.
+/// Rejects a record count that does not fit into `bytes` of decompressed records.
 pub fn check_count(record_count: i32, bytes: usize) -> Result<(), Reason> {
     if record_count as usize > bytes / MIN_RECORD {
         return Err(format!("{record_count} records cannot fit in {bytes} bytes").into());

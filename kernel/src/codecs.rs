@@ -1,7 +1,8 @@
-//! Decompression into one buffer that is kept from batch to batch.
+//! Decompresses into one buffer that is reused from batch to batch.
 //!
-//! No declared size is trusted: the buffer grows only after it was filled with bytes really produced (but for the last
-//! block of lz4; or, for snappy, to what the compressed bytes can hold at most), and never above the limit.
+//! No declared size is trusted. The buffer grows only after it was filled with decompressed bytes, and never above the
+//! limit. There are two exceptions: the last block of lz4, and snappy, where it grows to the most that the compressed
+//! bytes can hold.
 #![forbid(unsafe_code)]
 
 use std::io::Read;
@@ -10,33 +11,33 @@ use zstd::zstd_safe;
 
 use crate::error::Reason;
 
-/// A batch may unpack to no more than this by default. Kafka's brokers take batches of 1 MiB by default.
+/// Default limit for the decompressed size of one batch. Kafka's brokers accept batches of 1 MiB by default.
 pub const DEFAULT_LIMIT: usize = 256 << 20;
-/// The highest limit that may be asked for: Arrow's 32-bit offsets must hold one batch and what came before it.
+/// The highest limit that may be set: Arrow's 32-bit offsets must hold one batch and the rows before it.
 pub const HIGHEST_LIMIT: usize = 1 << 30;
 
-/// The buffer begins with this much, and with four times the compressed bytes if that is more: what records usually
-/// shrink by, so that most batches never see the buffer grow.
+/// Initial size of the buffer. It is four times the compressed size if that is more, the usual compression ratio of
+/// records, so that most batches never make the buffer grow.
 const FIRST_SIZE: usize = 64 << 10;
-/// What is kept between chunks; one huge batch must not hold its memory for the life of a worker.
+/// The largest buffer kept between chunks: one huge batch must not hold its memory for the life of a worker.
 const KEPT_SIZE: usize = 16 << 20;
-/// A snappy element of 3 bytes produces at most 64.
+/// A snappy element of 3 bytes produces at most 64 bytes.
 const SNAPPY_GAIN: usize = 64;
 const SNAPPY_ELEMENT: usize = 3;
 const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\x00";
-/// Magic, then version and least compatible version.
+/// Magic, version and minimum compatible version.
 const XERIAL_HEADER: usize = 16;
-/// How a frame begins that the Java producer or librdkafka wrote: version 1, blocks that are independent and of at most
-/// 64 KiB, no checksums, no size; then the checksum of just that.
+/// The header of a frame as the Java producer and librdkafka write it: version 1, independent blocks of at most 64 KiB,
+/// no checksums, no content size; then the checksum of this header.
 const LZ4_USUAL: &[u8; 7] = b"\x04\x22\x4d\x18\x60\x40\x82";
 const LZ4_BLOCK: usize = 64 << 10;
-/// In a block's length: the block is not compressed.
+/// Bit of a block's length: the block is not compressed.
 const LZ4_STORED: u32 = 1 << 31;
 /// ZSTD_error_dstSize_tooSmall, as the library returns it.
 const ZSTD_OUTPUT_FULL: usize = 0usize.wrapping_sub(70);
 
 pub struct Codecs {
-    /// Kept at its full length, so that growing it zeroes each byte once and not once per batch.
+    /// Kept at its full length, so that growth zeroes each byte once and not once per batch.
     buffer: Vec<u8>,
     limit: usize,
     snappy: snap::raw::Decoder,
@@ -48,19 +49,19 @@ impl Codecs {
         Codecs { buffer: Vec::new(), limit, snappy: snap::raw::Decoder::new(), zstd: None }
     }
 
-    /// The first `length` bytes of what was decompressed last.
+    /// The first `length` bytes of the last decompressed batch.
     pub fn output(&self, length: usize) -> &[u8] {
         self.buffer.get(..length).unwrap_or_default()
     }
 
-    /// Gives back what one huge batch made the buffer grow to.
+    /// Shrinks the buffer again after a huge batch.
     pub fn trim(&mut self) {
         if self.buffer.len() > KEPT_SIZE {
             self.buffer = Vec::new();
         }
     }
 
-    /// Decompresses into the buffer; returns how many bytes of it are filled.
+    /// Decompresses into the buffer. Returns the number of bytes filled.
     pub fn decompress(&mut self, codec: i16, input: &[u8]) -> Result<usize, Reason> {
         let first = FIRST_SIZE.max(input.len().saturating_mul(4)).min(self.limit);
         if self.buffer.len() < first {
@@ -100,9 +101,9 @@ impl Codecs {
         Ok(filled)
     }
 
-    /// A usual frame, block by block into the buffer. lz4_flex's frame decoder takes any, but has each block in buffers of
-    /// its own before and after, zeroed and copied: 5 ns of 73 per record of 100 bytes. None if the frame is unusual or
-    /// anything is wrong with it or does not fit: then that decoder says what.
+    /// Decodes a frame with the usual header, block by block into the buffer. lz4_flex decodes any frame, but copies
+    /// each block through zeroed buffers of its own: 5 ns of 73 per record of 100 bytes. Returns None if the frame is
+    /// unusual, is malformed or does not fit; then lz4_flex decodes it or reports the error.
     fn lz4_blocks(&mut self, input: &[u8]) -> Option<usize> {
         let mut rest = input.strip_prefix(LZ4_USUAL)?;
         let mut filled = 0;
@@ -138,7 +139,7 @@ impl Codecs {
             if filled == self.buffer.len() && filled < self.limit {
                 self.grow()?;
             }
-            // At the limit: fine if nothing more comes.
+            // At the limit: an error only if the decoder produces one more byte.
             let mut probe = [0u8; 1];
             let at_limit = filled == self.limit;
             let room = if at_limit { &mut probe } else { self.buffer.get_mut(filled..).unwrap_or_default() };
@@ -158,7 +159,7 @@ impl Codecs {
         let mut rest = input;
         let mut filled = 0;
         while !rest.is_empty() {
-            // Java's writer repeats the header where streams were joined.
+            // Java's writer repeats the header where streams were concatenated.
             if rest.starts_with(XERIAL_MAGIC) {
                 rest = rest.get(XERIAL_HEADER..).ok_or("snappy: the header is cut short")?;
                 continue;
@@ -174,7 +175,7 @@ impl Codecs {
         Ok(filled)
     }
 
-    /// Appends one block at `filled`; returns the new fill.
+    /// Appends one block at `filled`. Returns the new number of bytes filled.
     fn snappy_block(&mut self, block: &[u8], filled: usize) -> Result<usize, Reason> {
         let length = snap::raw::decompress_len(block).map_err(|error| format!("snappy: {error}"))?;
         if length.saturating_mul(SNAPPY_ELEMENT) > block.len().saturating_mul(SNAPPY_GAIN) {
@@ -192,9 +193,9 @@ impl Codecs {
         Ok(filled + produced)
     }
 
-    /// In one call over the whole buffer, not as a stream: a stream would allocate the window that the frame declares
-    /// and copy out of it. Java's producer leaves the size out of the frame, so a full buffer means: double, try again.
-    /// The buffer is kept, so that happens a few times in a decoder's life.
+    /// Decompresses in one call over the whole buffer. A stream would allocate the window that the frame declares and
+    /// copy out of it. Java's producer leaves the content size out of the frame, so if the buffer is too small, it is
+    /// doubled and the call repeated. The buffer is reused, so that happens a few times in a decoder's life.
     fn zstd(&mut self, input: &[u8]) -> Result<usize, Reason> {
         loop {
             let context = match &mut self.zstd {
@@ -228,7 +229,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
-        // As Java's producer does: a stream, which leaves the size out of the frame.
+        // Like Java's producer: a stream, which leaves the content size out of the frame.
         let mut encoder = ::zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap();
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
@@ -326,7 +327,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// As the Java producer writes it, which stores a block that does not shrink.
+    /// As the Java producer writes it: a block that does not shrink is stored uncompressed.
     fn lz4_usual(bytes: &[u8]) -> Vec<u8> {
         let mut out = LZ4_USUAL.to_vec();
         for block in bytes.chunks(LZ4_BLOCK) {
@@ -359,7 +360,7 @@ pub(crate) mod tests {
             assert_eq!(codecs.decompress(3, &packed), Ok(bytes.len()));
             assert!(codecs.output(bytes.len()) == bytes);
             assert_eq!(codecs.lz4_blocks(&packed), Some(bytes.len()));
-            // With a limit that fits but leaves no room for a whole block it goes the long way.
+            // With a limit that fits the output but not a whole block, lz4_flex decodes the frame.
             let mut codecs = Codecs::new(bytes.len().max(1));
             assert_eq!(codecs.decompress(3, &packed), Ok(bytes.len()));
             assert!(codecs.output(bytes.len()) == bytes);
@@ -387,14 +388,14 @@ pub(crate) mod tests {
         assert!(usual > 1);
     }
 
-    /// The one thing that the C library takes and lz4_flex does not.
+    /// The only input that the C library accepts and lz4_flex rejects.
     #[test]
     fn an_lz4_match_that_refers_to_itself_shows_nothing_of_the_batch_before() {
         let tail = [7; 20];
         for extra in [0u8, 200] {
             let mut codecs = Codecs::new(DEFAULT_LIMIT);
             codecs.decompress(3, &lz4_usual(&[0xaa; 1000])).unwrap();
-            // Four literals, a match of 19 bytes and more at offset 0, and literals to the end.
+            // Four literals, a match of 19 bytes or more at offset 0, and literals to the end.
             let block = [b"\x4fabcd\0\0", &[extra][..], b"\xf0\x05", &tail].concat();
             let length = (block.len() as u32).to_le_bytes();
             let packed = [LZ4_USUAL, &length[..], &block, &[0; 4]].concat();

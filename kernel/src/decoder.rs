@@ -1,8 +1,8 @@
-//! The walk over a chunk: batch after batch, record after record, into columns.
+//! Decodes a chunk: batch after batch, record after record, into columns.
 //!
-//! A chunk is the records field of one partition in one fetch response. Its life: [`Decoder::open`], then
-//! [`Decoder::next_batch`] until it returns None. An error says what is wrong with the batch at [`Decoder::position`];
-//! rows of the batches before it are handed out first, and calling again gives the same error again.
+//! A chunk is the records field of one partition in one fetch response. Call [`Decoder::open`], then
+//! [`Decoder::next_batch`] until it returns None. An error describes the batch at [`Decoder::position`]. The rows of
+//! the batches before it are returned first, and calling again returns the same error again.
 #![forbid(unsafe_code)]
 
 use arrow_array::RecordBatch;
@@ -15,10 +15,10 @@ use crate::error::{Corrupt, Fault, Reason};
 use crate::record::Reader;
 use crate::txn::Transactions;
 
-/// How many records are decoded between two looks at the size of the output.
+/// The number of records decoded between two checks of the output size.
 const RUN: usize = 1024;
 
-/// What to read from a chunk. See `_kernel.pyi` for the words.
+/// What to read from a chunk. `_kernel.pyi` explains the terms.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub start: i64,
@@ -29,34 +29,34 @@ pub struct Request {
     /// (producer id, first offset); None reads uncommitted.
     pub aborted: Option<Vec<(i64, i64)>>,
     pub position: usize,
-    /// An output batch ends at so many rows, at most [`crate::columns::MOST_ROWS`],
+    /// An output batch ends at this many rows, at most [`crate::columns::MOST_ROWS`],
     pub batch_rows: usize,
-    /// or soon after so many bytes.
+    /// or soon after this many bytes.
     pub batch_bytes: usize,
 }
 
-/// A batch that is being read, and how far.
+/// The batch being read, and how far it has been read.
 #[derive(Debug, Clone, Copy)]
 struct Inside {
     header: Header,
     payload: Payload,
-    /// The next record's byte in the payload.
+    /// The byte of the payload at which the next record begins.
     at: usize,
-    /// Records not read yet.
+    /// The number of records not read yet.
     left: usize,
-    /// Offset delta of the record read last.
+    /// Offset delta of the last record read.
     last_delta: i32,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Payload {
-    /// Uncompressed: in the chunk itself, from a byte, so many.
+    /// Uncompressed: a range of the chunk itself.
     Chunk(usize, usize),
-    /// Decompressed: so many bytes at the front of the codecs' buffer.
+    /// Decompressed: this many bytes at the front of the codecs' buffer.
     Buffer(usize),
 }
 
-/// Whether the output batch has room for more.
+/// Whether the output batch has room for more rows.
 enum Step {
     Onward,
     Full,
@@ -64,7 +64,7 @@ enum Step {
 
 /// How a run of records ended.
 enum Run {
-    /// All that were asked for are read.
+    /// All requested records were read.
     Read,
     /// The next record is at or past `stop`.
     Stop,
@@ -76,7 +76,7 @@ pub struct Decoder {
     request: Request,
     transactions: Option<Transactions>,
     inside: Option<Inside>,
-    /// No base offset may be below this; None until the first batch was read.
+    /// The lowest valid base offset of the next batch. None until the first batch was read.
     floor: Option<i64>,
     next_offset: i64,
     position: usize,
@@ -139,7 +139,7 @@ impl Decoder {
         self.request = request;
     }
 
-    /// Ends the chunk, whatever is left of it.
+    /// Closes the chunk and ignores the rest of it.
     pub fn close(&mut self) {
         self.columns.truncate(0);
         self.codecs.trim();
@@ -147,7 +147,7 @@ impl Decoder {
         self.done = true;
     }
 
-    /// The next rows of `data`, which must be the same bytes in every call after `open`. None at the end.
+    /// The next rows of `data`, which must be the same bytes in every call after `open`. None at the end of the chunk.
     pub fn next_batch(&mut self, data: &[u8]) -> Result<Option<RecordBatch>, Corrupt> {
         while !self.done && !self.is_full() {
             let begun = (self.columns.rows(), self.inside);
@@ -158,7 +158,7 @@ impl Decoder {
                     self.columns.truncate(begun.0);
                     self.inside = begun.1;
                     if begun.0 > 0 {
-                        break; // the rows first; the next call meets the error again
+                        break; // // return the rows first; the next call finds the error again
                     }
                     return Err(self.corrupt(data, reason));
                 }
@@ -183,7 +183,7 @@ impl Decoder {
         Corrupt { base_offset, position: self.position, reason }
     }
 
-    /// Enters the batch at `position`, or reads some more of the one it is in.
+    /// Enters the batch at `position`, or continues to read the current batch.
     fn step(&mut self, data: &[u8]) -> Result<Step, Reason> {
         match self.inside {
             None => self.enter(data).map(|()| Step::Onward),
@@ -212,7 +212,7 @@ impl Decoder {
         };
         self.check_place(&header, here)?;
         if header.base_offset >= self.request.stop {
-            // Nothing of the range is left: a gap reaches up to its end.
+            // No record of the range is left: a gap extends to the end of the range.
             self.next_offset = self.request.stop;
             self.done = true;
             return Ok(());
@@ -221,8 +221,8 @@ impl Decoder {
             self.transactions = Some(self.replay(data)?);
         }
         let drop = match &mut self.transactions {
-            // A control batch is read here, and any other one below: Kafka does not compress control batches, so a
-            // compressed one is read as it is and refused if that makes no sense.
+            // Control batches are read here, other batches below. Kafka does not compress control batches, so a
+            // compressed one is read as if it were uncompressed, and rejected if that fails.
             Some(transactions) => transactions
                 .observe(&header, here.get(HEADER..header.size).unwrap_or_default())
                 .map_err(|fault| format!("control batch: {}", fault.reason()))?,
@@ -245,8 +245,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// Checks by reason what no CRC covers: that the batch lies where it can lie, between the one before it, the one
-    /// after it and the high watermark. Other clients lose records in silence when a bit flips there.
+    /// Checks the header fields that no CRC covers: the batch must lie after the previous batch, before the next one
+    /// and, if there is a gap before it, below the high watermark. Other clients silently lose records when one of
+    /// these bits flips.
     fn check_place(&self, header: &Header, here: &[u8]) -> Result<(), Reason> {
         let Header { base_offset, last_offset, .. } = *header;
         let Request { start, high_watermark, aligned, .. } = self.request;
@@ -264,8 +265,8 @@ impl Decoder {
             }
             _ => {}
         }
-        // A batch that begins just where the one before it ended is in its place. The high watermark cannot judge it:
-        // a broker reads that number before it reads the records, so those appended in between lie above it.
+        // A batch that begins where the previous one ended is in its place. The high watermark proves nothing about it:
+        // a broker reads the high watermark before the records, so records appended in between lie above it.
         let follows = base_offset == self.floor.unwrap_or(start);
         if !follows && last_offset >= high_watermark {
             return Err(format!(
@@ -282,8 +283,9 @@ impl Decoder {
         }
     }
 
-    /// The state of transactions at `position`. When a chunk is opened in the middle, markers before that place have
-    /// ended transactions already: without them a committed one of the same producer would be dropped.
+    /// The transactions that are aborted at `position`. If a chunk is opened in the middle, markers before that
+    /// position may have ended some of the aborted transactions. Without those markers, a later committed transaction
+    /// of the same producer would be dropped.
     fn replay(&self, data: &[u8]) -> Result<Transactions, Reason> {
         let mut transactions = Transactions::new(self.request.aborted.as_deref().unwrap_or_default());
         let mut before = data.get(..self.position).unwrap_or_default();
@@ -302,14 +304,14 @@ impl Decoder {
         Ok(transactions)
     }
 
-    /// Goes past a batch that is done with, or stays at one that reaches past `stop`.
+    /// Moves past a finished batch, or stays at a batch that extends past `stop`.
     fn leave(&mut self, header: &Header) {
         self.inside = None;
         if header.last_offset >= self.request.stop {
             self.next_offset = self.request.stop;
             self.done = true;
         } else {
-            // Below stop, so the sum fits.
+            // Below `stop`, so the sum does not overflow.
             self.next_offset = header.last_offset.saturating_add(1);
             self.position += header.size;
             self.floor = Some(self.next_offset);
@@ -332,7 +334,7 @@ impl Decoder {
             let rows = self.columns.rows();
             if rows >= self.request.batch_rows
                 || (rows > 0 && self.columns.bytes() >= self.request.batch_bytes)
-                // No column may outgrow its 32-bit offsets; alone, a batch never does.
+                // No column may outgrow its 32-bit offsets. A single batch never does.
                 || (rows > 0 && self.columns.bytes() + reader.remaining() > i32::MAX as usize)
             {
                 break;
@@ -374,7 +376,7 @@ fn read_run(
         if record.offset_delta <= inside.last_delta || record.offset_delta > last_offset_delta {
             return Err(Fault::OffsetDelta);
         }
-        // Cannot overflow: the last offset fits, and this delta is not above the last.
+        // Cannot overflow: the last offset fits into 64 bits, and this delta is at most the last offset delta.
         let offset = base_offset + i64::from(record.offset_delta);
         if offset >= request.stop {
             return Ok(Run::Stop);

@@ -1,18 +1,19 @@
-//! What went wrong, and where.
+//! Errors of record batches: the reason and the place.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a batch is corrupt, in words. Made only when something is wrong, so it may allocate.
+/// Why a batch is corrupt, in words. Built only on failure, so it may allocate.
 pub type Reason = Cow<'static, str>;
 
-/// A record batch whose bytes are not what Kafka wrote. Topic and partition are known to whoever opened the chunk.
+/// A record batch whose bytes are not what Kafka wrote. The caller that opened the chunk knows the topic and the
+/// partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corrupt {
-    /// The base offset the batch claims, or the offset expected there if its header is not readable.
+    /// The base offset in the batch header, or the expected offset if the header cannot be read.
     pub base_offset: i64,
-    /// The byte of the chunk where the batch begins.
+    /// The byte of the chunk at which the batch begins.
     pub position: usize,
     pub reason: Reason,
 }
@@ -25,7 +26,7 @@ impl fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// What can be wrong inside a record. One byte wide, so that the hot loop's results stay in registers.
+/// A fault inside a record. One byte wide, so that the results of the hot loop stay in registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Truncated,

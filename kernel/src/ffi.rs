@@ -1,7 +1,7 @@
-//! The Python module: buffers in, Arrow capsules or messages out, errors as `penstock.errors.CorruptBatch`.
+//! The Python module: takes buffers, returns Arrow capsules or messages, raises `penstock.errors.CorruptBatch`.
 //!
-//! The only module with `unsafe`, for three things: to read a Python buffer with the GIL released, to take over an Arrow
-//! array from another library, in `ffi/arrow.rs`, and, in `ffi/message.rs`, to make a Python class by hand.
+//! The only module with `unsafe` code. It is needed to read a Python buffer with the GIL released, to import an Arrow
+//! array from another library (`ffi/arrow.rs`), and to define a Python class without PyO3's macro (`ffi/message.rs`).
 
 mod arrow;
 mod format;
@@ -22,18 +22,18 @@ use crate::decoder::{Decoder as Core, Request};
 use crate::error::Corrupt;
 use crate::scan::next_offset;
 
-/// Rows and bytes after which an output batch ends, unless the caller says otherwise. At 100 bytes a record, a Spark read
-/// of 3 M rows took 1.16 s with 4 Ki rows a batch, 1.18 s with 8 Ki, 1.25 s with 16 Ki, 1.29 s with 32 Ki and 1.24 s with
-/// 64 Ki: one round each, on a machine that varies by more than that, so a choice and not an optimum.
+/// Default limits of an output batch, in rows and bytes. With records of 100 bytes, a Spark read of 3 M rows took 1.16
+/// s with 4 Ki rows a batch, 1.18 s with 8 Ki, 1.25 s with 16 Ki, 1.29 s with 32 Ki and 1.24 s with 64 Ki. That was one
+/// round each, on a machine whose times vary by more: a choice, not an optimum.
 const BATCH_ROWS: usize = 8 << 10;
 const BATCH_BYTES: usize = 8 << 20;
-/// A chunk below this is decoded with the GIL held: it takes microseconds, and to get the GIL back beside another busy
+/// A smaller chunk is decoded with the GIL held: that takes microseconds, and getting the GIL back from another busy
 /// thread can take milliseconds.
 const SMALL_CHUNK: usize = 8 << 10;
-/// The byte of a batch that names its codec, and the codecs that make much of little: gzip and zstd.
+/// The byte of a batch that holds its codec, and the codecs with high compression ratios: gzip and zstd.
 const CODEC_AT: usize = 22;
 const STRONG_CODECS: [u8; 2] = [1, 4];
-/// Together with the highest decompression limit this stays below Arrow's 32-bit offsets.
+/// Together with the highest decompression limit, this stays below Arrow's 32-bit offsets.
 const MOST_BYTES: usize = 512 << 20;
 
 /// Decodes the record batches of one topic partition, chunk by chunk.
@@ -158,24 +158,25 @@ fn takes_no_time(chunk: &[u8]) -> bool {
 
 /// The memory of a buffer, which must be contiguous.
 ///
-/// Nobody may write to it meanwhile: the contracts of `open` and `scan` give it to us until the chunk is used up.
+/// No thread may write to it: by the contracts of `open` and `scan`, the buffer belongs to the kernel until the chunk
+/// is used up.
 fn bytes_of(buffer: &PyBuffer<u8>) -> &[u8] {
     match buffer.len_bytes() {
         0 => &[],
-        // SAFETY: the export pins the memory (a bytearray cannot be resized while it lives) and `buffer` outlives the
-        // slice; pointer and length come from the exporter, checked to be contiguous bytes.
+        // SAFETY: the export pins the memory (a bytearray cannot be resized while it is exported) and `buffer` outlives
+        // the slice. Pointer and length come from the exporter, and the caller checked that the bytes are contiguous.
         length => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>().cast_const(), length) },
     }
 }
 
-/// The offset after the last whole batch of `data`, by its headers alone.
+/// The offset after the last complete batch of `data`, from the batch headers alone.
 #[pyfunction]
 fn scan(data: PyBuffer<u8>, start: i64) -> PyResult<i64> {
     if !data.is_c_contiguous() {
         return Err(PyValueError::new_err("data must be contiguous"));
     }
     let bytes = bytes_of(&data);
-    // With the GIL held: it takes microseconds, and to get the GIL back beside a busy thread can take milliseconds.
+    // With the GIL held: a scan takes microseconds, and getting the GIL back from a busy thread can take milliseconds.
     Ok(next_offset(bytes, start))
 }
 
@@ -186,7 +187,7 @@ fn within(name: &str, value: usize, least: usize, most: usize) -> PyResult<()> {
     Err(PyValueError::new_err(format!("{name} must be between {least} and {most}, not {value}")))
 }
 
-/// One Arrow record batch, handed over through the Arrow C data interface.
+/// One Arrow record batch, exported through the Arrow C data interface.
 #[pyclass(module = "penstock._kernel", frozen)]
 struct Batch {
     batch: RecordBatch,
@@ -226,7 +227,7 @@ impl Batch {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = requested_schema; // a wish we may ignore, by the interface's own words
+        let _ = requested_schema; // // the interface allows the producer to ignore it
         let array = array_capsule(py, &StructArray::from(self.batch.clone()).into_data())?;
         PyTuple::new(py, [self.__arrow_c_schema__(py)?, array])
     }
@@ -236,7 +237,7 @@ impl Batch {
     }
 }
 
-// A free-threaded Python, should this ever be built for one, keeps its GIL: messages rely on it.
+// Messages rely on the GIL, so a free-threaded Python would have to keep it.
 #[pymodule(gil_used = true)]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decoder>()?;

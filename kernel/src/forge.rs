@@ -1,4 +1,4 @@
-//! Makes batches for tests: right ones, and wrong ones with a right CRC.
+//! Builds batches for tests: valid ones, and invalid ones with a correct CRC.
 #![forbid(unsafe_code)]
 
 pub fn varint(value: i64) -> Vec<u8> {
@@ -44,7 +44,7 @@ pub fn record(offset_delta: i32, value: &[u8]) -> Vec<u8> {
     record_with(offset_delta.into(), offset_delta, Some(b"k"), Some(value), &[])
 }
 
-/// A record body after its length.
+/// A record without its length.
 pub fn framed(body: &[u8]) -> Vec<u8> {
     let mut out = varint(body.len() as i64);
     out.extend_from_slice(body);
@@ -77,7 +77,7 @@ impl Batch {
         }
     }
 
-    /// Records "<base>+0", "<base>+1" and so on.
+    /// A batch of `count` records with the values "<base>+0", "<base>+1" and so on.
     pub fn counted(base_offset: i64, count: i32) -> Self {
         let records: Vec<_> =
             (0..count).map(|delta| record(delta, format!("{base_offset}+{delta}").as_bytes())).collect();
@@ -125,7 +125,7 @@ impl Batch {
     }
 }
 
-/// Puts the right CRC into the batch at the front of `bytes`, as far as it is one.
+/// Writes the correct CRC into the batch at the front of `bytes`, if there is a batch header.
 pub fn fix_crc(bytes: &mut [u8]) {
     if bytes.len() >= 61 {
         let crc = crc_fast::crc32_iscsi(&bytes[21..]);

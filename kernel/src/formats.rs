@@ -1,13 +1,14 @@
-//! Bytes of keys or values into one typed Arrow column, whose type is settled before the first record.
+//! Decodes the bytes of keys or values into one typed Arrow column. Its type is known before the first record.
 //!
 //! ```text
-//! Reader ─┬> framing     magic byte and schema id, cut off
-//!         └> Format      text | json | avro | protobuf: a whole column at a time
+//! Reader ─┬> framing     cuts off magic byte and schema id
+//!         └> Format      text | json | avro | protobuf: decodes a whole column at a time
 //! ```
 //!
-//! A record that does not parse costs itself and no other: it becomes a row whose fields are null (a partly readable
-//! JSON document keeps what was read), and a [`Fault`] says why. Types are, to the letter, those that PySpark makes of
-//! a Spark schema: every field nullable, a list's child named `element`, timestamps in microseconds and `UTC`.
+//! A record that does not parse does not affect the others. It becomes a row whose fields are null (a partly readable
+//! JSON document keeps the fields that were read), and a [`Fault`] gives the reason. Types are exactly those that
+//! PySpark derives from a Spark schema: every field nullable, a list's child named `element`, timestamps in
+//! microseconds and `UTC`.
 #![forbid(unsafe_code)]
 
 pub mod avro;
@@ -26,73 +27,73 @@ use arrow_schema::{ArrowError, DataType};
 
 use framing::Framing;
 
-/// One record's key or value.
+/// The key or value of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Row<'a> {
-    /// No bytes at all, as in a tombstone: a null of the whole column.
+    /// No bytes, as in a tombstone: a null of the whole column.
     Null,
-    /// Found bad before the format saw it: the same row as any that does not parse, without a fault of its own.
+    /// Found bad before the format decodes it. The format appends the row of a bad record and reports no fault.
     Bad,
-    /// `schema` is the writer's, where the bytes were framed.
+    /// `schema` is the id of the writer's schema, if the bytes were framed.
     Bytes { schema: Option<u32>, bytes: &'a [u8] },
 }
 
-/// Why a row does not say what its bytes said.
+/// Why a row does not hold the values of its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub row: usize,
-    /// For people: what is wrong, and at which byte or field.
+    /// A text for users: what is wrong, and at which byte or in which field.
     pub reason: String,
 }
 
 pub struct Decoded {
-    /// A row for each that went in, of the format's type; or for the first of them, one at least, if all together would
-    /// take too much memory.
+    /// One row per input row, of the format's type. If all rows together would take too much memory: only the first
+    /// rows, at least one.
     pub array: ArrayRef,
-    /// In the order of the rows, one per row at most.
+    /// In row order, at most one per row.
     pub faults: Vec<Fault>,
 }
 
-/// What [`Reader::decode`] comes to.
+/// The result of [`Reader::decode`].
 pub enum Outcome {
     Decoded(Decoded),
     UnknownWriters(Vec<u32>),
 }
 
-/// Turns bytes into a column of one type.
+/// Decodes bytes into a column of one type.
 pub trait Format: Send {
     fn data_type(&self) -> &DataType;
 
-    /// Bytes of columns that a row takes whatever its bytes are.
+    /// The number of column bytes that a row takes at least, whatever its record holds.
     fn row_weight(&self) -> usize;
 
-    /// One row for each of `rows`, or for the first of them. An error is ours, never that of a record.
+    /// Decodes `rows`, or the first of them, into one row each. An error is an error of the kernel, never of a record.
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError>;
 
-    /// Whether rows cannot be read before the schema they were written with is known.
+    /// Whether rows can be decoded only if the writer's schema is known.
     fn needs_writers(&self) -> bool {
         false
     }
 
-    /// The schema that rows of this id were written with. An error says why the reader's does not fit it.
+    /// Adds the writer's schema of this id. The error says why the reader's schema cannot read it.
     fn add_writer(&mut self, id: u32, schema: &[u8]) -> Result<(), String> {
         let _ = (id, schema);
         Ok(())
     }
 }
 
-/// A format behind its framing, with the schema ids it has met.
+/// A format, its framing, and the schema ids seen so far.
 pub struct Reader {
     format: Box<dyn Format>,
     framing: Framing,
-    /// Ids that are known, and why rows of some of them are refused.
+    /// The known ids. Rows of an id with a reason are refused.
     writers: HashMap<u32, Option<String>>,
-    /// Whether all rows count as those of writer [`ANY`], whatever id they name.
+    /// Whether all rows are decoded as rows of writer [`ANY`], whatever their id.
     any: bool,
     most_rows: usize,
 }
 
-/// The writer of all rows, where nobody can tell one from another.
+/// The id of the writer that `assume_writer` sets.
 const ANY: u32 = 0;
 
 impl Reader {
@@ -111,31 +112,31 @@ impl Reader {
         Ok(())
     }
 
-    /// The schema that all rows were written with, whatever their ids say.
+    /// Sets the schema that all rows were written with, whatever their ids.
     pub fn assume_writer(&mut self, schema: &[u8]) -> Result<(), String> {
         self.add_writer(ANY, schema)?;
         self.any = true;
         Ok(())
     }
 
-    /// Rows of this id are bad, for this reason.
+    /// Makes the rows of this id bad, with this reason.
     pub fn refuse_writer(&mut self, id: u32, reason: String) {
         self.writers.insert(id, Some(reason));
     }
 
-    /// Ids that were refused are unknown again.
+    /// Makes refused ids unknown again.
     pub fn forget_refused(&mut self) {
         self.writers.retain(|_, refused| refused.is_none());
     }
 
-    /// Decodes a column, or the first rows of it; or, if rows were written with schemas that are not known, says which,
-    /// each once, the smallest first.
+    /// Decodes a column, or its first rows. If rows have unknown schema ids, decodes nothing and returns those ids,
+    /// each once, in ascending order.
     pub fn decode(&mut self, values: &BinaryArray) -> Result<Outcome, ArrowError> {
         let needs_writers = self.framing != Framing::None && self.format.needs_writers();
         let mut refused = Vec::new();
         let mut unknown = Vec::new();
         let mut rows = Vec::with_capacity(values.len().min(self.most_rows));
-        let mut known = None; // the last id, which is mostly the next one too
+        let mut known = None; // // the last id; most rows have the id of the row before
         for (row, value) in values.iter().take(self.most_rows).enumerate() {
             let framed = match value.map(|value| self.framing.cut(value)) {
                 None => {

@@ -1,18 +1,20 @@
-//! Bytes of a Kafka fetch response in, Arrow columns (or their rows as messages) out, and nothing else.
+//! The Rust kernel: decodes the bytes of a Kafka fetch response into Arrow columns, or into messages, one per row.
 //!
 //! ```text
-//! ffi ─┬> decoder ─┬─────> batch    header of a record batch, and every check that needs no record
-//!      │           ├─────> txn      which producers' transactions are aborted at this point
-//!      │           ├─────> codecs   gzip, snappy, lz4, zstd into one reused buffer, with a limit
-//!      │           ├─────> record   varints, records, headers
-//!      │           └─────> columns  only the Arrow columns asked for
-//!      ├> messages         the rows of a finished batch, one by one
-//!      ├> formats          a column of bytes as a column of a type
-//!      └> scan             the offset after a chunk, by its headers alone
+//! ffi ─┬> decoder ─┬─────> batch         the header of a record batch, and all checks that need no record
+//!      │           ├─────> transactions  which producers have an aborted transaction at this point
+//!      │           ├─────> codecs        gzip, snappy, lz4 and zstd into one reused buffer, with a limit
+//!      │           ├─────> record        varints, records, record headers
+//!      │           └─────> columns       builds the selected Arrow columns
+//!      ├> messages         reads the rows of a finished batch one by one
+//!      ├> formats          decodes a column of bytes into a typed column: text, JSON, Avro, Protobuf
+//!      └> scan             finds the offset after a chunk from the batch headers alone
 //! ```
 //!
-//! Everything below `ffi` is safe Rust that knows no Python. The bytes are hostile: whatever they say, a decode ends in
-//! rows or in [`error::Corrupt`], and memory grows only with bytes that are really there.
+//! `error` holds the errors of record batches, and `test_batches` builds batches for the tests.
+//!
+//! Only `ffi` knows Python and only `ffi` has `unsafe` code. The kernel does not trust its input: a decode returns rows
+//! or [`error::Corrupt`], and memory grows only with the bytes that are there.
 #![deny(unsafe_code)]
 
 pub mod batch;
@@ -33,7 +35,8 @@ mod forge;
 #[allow(unsafe_code)]
 mod ffi;
 
-// Not for the tests and the fuzz targets: their own allocator finds what is read past its end. Cargo.toml says why.
+// Tests and fuzz targets use the default allocator, under which sanitizers find reads past the end. Cargo.toml gives
+// the reason for this one.
 #[cfg(feature = "extension-module")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,7 +1,7 @@
-//! A batch as messages: its rows, read one by one, and how many of them were handed out.
+//! A batch as messages: reads its rows one by one and counts the rows handed out.
 //!
-//! Nothing is copied or converted before it is asked for: `ffi/message.rs` shows a row to Python as an object that knows
-//! its number and where its [`Rows`] are.
+//! No value is copied or converted before it is read: `ffi/message.rs` shows a row to Python as an object that holds a
+//! row number and a reference to its [`Rows`].
 #![forbid(unsafe_code)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,11 @@ use arrow_buffer::ScalarBuffer;
 
 use crate::columns::Column;
 
-/// Kafka's mark of a record without a timestamp, in milliseconds.
+/// The timestamp of a record without a timestamp, in milliseconds.
 const NO_TIMESTAMP: i64 = -1;
 
-/// The columns of a batch that a message shows. Topic and partition are the same in all of them and not read from it.
+/// The columns of a batch that a message shows. Topic and partition are the same for all rows and are not read from the
+/// batch.
 pub struct Rows {
     keys: BinaryArray,
     values: BinaryArray,
@@ -28,9 +29,9 @@ pub struct Rows {
     headers: ListArray,
     header_keys: StringArray,
     header_values: BinaryArray,
-    /// In milliseconds, if they are others than the timestamps.
+    /// Event times in milliseconds, if they differ from the timestamps.
     event_times: Option<Int64Array>,
-    /// The offset after this batch, which may lie beyond its last row: a gap belongs to the batch before it.
+    /// The offset after this batch. It may be above the last offset plus one: a gap belongs to the batch before it.
     end: i64,
 }
 
@@ -44,8 +45,8 @@ impl Rows {
         Column::Headers,
     ];
 
-    /// `batch` has the kernel's own types: it comes from [`crate::columns::Columns`] or its schema was
-    /// [`crate::columns::checked`]. An error says what it lacks.
+    /// `batch` must have the kernel's column types: it comes from [`crate::columns::Columns`], or
+    /// [`crate::columns::checked`] verified its schema. The error names the missing columns.
     pub fn new(batch: &RecordBatch, end: i64) -> Result<Self, String> {
         let column = |column: Column| batch.column_by_name(column.name());
         let missing: Vec<_> =
@@ -85,7 +86,7 @@ impl Rows {
         })
     }
 
-    /// The same with event times of its own, one for each row. An error says that there are not as many.
+    /// The same rows with other event times, one per row. Fails if the numbers of rows and event times differ.
     pub fn with_event_times(self, times: Int64Array) -> Result<Self, String> {
         if times.len() != self.len() {
             return Err(format!("{} rows have {} event times", self.len(), times.len()));
@@ -101,7 +102,7 @@ impl Rows {
         self.offsets.is_empty()
     }
 
-    /// The offset of a row; after the last row, where the next batch begins.
+    /// The offset of a row. For the row after the last one: the offset at which the next batch begins.
     #[inline]
     pub fn offset(&self, row: usize) -> i64 {
         self.offsets.get(row).copied().unwrap_or(self.end)
@@ -124,7 +125,7 @@ impl Rows {
         (milliseconds != NO_TIMESTAMP).then_some(milliseconds)
     }
 
-    /// Milliseconds since 1970: the timestamp, unless the rows were given others.
+    /// Milliseconds since 1970. The timestamp, unless the rows have event times of their own.
     pub fn event_time(&self, row: usize) -> Option<i64> {
         match &self.event_times {
             None => self.timestamp(row),
@@ -150,30 +151,30 @@ fn bytes(array: &BinaryArray, row: usize) -> Option<&[u8]> {
     array.is_valid(row).then(|| array.value(row))
 }
 
-/// How many rows were handed out, and whether any more will be: one number, so that [`Progress::stop`] falls either
-/// before a [`Progress::claim`] of another thread or after it.
+/// Counts the rows handed out, and whether iteration was stopped. One atomic number, so that [`Progress::stop`] happens
+/// either before or after a [`Progress::claim`] of another thread.
 pub struct Progress {
     next: AtomicUsize,
     rows: usize,
 }
 
 impl Progress {
-    /// Set in `next` once stopped, which puts it past any row.
+    /// This bit of `next` is set by `stop`, which puts `next` past every row.
     const STOPPED: usize = 1 << (usize::BITS - 1);
 
     pub fn new(rows: usize) -> Self {
         Progress { next: AtomicUsize::new(0), rows }
     }
 
-    /// The next row, which is handed out with that; None if there is none or it was stopped.
+    /// Claims the next row. None if there is no row left or iteration was stopped.
     #[inline]
     pub fn claim(&self) -> Option<usize> {
-        // A plain load and store, which would do under the GIL, was not measurably faster.
+        // Under the GIL a plain load and store would be enough, but it was not measurably faster.
         let after = |next| if next < self.rows { Some(next + 1) } else { None };
         self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, after).ok()
     }
 
-    /// Ends the handing out. Returns how many rows were handed out until then.
+    /// Stops iteration. Returns the number of rows handed out before the stop.
     pub fn stop(&self) -> usize {
         self.next.fetch_or(Self::STOPPED, Ordering::AcqRel) & !Self::STOPPED
     }
@@ -182,7 +183,7 @@ impl Progress {
         self.next.load(Ordering::Acquire) & !Self::STOPPED
     }
 
-    /// How many rows will be handed out yet.
+    /// The number of rows still to hand out.
     pub fn remaining(&self) -> usize {
         self.rows.saturating_sub(self.next.load(Ordering::Acquire))
     }

@@ -1,11 +1,11 @@
-//! Varints, records and their headers, over the decompressed payload of one batch.
+//! Varints, records and record headers, read from the decompressed payload of one batch.
 #![forbid(unsafe_code)]
 
 use crate::error::Fault;
 
-/// The least bytes a record takes: seven fields of one byte each.
+/// The smallest record in bytes: seven fields of one byte each.
 pub const MIN_RECORD: usize = 7;
-/// The least bytes a header takes: an empty key and a null value.
+/// The smallest header in bytes: an empty key and a null value.
 const MIN_HEADER: usize = 2;
 
 /// Reads fields from the front of a slice.
@@ -26,8 +26,8 @@ impl<'a> Reader<'a> {
     /// A zigzag varint of 32 bits, at most 5 bytes long. Bits above the 32nd are dropped, as in Kafka's Java client.
     #[inline(always)]
     pub fn varint(&mut self) -> Result<i32, Fault> {
-        // Do not simplify: lengths and deltas of usual records take one or two bytes, and these two arms halve the
-        // time of the loop below.
+        // Do not simplify: lengths and deltas of most records take one or two bytes, and these two arms halve the time
+        // of the loop below.
         let raw = match *self.bytes {
             [a, ref rest @ ..] if a < 0x80 => {
                 self.bytes = rest;
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         Err(if self.bytes.len() < longest { Fault::Truncated } else { Fault::VarintTooLong })
     }
 
-    /// So many bytes, without a copy.
+    /// The next `length` bytes, without a copy.
     #[inline(always)]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Fault> {
         let (taken, rest) = self.bytes.split_at_checked(length).ok_or(Fault::Truncated)?;
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Bytes after their length, where -1 stands for null.
+    /// A length and that many bytes; length -1 is null.
     #[inline(always)]
     pub fn nullable_bytes(&mut self) -> Result<Option<&'a [u8]>, Fault> {
         match self.varint()? {
@@ -88,12 +88,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The record at the front. Its headers are counted but not read yet: see [`Headers::walk`].
+    /// The record at the front. Its headers are counted but not read: see [`Headers::walk`].
     #[inline(always)]
     pub fn record(&mut self) -> Result<Record<'a>, Fault> {
         let length = usize::try_from(self.varint()?).map_err(|_| Fault::RecordLength)?;
         let mut fields = Reader::new(self.take(length).map_err(|_| Fault::RecordLength)?);
-        fields.take(1)?; // attributes: no bit of them is in use
+        fields.take(1)?; // // attributes: Kafka uses no bit of them
         let timestamp_delta = fields.varlong()?;
         let offset_delta = fields.varint()?;
         let key = fields.nullable_bytes()?;
@@ -129,7 +129,7 @@ impl<'a> Headers<'a> {
         self.count == 0
     }
 
-    /// Hands every header to `each`, and makes sure that they fill the rest of the record.
+    /// Passes every header to `each`, and checks that the headers fill the rest of the record.
     pub fn walk(
         &self,
         mut each: impl FnMut(&'a [u8], Option<&'a [u8]>) -> Result<(), Fault>,

@@ -1,10 +1,11 @@
-//! Where a chunk ends, without decoding it: a walk over the headers, so that the request for what follows can be sent
-//! before the chunk is decoded. Nothing here is checked; decoding the chunk finds out whether the headers told the truth.
+//! Finds the end of a chunk from the batch headers alone, so that the next fetch request can be sent before the chunk
+//! is decoded. Nothing is verified here; the decoder verifies the headers later.
 #![forbid(unsafe_code)]
 
 use crate::batch::{self, Front};
 
-/// The offset after the last whole batch of `data`, or `start` if there is none, or one that only decoding can tell.
+/// The offset after the last complete batch of `data`. Returns `start` if there is no complete batch, or if only
+/// decoding can find the offset.
 pub fn next_offset(data: &[u8], start: i64) -> i64 {
     let mut rest = data;
     let mut next = start;
@@ -12,7 +13,7 @@ pub fn next_offset(data: &[u8], start: i64) -> i64 {
         next = header.last_offset.saturating_add(1);
         rest = rest.get(header.size..).unwrap_or_default();
     }
-    // Old messages do not say in front how far they reach: no guess is better than half of one.
+    // Message sets of magic 0 and 1 do not give their last offset in front, so there is no answer for them.
     if matches!(batch::read_front(rest, false), Ok(Front::Legacy(_))) { start } else { next.max(start) }
 }
 
@@ -20,7 +21,7 @@ pub fn next_offset(data: &[u8], start: i64) -> i64 {
 mod tests {
     use super::next_offset;
 
-    /// An empty batch that spans `span` offsets: all a scan looks at.
+    /// An empty batch that spans `span` offsets. A scan reads nothing else.
     fn batch(base: i64, span: i32) -> Vec<u8> {
         let mut bytes = vec![0; 61];
         bytes[..8].copy_from_slice(&base.to_be_bytes());

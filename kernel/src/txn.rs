@@ -1,8 +1,8 @@
-//! Which transactions are aborted at the current batch, by the rule of Kafka's Java consumer.
+//! Tracks which transactions are aborted at the current batch, by the rule of Kafka's Java consumer.
 //!
-//! The broker names the aborted transactions that reach into a fetch as (producer id, first offset). A producer is
-//! *active* from the first offset of its aborted transaction until the abort marker of that transaction; its
-//! transactional batches in between are dropped.
+//! A fetch response lists the aborted transactions that overlap it as (producer id, first offset). A producer is
+//! *active* from the first offset of its aborted transaction to the abort marker of that transaction. Its transactional
+//! batches in between are dropped.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
@@ -16,10 +16,10 @@ const ABORT: i16 = 0;
 
 #[derive(Debug, Clone, Default)]
 pub struct Transactions {
-    /// (first offset, producer id), the one that begins first at the end.
+    /// (first offset, producer id), sorted in descending order: the transaction that begins first is at the end.
     waiting: Vec<(i64, i64)>,
-    /// Producers whose transaction is aborted and has not met its marker. A set, because the list is the peer's: with
-    /// 80,000 entries a vector took 0.7 s, and a response has room for millions.
+    /// Producers with an aborted transaction whose marker has not been read yet. A set, because the peer decides how
+    /// long the list is: with 80,000 entries a vector took 0.7 s, and a response has room for millions.
     active: HashSet<i64>,
 }
 
@@ -31,8 +31,8 @@ impl Transactions {
         Transactions { waiting, active: HashSet::new() }
     }
 
-    /// Takes a batch into account, in the order of offsets; says whether its records are to be dropped.
-    /// `payload` is the batch's decompressed records; only that of a control batch is looked at.
+    /// Processes the next batch in offset order. Returns whether its records are dropped. `payload` holds the
+    /// decompressed records of the batch; only the payload of a control batch is read.
     pub fn observe(&mut self, header: &Header, payload: &[u8]) -> Result<bool, Fault> {
         if header.producer_id < 0 {
             return Ok(false);
@@ -52,7 +52,7 @@ impl Transactions {
 
 fn is_abort_marker(header: &Header, payload: &[u8]) -> Result<bool, Fault> {
     if header.record_count == 0 {
-        return Ok(false); // compaction removed the marker and kept the empty batch
+        return Ok(false); // // compaction removed the marker and kept the empty batch
     }
     let record = Reader::new(payload).record()?;
     // Key: version i16, type i16.

@@ -24,7 +24,7 @@ fn decoder() -> Decoder {
     Decoder::new("t", 0, &Column::ALL, DEFAULT_LIMIT)
 }
 
-/// The offsets that come out.
+/// The offsets of the decoded rows.
 fn offsets(decoder: &mut Decoder, data: &[u8], request: Request) -> Result<Vec<i64>, Corrupt> {
     decoder.open(request);
     let mut found = Vec::new();
@@ -147,7 +147,7 @@ fn control_batches_are_passed_over_and_aborted_records_dropped() {
     assert_eq!((decoder.next_offset(), decoder.position()), (7, data.len()));
     let committed = Request { aborted: Some(vec![(7, 0)]), ..request(0, 100) };
     assert_eq!(read(&data, committed.clone()).unwrap(), [2, 3, 5]);
-    // Opened behind the marker: the aborted transaction is over, the committed one must not be dropped.
+    // Opened after the marker: the aborted transaction is over, and the committed one must not be dropped.
     let behind = data.len() - chunk(&[Batch::counted(5, 1), Batch::control(6, 7, 1)]).len();
     let rest = Request { start: 5, position: behind, ..committed };
     assert_eq!(read(&data, rest).unwrap(), [5]);
@@ -183,7 +183,8 @@ fn batches_must_lie_between_their_neighbours_and_the_high_watermark() {
         two(0)[0].encode().len(),
         "watermark",
     );
-    // Records appended while the broker answered: they follow without a gap, above the watermark it read before.
+    // Records appended while the broker answered: they follow without a gap, above the high watermark that it read
+    // before.
     assert!(read(&chunk(&two(15)), Request { high_watermark: 15, ..request(10, 20) }).is_ok());
     refused(&two(15), request(15, 20), 0, "offset asked for");
     refused(&two(15), Request { aligned: true, ..request(11, 20) }, 0, "where the batch before it ended");

@@ -1,4 +1,4 @@
-//! The Arrow C data interface: capsules to and from other libraries, and errors as Python's.
+//! The Arrow C data interface: capsules to and from other libraries, and errors as Python exceptions.
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_data::ArrayData;
@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// Takes over an array that another library made, if `check` agrees with its schema, and says what that made of it.
+/// Imports an array from another library if `check` accepts its schema. Returns the array and the result of `check`.
 pub fn take_array<T>(
     given: &Bound<'_, PyAny>,
     check: impl FnOnce(&FFI_ArrowSchema) -> PyResult<T>,
@@ -17,26 +17,26 @@ pub fn take_array<T>(
     let (schema, array) = capsules.extract::<(Bound<'_, PyCapsule>, Bound<'_, PyCapsule>)>()?;
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: by the interface, capsules of these names hold these structures, which are valid as long as the capsules
-    // and not in use by anybody else. The array is moved out, as the interface has it.
+    // SAFETY: by the interface, capsules with these names hold these structures. They are valid as long as the
+    // capsules, and no other code uses them. The array is moved out, as the interface requires.
     let (schema, array) = unsafe { (schema.as_ref(), FFI_ArrowArray::from_raw(array.as_ptr())) };
     let checked = check(schema)?;
     if array.is_released() {
         return Err(PyValueError::new_err("the array was taken over already"));
     }
-    // SAFETY: the array is what its schema says, by the interface. That its offsets and strings make sense is not for
-    // it to say, and is checked below before anybody reads by them.
+    // SAFETY: by the interface, the array matches its schema. The interface does not promise valid offsets and strings,
+    // so they are checked below before any code reads by them.
     let data = unsafe { from_ffi(array, schema) }.map_err(refused)?;
     data.validate_full().map_err(refused)?;
     Ok((checked, data))
 }
 
-/// The type that another library's field or type has.
+/// The Arrow type of a field or type from another library.
 pub fn type_of(given: &Bound<'_, PyAny>) -> PyResult<DataType> {
     let capsule =
         given.call_method0(intern!(given.py(), "__arrow_c_schema__"))?.extract::<Bound<'_, PyCapsule>>()?;
     let schema = capsule.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
-    // SAFETY: by the interface, a capsule of this name holds this structure, valid as long as the capsule.
+    // SAFETY: by the interface, a capsule with this name holds this structure, valid as long as the capsule.
     DataType::try_from(unsafe { schema.as_ref() }).map_err(refused)
 }
 
@@ -51,7 +51,7 @@ where
     PyCapsule::new_with_value(py, FFI_ArrowSchema::try_from(schema).map_err(arrow_error)?, c"arrow_schema")
 }
 
-/// What was given cannot be used.
+/// The given object cannot be used.
 pub fn refused(error: ArrowError) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

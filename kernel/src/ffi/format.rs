@@ -1,4 +1,4 @@
-//! Formats for Python: an Arrow column of bytes in, a typed column and its faults out.
+//! Formats for Python: decodes an Arrow column of bytes into a typed column and its faults.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +16,10 @@ use crate::formats::protobuf::{self, Proto, Protobuf};
 use crate::formats::text::Text;
 use crate::formats::{Fault, Outcome, Reader};
 
-/// A column below this many bytes is decoded with the GIL held: see `SMALL_CHUNK`.
+/// A column with fewer bytes is decoded with the GIL held: see `SMALL_CHUNK`.
 const SMALL_COLUMN: usize = 8 << 10;
 
-/// Turns keys or values into one typed column.
+/// Decodes keys or values into one typed column.
 #[pyclass(module = "penstock._kernel", frozen)]
 pub struct Format {
     reader: Mutex<Reader>,
@@ -31,7 +31,8 @@ impl Format {
         Format { reader: Mutex::new(Reader::new(Box::new(format), framing)) }
     }
 
-    /// A format is for one thread at a time, and one that panicked is as good as new: it builds each column from nothing.
+    /// A format serves one thread at a time. After a panic it can still be used, because it builds each column from
+    /// scratch.
     fn reader(&self) -> MutexGuard<'_, Reader> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +113,7 @@ impl Format {
     }
 }
 
-/// A typed column, handed over through the Arrow C data interface, and what was wrong in it.
+/// A typed column, exported through the Arrow C data interface, and the faults found in it.
 #[pyclass(module = "penstock._kernel", frozen)]
 pub struct Decoded {
     array: ArrayRef,
@@ -130,13 +131,13 @@ impl Decoded {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let _ = requested_schema; // a wish we may ignore, by the interface's own words
+        let _ = requested_schema; // // the interface allows the producer to ignore it
         let array = array_capsule(py, &self.array.to_data())?;
         PyTuple::new(py, [type_capsule(py, self.array.data_type())?, array])
     }
 }
 
-/// An Arrow type, handed over through the Arrow C data interface.
+/// An Arrow type, exported through the Arrow C data interface.
 #[pyclass(module = "penstock._kernel", frozen)]
 pub struct Type {
     data_type: DataType,
@@ -149,7 +150,7 @@ impl Type {
     }
 }
 
-/// The type of the column that an Avro schema (JSON) makes.
+/// The column type of an Avro schema (JSON).
 #[pyfunction]
 pub fn avro_type(schema: &str) -> PyResult<Type> {
     avro::data_type(schema).map(|data_type| Type { data_type }).map_err(PyValueError::new_err)
@@ -191,7 +192,7 @@ fn type_capsule<'py>(py: Python<'py>, data_type: &DataType) -> PyResult<Bound<'p
     schema_capsule(py, &Field::new("", data_type.clone(), true))
 }
 
-/// A column of bytes that another library made.
+/// A column of bytes from another library.
 fn binary(values: &Bound<'_, PyAny>) -> PyResult<BinaryArray> {
     let (_, data) = take_array(values, |schema| match DataType::try_from(schema) {
         Ok(DataType::Binary) => Ok(()),

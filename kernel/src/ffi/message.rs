@@ -1,19 +1,21 @@
 //! `Message`: one row of a batch as a Python object.
 //!
-//! Not a `#[pyclass]`, because millions a second come and go. Those of PyO3 are always known to Python's garbage collector,
-//! which then walks over every message that somebody keeps; these are known to it only where a decoder could make a
-//! cycle. Nanoseconds a message, best of five, with a million of 100 bytes in batches of 8 Ki rows (Python 3.11):
+//! Not a `#[pyclass]`, because a consumer creates and drops millions per second. Python's garbage collector tracks
+//! every PyO3 object, so it visits every message that the user's code keeps. It tracks these messages only if a decoder
+//! could create a cycle. Nanoseconds per message, best of five, with a million records of 100 bytes in batches of 8 Ki
+//! rows (Python 3.11):
 //!
 //! | | `for m in messages: m.value` | `list(messages)` per batch | all of them in one list |
 //! | --- | --- | --- | --- |
 //! | `#[pyclass]` that holds an `Arc`, or a `Py`, of its rows | 106, 111 | 206, 209 | 505, 469 |
 //! | with PyO3's `freelist` | 103 | 221 | 491 |
-//! | handed out again when nobody else holds it | 54 | 207 | 468 |
+//! | reused when no other reference exists | 54 | 207 | 468 |
 //! | this | 72 | 39 | 62 |
-//! | this, and `Messages` made by hand as well | 55 | 26 | 49 |
-//! | a list of `bytes` and no messages | 38 | | |
+//! | this, and `Messages` defined by hand as well | 55 | 26 | 49 |
+//! | a list of `bytes`, no messages | 38 | | |
 //!
-//! The last but one would double the `unsafe` code for what is lost in the noise once records are fetched and decoded.
+//! Defining `Messages` by hand as well would double the `unsafe` code, for a gain that cannot be measured once records
+//! are fetched and decoded.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -29,10 +31,10 @@ use pyo3::types::{PyBytes, PyList, PyType};
 
 use super::messages::Messages;
 
-/// Bytes of a key or value that `repr` shows.
+/// Number of bytes of a key or value that `repr` shows.
 const SHOWN: usize = 64;
 
-/// What the interpreter sees. `fields` are there from [`create`] to [`dealloc`].
+/// The object as the interpreter sees it. `fields` are initialized from [`create`] to [`dealloc`].
 #[repr(C)]
 struct Object {
     base: ffi::PyObject,
@@ -42,7 +44,7 @@ struct Object {
 struct Fields {
     messages: Py<Messages>,
     row: usize,
-    /// What the decoders made of key and value. Only touched with the GIL held.
+    /// The results of the key decoder and the value decoder. Accessed only with the GIL held.
     key: OnceCell<Py<PyAny>>,
     value: OnceCell<Py<PyAny>>,
 }
@@ -100,10 +102,10 @@ impl Fields {
     }
 }
 
-/// A key or value as it is, or what its decoder makes of it. Null means that there is nothing to decode.
+/// A key or value as bytes, or the result of its decoder. Null is not decoded.
 ///
-/// Bytes are made anew at each access, as hardly anybody asks twice. What a decoder made is kept: it costs more, and who
-/// changes it (a dict, say) expects to find the change again.
+/// Bytes are created at each access, because code rarely reads them twice. A decoder's result is kept: it costs more,
+/// and code that changes it (a dict, for example) expects to see the change at the next access.
 #[inline]
 fn read<'py>(
     py: Python<'py>,
@@ -117,7 +119,7 @@ fn read<'py>(
         Some(decoder) => {
             if decoded.get().is_none() {
                 let made = decoder.bind(py).call1((new_bytes(py, bytes)?,))?;
-                // Another thread may have been here during the call: all see what came first.
+                // Another thread may have set it during the call: all threads see the first result.
                 if let Err(late) = decoded.set(made.unbind()) {
                     drop(late.into_bound(py));
                 }
@@ -127,18 +129,18 @@ fn read<'py>(
     }
 }
 
-/// As `PyBytes::new`, which panics where memory is short.
+/// Like `PyBytes::new`, which panics when memory is short.
 #[inline]
 fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: pointer and length are those of a slice, and the bytes are copied. What comes back is a new object or
-    // null with an error set.
+    // SAFETY: pointer and length are those of a slice, and the bytes are copied. The result is a new object, or null
+    // with an error set.
     unsafe {
         let object = ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
         Bound::from_owned_ptr_or_err(py, object)
     }
 }
 
-/// Bytes as Python writes them, the first ones only.
+/// The `repr` of bytes, cut to the first ones.
 fn show(py: Python<'_>, bytes: Option<&[u8]>) -> PyResult<String> {
     let Some(bytes) = bytes else { return Ok("None".to_owned()) };
     let shown = new_bytes(py, bytes.get(..SHOWN).unwrap_or(bytes))?.repr()?;
@@ -146,14 +148,14 @@ fn show(py: Python<'_>, bytes: Option<&[u8]>) -> PyResult<String> {
     Ok(if bytes.len() > SHOWN { format!("{shown}... ({} bytes)", bytes.len()) } else { shown.into_owned() })
 }
 
-/// The class, made once.
+/// The class, created once.
 pub fn class(py: Python<'_>) -> PyResult<Py<PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     CLASS.get_or_try_init(py, || make_class(py)).map(|class| class.clone_ref(py))
 }
 
-/// A message of `messages` with the row that `claim` gives, or None if it gives none. Nothing runs between `claim` and the
-/// return but what makes the row a message: no Python code, and no other thread that waits for the GIL.
+/// A message of `messages` for the row that `claim` returns. None if it returns none. Between `claim` and the return no
+/// Python code runs, and no thread that waits for the GIL.
 #[inline]
 pub fn create<'py>(
     messages: &Bound<'py, Messages>,
@@ -162,9 +164,9 @@ pub fn create<'py>(
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = messages.py();
     let has_decoder = messages.get().key_decoder.is_some() || messages.get().value_decoder.is_some();
-    // SAFETY: `class` is that of `make_class`, so the new object has the size of `Object` and a garbage collector's head.
-    // It is ours alone: either all its fields are written before anybody else sees it, or it is freed as it was made,
-    // with the reference to its class that every object of such a class has.
+    // SAFETY: `class` comes from `make_class`, so the new object has the size of `Object` and a garbage collector's
+    // header. No other code has a reference to it: either all its fields are written before other code sees it, or it
+    // is freed as it was allocated, together with the reference to its class that every object of a heap type holds.
     unsafe {
         let object: *mut Object = ffi::PyObject_GC_New(class.as_type_ptr());
         if object.is_null() {
@@ -178,7 +180,7 @@ pub fn create<'py>(
         let messages = messages.clone().unbind();
         let fields = Fields { messages, row, key: OnceCell::new(), value: OnceCell::new() };
         (&raw mut (*object).fields).write(ManuallyDrop::new(fields));
-        // Without decoders a message leads to bytes and numbers only, and can be part of no cycle.
+        // Without decoders a message refers to bytes and numbers only, so it cannot be part of a cycle.
         if has_decoder {
             ffi::PyObject_GC_Track(object.cast());
         }
@@ -187,9 +189,9 @@ pub fn create<'py>(
 }
 
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this with an object of our class that nobody else can reach any more, and attached.
-    // The fields are moved out before the memory goes, and with them gone last nothing of the object is touched by what
-    // their ends may set off. `Bound`s, because a `Py` that ends outside of PyO3's own calls is put off.
+    // SAFETY: the interpreter calls this attached, with an object of our class that no other code can reach. The fields
+    // are moved out before the memory is freed, and dropped last, so code that runs during their drop does not touch
+    // the object. They are dropped as `Bound`, because PyO3 defers the drop of a `Py` outside of its own calls.
     unsafe {
         ffi::PyObject_GC_UnTrack(object.cast());
         let py = Python::assume_attached();
@@ -204,10 +206,10 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// What a message refers to. There is no `tp_clear`, as with tuples: see `Messages::__traverse__`.
+/// Visits the references of a message. There is no `tp_clear`, as for tuples: see `Messages::__traverse__`.
 unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc, arg: *mut c_void) -> c_int {
-    // SAFETY: only tracked objects are traversed, and those have their fields. Pointers are shown as they are, without
-    // touching a reference count.
+    // SAFETY: only tracked objects are traversed, and tracked objects have their fields. Pointers are passed on without
+    // changing a reference count.
     unsafe {
         let Fields { messages, key, value, row: _ } = &*(*object.cast::<Object>()).fields;
         let made = [key, value].map(|made| made.get().map_or(ptr::null_mut(), Py::as_ptr));
@@ -222,7 +224,7 @@ unsafe extern "C" fn traverse(object: *mut ffi::PyObject, visit: ffi::visitproc,
     0
 }
 
-/// Runs `read` on the fields of a message for the interpreter: a new reference, or null with an error set.
+/// Runs `read` on the fields of a message for the interpreter. Returns a new reference, or null with an error set.
 ///
 /// # Safety
 /// `object` is a message, and the thread is attached.
@@ -231,9 +233,9 @@ unsafe fn answer(
     object: *mut ffi::PyObject,
     read: impl for<'py> FnOnce(&Fields, Python<'py>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as the caller says. Its reference keeps the object alive during the call.
+    // SAFETY: guaranteed by the caller. The caller's reference keeps the object alive during the call.
     let (py, fields) = unsafe { (Python::assume_attached(), &(*object.cast::<Object>()).fields) };
-    // A panic must not reach the interpreter. None is known of.
+    // A panic must not unwind into the interpreter. No panic is known.
     let error = match catch_unwind(AssertUnwindSafe(|| read(fields, py))) {
         Ok(Ok(found)) => return found.into_ptr(),
         Ok(Err(error)) => error,
@@ -246,7 +248,7 @@ unsafe fn answer(
 macro_rules! getter {
     ($name:ident, $read:path, $doc:literal) => {{
         unsafe extern "C" fn get(object: *mut ffi::PyObject, _closure: *mut c_void) -> *mut ffi::PyObject {
-            // SAFETY: the interpreter calls getters with an object of their class, and attached.
+            // SAFETY: the interpreter calls getters attached, with an object of their class.
             unsafe { answer(object, $read) }
         }
         const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -264,7 +266,7 @@ macro_rules! getter {
 }
 
 unsafe extern "C" fn repr(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the interpreter calls this with an object of our class, and attached.
+    // SAFETY: the interpreter calls this attached, with an object of our class.
     unsafe { answer(object, Fields::repr) }
 }
 
@@ -272,7 +274,7 @@ const DOC: &CStr = c"One record of a partition.";
 
 fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
     let end = ffi::PyGetSetDef::default();
-    // The class refers to them for ever, and it is never freed itself.
+    // Leaked: the class refers to them, and the class is never freed.
     let getters = Box::leak(Box::new([
         getter!(topic, Fields::topic, c"The topic's name."),
         getter!(partition, Fields::partition, c"The partition's number."),
@@ -300,7 +302,7 @@ fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
     ];
     let flags = ffi::Py_TPFLAGS_DEFAULT
         | ffi::Py_TPFLAGS_HAVE_GC
-        // No object without fields: Python code can neither make one nor turn one of another class into ours.
+        // Python code can neither create an object without fields nor assign our class to another object.
         | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION
         | ffi::Py_TPFLAGS_IMMUTABLETYPE;
     let mut spec = ffi::PyType_Spec {
@@ -310,8 +312,8 @@ fn make_class(py: Python<'_>) -> PyResult<Py<PyType>> {
         flags: flags as _,
         slots: slots.as_mut_ptr(),
     };
-    // SAFETY: the functions have the signatures of their slots and keep to what the interpreter expects there; slots and
-    // getters end with an empty entry; getters and all strings live for ever, the rest is copied.
+    // SAFETY: the functions have the signatures of their slots and follow the rules of the interpreter for them. Slots
+    // and getters end with an empty entry. Getters and strings live forever; the rest is copied.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec))? };
     Ok(class.cast_into::<PyType>()?.unbind())
 }

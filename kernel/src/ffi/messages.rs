@@ -1,6 +1,6 @@
 //! `Messages`: the iterator over the messages of one batch.
 //!
-//! No `unsafe` here. Everything in it is fixed or atomic, so any thread may call any method at any time.
+//! No `unsafe` here. Every field is immutable or atomic, so any thread may call any method at any time.
 
 use arrow_array::Int64Array;
 use arrow_schema::DataType;
@@ -13,7 +13,7 @@ use super::arrow::{refused, take_array};
 use super::{Batch, message};
 use crate::messages::{Progress, Rows};
 
-/// Hands out a batch's messages one by one. They share it: each is this object and a row.
+/// Iterates over the messages of a batch. Each message is a reference to this object and a row number.
 #[pyclass(module = "penstock._kernel", frozen)]
 pub struct Messages {
     pub rows: Rows,
@@ -21,7 +21,7 @@ pub struct Messages {
     pub partition: i32,
     pub key_decoder: Option<Py<PyAny>>,
     pub value_decoder: Option<Py<PyAny>>,
-    /// The class of what is handed out: looking it up anew for each one would cost more than to keep it.
+    /// The class of the messages. Looking it up for each message would cost more than keeping it.
     class: Py<PyType>,
     progress: Progress,
 }
@@ -60,12 +60,13 @@ impl Messages {
 
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let messages = slf.get();
-        // A collection of garbage may run in there and let other threads run, so the row is claimed after it: from the
-        // claim to the caller nothing runs in between.
+        // The allocation may run a garbage collection, and with it other threads. So the row is claimed after it:
+        // nothing runs between the claim and the return.
         message::create(slf, messages.class.bind(slf.py()), || messages.progress.claim())
     }
 
-    // Not "close": a generator that delegates to us (`yield from`) would call that when it is left early.
+    // Not named "close": a generator that delegates to this iterator (`yield from`) would call `close` when it is left
+    // early.
     fn stop(&self) -> i64 {
         self.rows.offset(self.progress.stop())
     }
@@ -80,8 +81,8 @@ impl Messages {
         self.progress.remaining()
     }
 
-    // There is no `__clear__`: decoders are older than this object, so a cycle goes through something that was changed
-    // later on and can be cleared itself.
+    // There is no `__clear__`: decoders are older than this object, so a cycle contains another object that was changed
+    // later and can be cleared itself.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.key_decoder)?;
         visit.call(&self.value_decoder)

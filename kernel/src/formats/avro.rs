@@ -1,10 +1,8 @@
-//! Avro records, resolved from the schema they were written with to the reader's.
+//! Avro records, resolved from the writer's schema to the reader's schema.
 //!
 //! ```text
-//! writer's schema ┐
-//! reader's schema ┼> resolve ─> fill   how each written value gets into its column, or is skipped
-//! wanted type     ┘             │
-//! records ──────────> cursor ───┴────> columns, which are those of all writers
+//! writer's schema ┐ reader's schema ┼> resolve ─> fill   how each written value gets into its column, or is skipped
+//! selected type   ┘             │ records ──────────> cursor ───┴────> columns, the same for all writers
 //! ```
 #![forbid(unsafe_code)]
 
@@ -38,7 +36,7 @@ use work::Work;
 use super::budget::{Budget, allowance};
 use super::columns::weight;
 
-/// The type of the column that a reader's schema (JSON) makes.
+/// The column type of a reader's schema (JSON).
 pub fn data_type(reader: &str) -> Result<DataType, String> {
     Schema::parse(reader).and_then(|schema| types::data_type(&schema)).map_err(the_schema)
 }
@@ -51,14 +49,14 @@ pub struct Avro {
     data_type: DataType,
     reader: Schema,
     column: Column,
-    /// By the place that `ids` names.
+    /// Indexed by the values of `ids`.
     writers: Vec<Writer>,
     ids: HashMap<Option<u32>, usize>,
-    /// Whether texts are checked one by one: the last batch had one that is none.
+    /// Whether strings are checked one by one: true if the last batch had a string that is not UTF-8.
     checks_texts: bool,
 }
 
-/// How to read what was written with one schema.
+/// How to read records that were written with one schema.
 struct Writer {
     fill: Fill,
     shared: Vec<Skip>,
@@ -75,7 +73,7 @@ impl Writer {
 }
 
 impl Avro {
-    /// `reader`: the reader's schema as JSON; `wanted`: [`data_type`] of it, or a part of that. Rows without a schema id
+    /// `reader`: the reader's schema as JSON. `wanted`: its [`data_type`], or a part of it. Rows without a schema id
     /// were written with the reader's schema.
     pub fn new(reader: &str, wanted: DataType) -> Result<Self, String> {
         let reader = Schema::parse(reader).map_err(the_schema)?;
@@ -87,10 +85,10 @@ impl Avro {
         Ok(Avro { data_type: wanted, reader, column, writers: vec![writer], ids, checks_texts: false })
     }
 
-    /// Each row into the column, as far as a batch goes; what comes back are those that were not to be read, and whether
-    /// one of them is so for a text that is none.
+    /// Appends rows to the column until the batch is full. Returns the faults, and whether one of them is a string that
+    /// is not UTF-8.
     fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
-        // An error or a panic of the last call may have left rows behind.
+        // An error or a panic of the last call may have left rows.
         self.column.truncate(0);
         let (mut faults, mut not_text) = (Vec::new(), false);
         let mut budget = Budget::default();
@@ -120,7 +118,7 @@ impl Avro {
             let mut cursor = Cursor::new(bytes, &writer.shared, self.checks_texts, spare);
             let mut read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
             if read.is_err() && !self.checks_texts {
-                // Perhaps for a text before that place.
+                // The cause may be an invalid string before that place: read again with checks.
                 self.column.truncate(row);
                 cursor = Cursor::new(bytes, &writer.shared, true, spare);
                 read = cursor.fill(&writer.fill, &mut self.column).and_then(|()| cursor.end());
@@ -155,7 +153,7 @@ impl Format for Avro {
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         if !self.checks_texts {
             let (faults, _) = self.fill(rows);
-            // An error is a text that is none, in a record without another fault: looked for below.
+            // An error means that a string is not UTF-8 in a record without another fault. The code below finds it.
             if let Ok(array) = self.column.finish() {
                 return Ok(Decoded { array, faults });
             }

@@ -1,40 +1,40 @@
-//! How much memory records may ask for beyond their own bytes: an empty message in a list takes two of them, and each of its
-//! thousand columns makes a cell of it; a null takes one, and what a default makes is not in the record at all.
+//! Limits the memory that records may take beyond their own size. An empty message in a list takes two bytes, and each
+//! of its thousand columns gets a cell for it. A null takes one byte, and a default is not in the record at all.
 //!
-//! A record that asks for too much is a bad record. A batch that has got enough ends there, and what is left of it makes
-//! another one.
+//! A record above its limit is a bad record. A batch that reaches its limit ends, and the remaining rows go into
+//! another batch.
 #![forbid(unsafe_code)]
 
-/// A megabyte; less in tests, which are not optimized and have to be quick.
+/// One megabyte; less in tests, which are not optimized and must be fast.
 pub const UNIT: usize = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// Bytes of columns that one record may make beyond what its own bytes pay for.
+/// Bytes of columns that one record may take beyond the allowance for its own bytes.
 pub const RECORD: usize = 32 * UNIT;
 
-/// Bytes of columns that a byte of a record pays for: a null takes one byte, and a cell of a decimal seventeen.
+/// Bytes of columns allowed per byte of a record: a null takes one byte, and a cell of a decimal seventeen.
 const OWN: usize = 16;
 
-/// Bytes of columns that the bytes of one record pay for at most.
+/// The largest allowance for a record's own bytes.
 const MOST_OWN: usize = 512 << 20;
 
-/// Bytes of columns after which a batch ends. It may go beyond that by its last record.
+/// Bytes of columns after which a batch ends. Its last record may exceed it.
 const BATCH: usize = 128 * UNIT;
 
-/// A longer record is not read. Repaired texts grow threefold at most, so no column of a batch outgrows Arrow's offsets of
-/// 32 bits: 3 * (BATCH + LONGEST) + RECORD + MOST_OWN is less.
+/// A longer record is not read. Repaired strings grow at most threefold, so no column of a batch outgrows Arrow's
+/// 32-bit offsets: 3 * (BATCH + LONGEST) + RECORD + MOST_OWN is less.
 pub const LONGEST: usize = 256 << 20;
 
 const _: () = assert!(3 * (BATCH + LONGEST) + RECORD + MOST_OWN < i32::MAX as usize);
 
-/// Of one batch.
+/// The budget of one batch.
 pub struct Budget {
     batch: usize,
     record: usize,
-    /// What the record began with, and its own length.
+    /// The allowance of the current record plus its own length.
     begun: usize,
 }
 
-/// The record asks for more.
+/// The record exceeds its allowance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooWide;
 
@@ -43,18 +43,18 @@ impl TooWide {
         "makes far more columns' cells than it has bytes, by repeated messages, nulls or defaults";
 }
 
-/// What a record longer than [`LONGEST`] is refused for.
+/// The reason for refusing a record longer than [`LONGEST`].
 #[cold]
 pub fn too_long(length: usize) -> String {
     format!("is {length} bytes long, more than {} MB", LONGEST >> 20)
 }
 
-/// How many rows a batch has at most, of which each makes so many bytes of columns.
+/// The most rows of a batch if each row takes `weight` bytes of columns.
 pub fn most_rows(weight: usize) -> usize {
     (BATCH / weight.max(1)).max(1)
 }
 
-/// Bytes of columns that a record of this length may make.
+/// Bytes of columns that a record of this length may take.
 #[inline]
 pub fn allowance(length: usize) -> usize {
     RECORD + length.saturating_mul(OWN).min(MOST_OWN)
@@ -67,7 +67,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A record has made so many bytes, its own counted. Says whether the batch has to end here.
+    /// Counts the bytes of a finished record, its own included. Returns whether the batch ends here.
     #[inline]
     pub fn is_used_up_by(&mut self, bytes: usize) -> bool {
         self.batch = self.batch.saturating_sub(bytes);
@@ -80,13 +80,13 @@ impl Budget {
         self.begun = self.record + length;
     }
 
-    /// A bad record leaves nothing behind, and so costs nothing: this is for others.
+    /// Counts a good record. A bad record leaves nothing in the columns, so it is not counted.
     #[inline]
     pub fn end_record(&mut self) {
         self.batch = self.batch.saturating_sub(self.begun - self.record);
     }
 
-    /// Whether the batch has to end here.
+    /// Whether the batch ends here.
     #[inline]
     pub fn is_used_up(&self) -> bool {
         self.batch == 0

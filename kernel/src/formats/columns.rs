@@ -1,4 +1,4 @@
-//! What records fill: columns that can also take back what they got, so that a record that turns out bad leaves no trace.
+//! Columns that formats fill. Rows can be taken back, so that a bad record leaves nothing behind.
 #![forbid(unsafe_code)]
 
 mod nested;
@@ -16,7 +16,7 @@ use arrow_schema::{ArrowError, DataType, Fields, TimeUnit};
 pub use nested::{Lists, Maps, Structs, weight};
 pub use single::{Booleans, Bytes, KEPT, Primitives, extend_first};
 
-/// `N` is what a format keeps beside the columns of a struct, to find them by.
+/// `N` is what a format keeps per struct to find its columns by name.
 pub enum Column<N> {
     Null(usize),
     Boolean(Booleans),
@@ -60,7 +60,7 @@ macro_rules! each {
 }
 
 impl<N> Column<N> {
-    /// `names` makes what is kept beside a struct's columns. An error names a type that no format fills.
+    /// `names` builds what is kept per struct. The error names a type that no format fills.
     pub fn new(data_type: &DataType, names: &impl Fn(&Fields) -> N) -> Result<Self, String> {
         Ok(match data_type {
             DataType::Null => Column::Null(0),
@@ -98,7 +98,7 @@ impl<N> Column<N> {
         }
     }
 
-    /// Bytes that a row of a struct takes which is null; of anything else that is little.
+    /// Bytes that a null row of a struct takes; little for other types.
     pub fn weight(&self) -> usize {
         match self {
             Column::Struct(structs) => 1 + structs.columns.iter().map(Column::weight).sum::<usize>(),
@@ -113,7 +113,7 @@ impl<N> Column<N> {
         }
     }
 
-    /// A row of a record that could not be read: a struct without values, a null of anything else.
+    /// Appends the row of a bad record: a struct without values, a null of any other type.
     pub fn append_bad(&mut self) {
         match self {
             Column::Struct(structs) => {
@@ -124,7 +124,7 @@ impl<N> Column<N> {
         }
     }
 
-    /// Take all but the first `rows` back, and what was begun of another.
+    /// Drops all rows but the first `rows`, and an unfinished row.
     pub fn truncate(&mut self, to: usize) {
         match self {
             Column::Null(rows) => *rows = to,
@@ -132,7 +132,7 @@ impl<N> Column<N> {
         }
     }
 
-    /// Take the rows from `from` up to before `to` back.
+    /// Drops the rows from `from` to before `to`.
     pub fn remove(&mut self, from: usize, to: usize) {
         if from < to {
             match self {
@@ -142,7 +142,7 @@ impl<N> Column<N> {
         }
     }
 
-    /// All rows; the column is empty after that.
+    /// Returns all rows. Leaves the column empty.
     pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         match self {
             Column::Null(rows) => Ok(Arc::new(NullArray::new(std::mem::take(rows)))),

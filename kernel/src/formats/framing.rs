@@ -1,4 +1,4 @@
-//! What Confluent's serializers put before a payload: a zero byte and the schema's id, big-endian.
+//! The framing of Confluent's serializers: a zero byte and the schema id, big-endian, before the payload.
 #![forbid(unsafe_code)]
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Framing {
 const MAGIC: u8 = 0;
 
 impl Framing {
-    /// The schema id, if there is one, and the payload.
+    /// Splits framed bytes into schema id, if any, and payload.
     #[inline]
     pub fn cut(self, value: &[u8]) -> Result<(Option<u32>, &[u8]), &'static str> {
         match (self, value) {

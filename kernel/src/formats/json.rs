@@ -1,13 +1,14 @@
-//! JSON documents, by a schema: one pass over the bytes, straight into columns.
+//! JSON documents with a schema: one pass over the bytes, straight into columns.
 //!
 //! ```text
-//! rows ─> text     some documents in a row, each with a zero byte behind it
-//!      ─> cursor   a place in that text: tokens, strings, numbers, skipping (sonic-rs)
+//! rows ─> text     documents one after another, each followed by a zero byte
+//!      ─> cursor   a position in that text: tokens, strings, numbers, skipping (sonic-rs)
 //!      ─> values   one value into one column, by the rules of Spark's `from_json`
-//!      ─> columns  Arrow, and back again if the document turns out to be none
+//!      ─> columns  Arrow; rows are dropped again if the document is malformed
 //! ```
 //!
-//! Only what is wanted is read. The rest is skipped, and checked on the way: a document is JSON as a whole or not at all.
+//! Only selected fields are parsed into columns. The others are skipped, but checked: a malformed document is malformed
+//! as a whole.
 #![forbid(unsafe_code)]
 
 mod cursor;
@@ -35,8 +36,8 @@ use super::{Decoded, Fault, Format, Row, columns};
 
 type Column = columns::Column<Names>;
 
-/// Documents are put together up to about this many bytes, which stay in the processor's first cache. SIMD then need not
-/// stop short of a document's end, and UTF-8 is checked once for all of them.
+/// Documents are collected up to about this many bytes, which stay in the first-level cache. Then SIMD need not stop
+/// before the end of each document, and UTF-8 is checked once for all of them.
 const TEXT: usize = 8 << 10;
 
 pub struct Json {
@@ -44,7 +45,7 @@ pub struct Json {
     zone: Zone,
     column: Column,
     text: Vec<u8>,
-    /// The first and last byte of each document in `text`, or which row is none.
+    /// The range of each document in `text`, or the kind of row that has no document.
     documents: Vec<Document>,
     scratch: Scratch,
 }
@@ -57,8 +58,8 @@ enum Document {
 }
 
 impl Json {
-    /// `wanted`: the type of a document, which is a struct, a list or a map. `time_zone`: of dates and times that name none.
-    /// An error names the part of the type that JSON cannot carry.
+    /// `wanted`: the type of a document: a struct, a list or a map. `time_zone`: the zone of dates and times that name
+    /// none. The error names the part of the type that JSON cannot represent.
     pub fn new(wanted: DataType, time_zone: &str) -> Result<Self, String> {
         if !matches!(wanted, DataType::Struct(_) | DataType::List(_) | DataType::Map(..)) {
             return Err(format!("a JSON document must be a struct, an array or a map, not {wanted}"));
@@ -70,7 +71,7 @@ impl Json {
         Ok(Json { data_type: wanted, zone, column, text, documents, scratch })
     }
 
-    /// Puts the first of `rows` into `text`, and says how many.
+    /// Copies the first of `rows` into `text`. Returns their number.
     fn gather(&mut self, rows: &[Row<'_>], lossy: bool) -> usize {
         self.text.clear();
         self.documents.clear();
@@ -97,8 +98,8 @@ impl Json {
         self.documents.len()
     }
 
-    /// Reads the documents in `text`, which are the rows from `first` on, and says how many: not all, if they make too much
-    /// for one batch. None, and nothing is done, if they are not UTF-8.
+    /// Reads the documents in `text`, the rows from `first` on. Returns the number of rows read: not all, if the batch
+    /// is full. Returns None, and does nothing, if the text is not UTF-8.
     fn read(&mut self, first: usize, faults: &mut Vec<Fault>) -> Option<usize> {
         let mut cursor = Cursor::new(&self.text, &mut self.scratch);
         if !cursor.is_text() {
@@ -146,13 +147,13 @@ fn column(data_type: &DataType) -> Result<Column, String> {
     Column::new(data_type, &|fields| Names::new(fields.iter().map(|field| field.name().as_str())))
 }
 
-/// One document. What follows it is not looked at, as in Spark.
+/// Reads one document. The text after it is ignored, as in Spark.
 #[inline(always)]
 fn root(reader: &Reader<'_>, column: &mut Column, cursor: &mut Cursor<'_>) -> Result<bool, Malformed> {
     match (cursor.token(), column) {
         (b'{', Column::Struct(structs)) => reader.object(structs, cursor),
         (b'{', Column::List(lists)) => reader.array_of_one(lists, cursor),
-        // Nothing but spaces is no document, and no fault.
+        // White space alone is an empty document: null without a fault.
         (0, column) if cursor.at_end() => {
             column.append_null();
             Ok(true)
@@ -173,7 +174,7 @@ impl Format for Json {
 
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         if self.column.len() > 0 {
-            // The last call panicked, against all expectation.
+            // The last call panicked, which is not expected.
             self.column = column(&self.data_type).map_err(ArrowError::SchemaError)?;
         }
         self.scratch.budget = Budget::default();

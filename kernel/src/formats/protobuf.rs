@@ -1,25 +1,28 @@
-//! Protobuf messages, by a descriptor.
+//! Protobuf messages, read by a descriptor.
 //!
 //! ```text
-//! descriptors   .proto texts -> descriptor set -> message
-//! types         message -> Arrow type, as Spark's from_protobuf has it by default
-//! plan          message and what is asked for -> Record, a tree of columns
-//! record        the walk through a message's bytes: each field into its column
-//!   column      values | list | map | moment | record: all can be cut back to a row
-//! writer        schema registry: message indexes, and whether a writer's fields can be read
+//! descriptors   .proto texts -> descriptor set -> message types         message -> Arrow type, as in Spark's
+//! from_protobuf with default options plan          message and selected fields -> Record, a tree of columns record
+//! reads the bytes of a message: each field into its column
+//!   column      values | list | map | times | record: all can be truncated to a row
+//! limits        rejects .proto texts that are too large for the compiler writer        schema registry: message
+//! indexes, and whether the writer's fields can be read
 //! ```
 //!
-//! Why an own walk: messages of 92 bytes and 6 fields (int64, two strings, double, int32, bool), 16 Ki a batch, one thread
-//! of a busy 2-core machine, no LTO, ns a record, best and median of 60:
+//! Why not a library: messages of 92 bytes and 6 fields (int64, two strings, double, int32, bool), 16 Ki a batch, one
+//! thread of a busy 2-core machine, no LTO, ns per record, best and median of 60:
 //!
-//! | this walk, straight into columns | 83 | 96 |
+//! | this module, straight into columns | 83 | 96 |
 //! | prost-reflect's DynamicMessage into Arrow's builders | 506 | 1245 |
-//! | Google's Python package, C underneath, lists into pyarrow | 1061 | 1117 |
-//! | this walk, one of the six fields asked for | 44 | 47 |
+//! | Google's Python package with its C core, lists into pyarrow | 1061 | 1117 |
+//! | this module, one of the six fields selected | 44 | 47 |
 //!
-//! What differs from Spark's `from_protobuf`, on purpose: of a map's key the last entry counts (Spark keeps all); a field
-//! of another wire type than declared, or with a number that a closed enum lacks, counts as unknown, as Google's
-//! libraries have it (Spark calls the record malformed); a required field is missed only if it is asked for.
+//! Intended differences from Spark's `from_protobuf`:
+//!
+//! - For a key that occurs twice in a map the last entry counts (Spark keeps both).
+//! - A field with another wire type than declared, or with a number that a closed enum does not have, is an unknown
+//! field, as in Google's libraries (Spark rejects the record).
+//! - A missing required field makes a record bad only if the field is selected.
 #![forbid(unsafe_code)]
 
 mod bad;
@@ -52,20 +55,20 @@ use self::writer::Writer;
 use super::budget::Budget;
 use super::{Decoded, Fault, Format, Row};
 
-/// Compiles `.proto` texts, and files that are compiled already, by the names they import each other by, into a descriptor
-/// set with everything that `main` needs. Google's well-known types need not be given.
+/// Compiles `.proto` texts and compiled files, by the names under which they import each other, into a descriptor set
+/// with everything that `main` needs. Google's well-known types need not be given.
 pub fn compile(main: &str, files: &[(String, impl Clone + Into<Proto>)]) -> Result<Vec<u8>, String> {
     let files = files.iter().map(|(name, file)| (name.clone(), file.clone().into())).collect();
     guarded(|| descriptors::compile(main, files))
 }
 
-/// The full name of the message to read: `message` itself, by its full or its last name; or, if it is empty, the first
-/// message of the set's last file.
+/// The full name of the message to read. `message` is a full name or its last part; if it is empty, the first message
+/// of the set's last file.
 pub fn message_name(descriptors: &[u8], message: &str) -> Result<String, String> {
     guarded(|| Ok(descriptors::find(&descriptors::load(descriptors)?, message)?.full_name().to_owned()))
 }
 
-/// The type of the column that a message makes.
+/// The column type of a message.
 pub fn data_type(descriptors: &[u8], message: &str) -> Result<DataType, String> {
     guarded(|| types::message_type(&descriptors::find(&descriptors::load(descriptors)?, message)?))
 }
@@ -74,15 +77,15 @@ pub struct Protobuf {
     data_type: DataType,
     record: Record,
     writers: Vec<(u32, Writer)>,
-    /// Which of the writers the last record was of: mostly, so is the next.
+    /// Index of the writer of the last record. Most records have the writer of the record before.
     last: usize,
-    /// Whether texts are checked one by one: the last batch had one that is none.
+    /// Whether strings are checked one by one: true if the last batch had a string that is not UTF-8.
     checks_texts: bool,
 }
 
 impl Protobuf {
-    /// `descriptors`: a serialized FileDescriptorSet; `message`: a full name; `wanted`: [`data_type`] of it, or a part of
-    /// that. Rows with a schema id begin with Confluent's message indexes.
+    /// `descriptors`: a serialized FileDescriptorSet. `message`: a full name. `wanted`: its [`data_type`], or a part of
+    /// it. Rows with a schema id begin with Confluent's message indexes.
     pub fn new(descriptors: &[u8], message: &str, wanted: DataType) -> Result<Self, String> {
         let record = guarded(|| {
             let message = descriptors::find(&descriptors::load(descriptors)?, message)?;
@@ -112,8 +115,8 @@ impl Protobuf {
         self.record.close()
     }
 
-    /// Each row into the columns, as far as a batch goes; what comes back are those that were not to be read, and whether
-    /// one of them is so for a text that is none.
+    /// Appends rows to the columns until the batch is full. Returns the faults, and whether one of them is a string
+    /// that is not UTF-8.
     fn fill(&mut self, rows: &[Row<'_>]) -> (Vec<Fault>, bool) {
         let (mut faults, mut not_text) = (Vec::new(), false);
         let mut budget = Budget::default();
@@ -135,7 +138,7 @@ impl Protobuf {
             budget.begin_record(bytes.len());
             let mut read = self.row(schema, bytes, &mut budget);
             if read.is_err() && !self.checks_texts {
-                // Perhaps for a text before that place.
+                // The cause may be an invalid string before that place: read again with checks.
                 self.record.truncate(row);
                 self.record.check_texts(true);
                 budget.begin_record(bytes.len());
@@ -173,7 +176,7 @@ impl Format for Protobuf {
     fn decode(&mut self, rows: &[Row<'_>]) -> Result<Decoded, ArrowError> {
         if !self.checks_texts {
             let (faults, _) = self.fill(rows);
-            // An error is a text that is none, in a record without another fault: looked for below.
+            // An error means that a string is not UTF-8 in a record without another fault. The code below finds it.
             if let Ok(array) = self.record.finish() {
                 return Ok(Decoded { array: Arc::new(array), faults });
             }

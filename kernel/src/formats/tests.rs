@@ -1,10 +1,10 @@
-//! The reader: framing, and the schemas that rows were written with.
+//! Tests of the reader: framing, and the writers' schemas.
 
 use arrow_array::{Array, StringArray};
 
 use super::*;
 
-/// Text that wants to know its writers.
+/// A text format that needs the writers' schemas.
 struct Known;
 
 impl Format for Known {

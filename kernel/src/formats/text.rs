@@ -1,4 +1,4 @@
-//! UTF-8 as it is.
+//! UTF-8 text.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Numbers of seven bits a byte, the lowest first, as Avro and Protobuf have them.
+//! Varints of Avro and Protobuf: seven bits per byte, lowest bits first.
 #![forbid(unsafe_code)]
 
-/// The number that `bytes` begin with, and what follows it. None if it is longer than eight bytes, or if too few follow to
-/// see that at once: then the caller goes byte by byte.
+/// Decodes the varint at the front of `bytes`; returns it and the rest. None if the varint is longer than eight bytes,
+/// or if there are too few bytes left to load eight: then the caller decodes byte by byte.
 ///
-/// Without a branch for each byte: how many a number has (a key, a timestamp) is not to be foreseen.
+/// There is no branch per byte: the length of a number (a key, a timestamp) cannot be predicted.
 #[inline(always)]
 pub fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
     const LAST: u64 = 0x8080_8080_8080_8080;
@@ -19,16 +19,16 @@ pub fn short(bytes: &[u8]) -> Option<(u64, &[u8])> {
         return None;
     }
     let length = ends.trailing_zeros() as usize / 8 + 1;
-    // The bytes up to the one that ends the number, without their highest bits.
+    // The bytes up to the last byte of the varint, without their continuation bits.
     let word = word & (ends ^ (ends - 1)) & !LAST;
-    // Pairs of them become one, three times over.
+    // Join neighbours, three times.
     let word = (word & 0x007f_007f_007f_007f) | ((word & 0x7f00_7f00_7f00_7f00) >> 1);
     let word = (word & 0x0000_3fff_0000_3fff) | ((word & 0x3fff_0000_3fff_0000) >> 2);
     let word = (word & 0x0fff_ffff) | ((word & 0x0fff_ffff_0000_0000) >> 4);
     Some((word, bytes.get(length..)?))
 }
 
-/// The signed number whose sign is the lowest bit.
+/// Zigzag decoding: the sign is the lowest bit.
 #[inline(always)]
 pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)

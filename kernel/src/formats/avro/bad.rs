@@ -1,6 +1,6 @@
-//! What is wrong in a record, and where.
+//! Why a record is bad, and in which field.
 
-/// The path is from the inside out.
+/// The path goes from the innermost field outwards.
 #[derive(Debug)]
 pub struct Bad {
     pub kind: Kind,
@@ -10,7 +10,7 @@ pub struct Bad {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A text that is none.
+    /// A string that is not UTF-8.
     NotText,
     Other,
 }
@@ -25,7 +25,7 @@ impl std::fmt::Display for Bad {
     }
 }
 
-/// Boxed: a result must stay small, and this is rare.
+/// Boxed: results must stay small, and errors are rare.
 pub type Read<T> = Result<T, Box<Bad>>;
 
 #[cold]

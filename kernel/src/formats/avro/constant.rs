@@ -1,4 +1,4 @@
-//! A default out of the reader's schema, written in Avro.
+//! Encodes a default of the reader's schema in Avro.
 
 use arrow_array::Array;
 use arrow_schema::DataType;
@@ -27,7 +27,7 @@ pub fn constant(
     let mut resolver = Resolver::new(schema, schema, work);
     let fill = resolver.resolve(id, id, wanted, path)?;
     let mut default = Default { bytes, fill, shared: resolver.finish()?, cost: 0 };
-    // Once here, so that no record is found bad for it, and its cost is known.
+    // Decode it once here: then no record is bad because of it, and its cost is known.
     let mut column = Column::new(wanted, &|_| ()).map_err(|error| path.error(error))?;
     let mut cursor = Cursor::new(&default.bytes, &default.shared, true, RECORD);
     cursor.fill(&default.fill, &mut column).map_err(|bad| refused(&bad))?;
@@ -40,7 +40,7 @@ pub fn constant(
     Ok(default)
 }
 
-/// How much of a wrong value an error shows.
+/// The number of characters of a wrong value that an error shows.
 const SHOWN: usize = 40;
 
 fn shown(value: &Value) -> String {
@@ -99,7 +99,8 @@ impl Writer<'_> {
             }
             Kind::Record(fields) => {
                 let entries = value.as_object().ok_or_else(mismatch)?;
-                self.work.spend(fields.len().saturating_mul(STEP / 4 + entries.len()))?; // each is looked for among all
+                // Each field is searched among all entries.
+                self.work.spend(fields.len().saturating_mul(STEP / 4 + entries.len()))?;
                 for field in fields {
                     let value = value.get(field.name.as_str()).or(field.default.as_ref());
                     let value = value.ok_or_else(|| format!("has no value for field {}", field.name))?;
@@ -128,7 +129,7 @@ impl Writer<'_> {
                 self.to.push(0);
             }
             Kind::Union(branches) => {
-                // The first branch, says the specification up to 1.11; any of them, it says since.
+                // The specification up to 1.11 requires the first branch; later versions allow any.
                 let start = to.len();
                 for (index, &branch) in branches.iter().enumerate() {
                     long(index as i64, &mut self.to);
@@ -164,7 +165,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A byte for each character up to U+00FF.
+/// One byte for each character up to U+00FF.
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     value.as_str()?.chars().map(|letter| u8::try_from(u32::from(letter)).ok()).collect()
 }

@@ -1,24 +1,24 @@
-//! What is left of a record: the numbers, lengths and blocks that all else is made of.
+//! The unread bytes of a record: reads numbers, lengths and blocks.
 
 use super::bad::{Read, bad};
 use super::skip::Skip;
 use crate::formats::varint;
 
-/// Values of no bytes (null, a record without fields) that the arrays of one record may hold. Nothing else bounds them:
+/// The most values of zero bytes (null, a record without fields) in the arrays of one record. Nothing else limits them:
 /// six bytes can claim 2^40.
 const MOST_EMPTY_ITEMS: usize = 1024;
 
 pub struct Cursor<'a> {
     pub rest: &'a [u8],
-    /// What [`Skip::Shared`] refers to.
+    /// The skips that [`Skip::Shared`] refers to.
     pub shared: &'a [Skip],
-    /// How many of those are open.
+    /// The number of shared skips that are open.
     pub depth: usize,
     empty_items: usize,
-    /// Whether each text is checked. If not, the whole column will be when it is finished, which is cheaper and does not
-    /// say which record it was.
+    /// Whether each string is checked. If not, the whole column is checked when it is finished. That is cheaper, but
+    /// does not show the record.
     pub checks_texts: bool,
-    /// How many bytes of columns may still come of the record beyond its own.
+    /// Bytes of columns that the record may still take beyond its own.
     pub spare: usize,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         self.sized().map(|(bytes, size)| &bytes[..size])
     }
 
-    /// Bytes behind their length: how many, and all that is left of the record from there on.
+    /// A length and its bytes. Returns all remaining bytes from there on, and the length.
     #[inline(always)]
     pub fn sized(&mut self) -> Read<(&'a [u8], usize)> {
         let size = self.long()?;
@@ -132,7 +132,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The number of a symbol, below `symbols`.
+    /// The index of a symbol, below `symbols`.
     pub fn symbol(&mut self, symbols: usize) -> Read<usize> {
         let index = self.int()?;
         match usize::try_from(index).ok().filter(|index| *index < symbols) {
@@ -150,8 +150,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The number of items to read in the next block; None at the end. With `skip`, blocks that say their size are jumped
-    /// over and not seen.
+    /// The number of items in the next block. None at the end. With `skip`, blocks that give their size are skipped and
+    /// not returned.
     pub fn block(&mut self, skip: bool, is_empty: bool) -> Read<Option<usize>> {
         loop {
             let mut count = self.long()?;

@@ -1,7 +1,7 @@
-//! How a written value gets into its column, settled by [`super::resolve`]: promotions, enums, logical types and unions
-//! on the way.
+//! How a written value gets into its column, as [`super::resolve`] decided: with promotions, enums, logical types and
+//! unions.
 //!
-//! A record that turns out bad in the middle has left its first fields in their columns: whoever calls cuts them back.
+//! A record that fails in the middle leaves its first fields in their columns. The caller truncates the columns.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub type Column = columns::Column<()>;
 
 #[derive(Debug)]
 pub enum Fill {
-    /// Takes no bytes, whatever the column is of.
+    /// Takes no bytes. Any column type.
     Null,
     Boolean,
     Int,
@@ -25,13 +25,13 @@ pub enum Fill {
     Double,
     Text,
     Bytes,
-    /// An int or a long, into a wider number.
+    /// An int or a long, into a wider number type.
     Widened(Width),
     FloatAsDouble,
     Timestamp(Width, Unit),
     Decimal(Box<Decimal>),
     Fixed(usize),
-    /// For each of the writer's symbols its text, or why the reader cannot take it. Shared by all fields of this type.
+    /// The text of each symbol of the writer, or why the reader cannot read it. Shared by all fields of this type.
     Enum(Arc<Symbols>),
     Record(Box<Record>),
     List {
@@ -40,17 +40,17 @@ pub enum Fill {
     },
     Map(Box<Fill>),
     Union(Vec<Fill>),
-    /// One of the fields of a struct that a union is read as.
+    /// A member of a struct that represents a union.
     Member(usize, Box<Fill>),
-    /// None of them: the one that it would be is not wanted.
+    /// A union whose member is not selected: all members are null.
     NoMember(Skip),
-    /// A branch that the reader's schema has no place for.
+    /// A branch that the reader's schema does not have.
     Refused(String),
 }
 
 pub type Symbols = Vec<Result<Box<str>, String>>;
 
-/// Of a written number, of which a long may not be taken for an int.
+/// The written type of a number: the value of an int must not exceed 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     Int,
@@ -59,43 +59,42 @@ pub enum Width {
 
 #[derive(Debug)]
 pub struct Decimal {
-    /// Of a fixed.
+    /// The size of a fixed.
     pub size: Option<usize>,
-    /// The first number with too many digits.
+    /// The smallest number with too many digits.
     pub limit: i128,
 }
 
 #[derive(Debug)]
 pub struct Record {
-    /// As they are written.
+    /// In the writer's order.
     pub fields: Vec<Field>,
-    /// The name of each.
+    /// The name of each field.
     pub names: Vec<String>,
-    /// Columns that the writer has no field for, with what they get instead.
+    /// Columns that the writer has no field for, with their defaults.
     pub missing: Vec<(usize, Default)>,
 }
 
 #[derive(Debug)]
 pub enum Field {
-    /// Into the column of this number.
+    /// Goes into the column of this index.
     Wanted(usize, Fill),
     Unwanted(Skip),
 }
 
-/// A default out of the reader's schema. It is kept as it would be written, so that there is one way only from Avro into
-/// columns.
+/// A default of the reader's schema. Kept in Avro's encoding, so that there is only one way from Avro into columns.
 #[derive(Debug)]
 pub struct Default {
     pub bytes: Vec<u8>,
     pub fill: Fill,
     pub shared: Vec<Skip>,
-    /// Bytes that it makes of columns.
+    /// Bytes of columns that it takes.
     pub cost: usize,
 }
 
 impl Cursor<'_> {
-    /// Plain values right where the loop over a record's fields is; all others by a call. With one function for both,
-    /// each would pay for the stack that messages need.
+    /// Reads frequent types inline in the loop over the fields, and all others in a call. In one function, the frequent
+    /// ones would pay for the stack frame of the others.
     #[inline(always)]
     pub fn fill(&mut self, fill: &Fill, column: &mut Column) -> Read<()> {
         match (fill, column) {
@@ -252,7 +251,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    /// The columns' bytes that are not the record's, before they are made.
+    /// Call before the bytes are built: counts bytes of columns that do not come from the record.
     #[inline]
     fn spend(&mut self, bytes: usize) -> Read<()> {
         match self.spare.checked_sub(bytes) {
@@ -278,7 +277,7 @@ fn check(text: &[u8]) -> Read<()> {
     }
 }
 
-/// A number in two's complement, its first byte the highest, if it is below `limit` and above its negative.
+/// A big-endian number in two's complement, if its absolute value is below `limit`.
 fn number(digits: &[u8], limit: i128) -> Read<i128> {
     let Some(&first) = digits.first() else { return bad("is a decimal without a digit") };
     let sign = if first < 0x80 { 0u8 } else { 0xff };

@@ -1,4 +1,4 @@
-//! The writer's schema against the reader's, by the rules of Avro's schema resolution, settled once per pair.
+//! Resolves the writer's schema against the reader's, by Avro's rules of schema resolution, once per pair of schemas.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ pub struct Resolver<'a> {
     pub writer: &'a Schema,
     pub reader: &'a Schema,
     pub work: &'a mut Work,
-    /// The records that are skipped, in the order of their places, and where each of them is.
+    /// The skipped records in index order, and the index of each.
     skipped: Vec<NodeId>,
     places: HashMap<NodeId, usize>,
-    /// By the writer's and the reader's node.
+    /// By the node of the writer and the node of the reader.
     enums: HashMap<(NodeId, NodeId), Arc<Symbols>>,
-    /// By the reader's node.
+    /// By the node of the reader.
     types: HashMap<NodeId, Option<DataType>>,
-    /// Of each of the reader's unions the branches by type and name, the first if there are several.
+    /// For each union of the reader: its branches by type and name, the first if there are several.
     pub branches: HashMap<NodeId, HashMap<(&'static str, &'a str), usize>>,
 }
 
@@ -34,8 +34,8 @@ impl<'a> Resolver<'a> {
         Resolver { writer, reader, work, skipped, places, enums, types, branches }
     }
 
-    /// How to get past the records that [`Skip::Shared`] refers to. Not while they are met, by recursion: a chain of them
-    /// may be as long as the schema.
+    /// The skips of the records that [`Skip::Shared`] refers to. Not built by recursion when they are met: a chain of
+    /// records may be as long as the schema.
     pub fn finish(mut self) -> Result<Vec<Skip>, String> {
         let mut shared = Vec::new();
         while let Some(&id) = self.skipped.get(shared.len()) {
@@ -50,7 +50,7 @@ impl<'a> Resolver<'a> {
         Ok(shared)
     }
 
-    /// The whole type of one of the reader's nodes, if it has one.
+    /// The full type of a node of the reader, if it has one.
     pub fn type_of(&mut self, id: NodeId) -> Option<DataType> {
         self.types.entry(id).or_insert_with(|| data_type_of(self.reader, id).ok()).clone()
     }
@@ -122,7 +122,7 @@ impl<'a> Resolver<'a> {
         ))
     }
 
-    /// By the specification, names count without their namespace.
+    /// By the specification, names are compared without their namespace.
     pub fn same_name(&self, writer: NodeId, reader: NodeId) -> bool {
         match (&self.writer.node(writer).name, &self.reader.node(reader).name) {
             (Some(written), Some(read)) => {
@@ -133,7 +133,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Logical types are not part of Avro's resolution, which would read a date as a time, or 1.50 as 15.0.
+    /// Avro's resolution ignores logical types, and would read a date as a time, or 1.50 as 15.0.
     fn compare_logical(&self, writer: NodeId, reader: NodeId, path: &Path<'_>) -> Result<(), String> {
         let fits = match (self.writer.node(writer).logical, self.reader.node(reader).logical) {
             (None, _) | (_, None) => true,
@@ -165,14 +165,14 @@ impl<'a> Resolver<'a> {
             fields.iter().map(|field| (field.name.as_str(), field)).collect();
         let in_writer: HashMap<&str, usize> =
             written.iter().enumerate().map(|(at, field)| (field.name.as_str(), at)).collect();
-        // The reader's fields that are wanted, and where in the writer's record they are.
+        // The selected fields of the reader, and their index in the writer's record.
         let mut places: Vec<(&Field, Option<usize>)> = Vec::with_capacity(wanted.len());
-        // And which of them a field of the writer's goes to.
+        // And the selected field for a field of the writer.
         let mut taken: HashMap<usize, usize> = HashMap::new();
         for (place, name) in wanted.iter().map(|field| field.name().as_str()).enumerate() {
             let field = by_name.get(name);
             let field = field.ok_or_else(|| path.below(name).error("is not in the reader's schema"))?;
-            // An alias never takes a field that another goes by the name of.
+            // An alias does not match a field of the writer that has the name of another field of the reader.
             let unnamed = |alias: &&str| !by_name.contains_key(alias);
             let mut names =
                 std::iter::once(name).chain(field.aliases.iter().map(String::as_str).filter(unnamed));
@@ -210,11 +210,11 @@ impl<'a> Resolver<'a> {
         Ok(Fill::Record(Box::new(record)))
     }
 
-    /// How to pass over a value that nobody wants.
+    /// How to skip a value that is not selected.
     pub fn skip(&mut self, id: NodeId) -> Result<Skip, String> {
         self.work.spend(STEP)?;
         if self.writer.is_empty(id) {
-            // Not only for speed: thirty records, each with two fields of the one before, take a billion steps.
+            // Not only for speed: thirty records, each with two fields of the record before, take a billion steps.
             return Ok(Skip::Nothing);
         }
         Ok(match self.writer.kind(id) {
@@ -245,7 +245,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What each of the writer's symbols is read as.
+/// The text for each symbol of the writer.
 fn enumeration(written: &[String], known: &[String], default: Option<usize>) -> Symbols {
     let all: HashSet<&String> = known.iter().collect();
     let read = |symbol: &String| {
@@ -262,7 +262,7 @@ fn decimal(size: Option<usize>, precision: u8) -> Fill {
     Fill::Decimal(Box::new(Decimal { size, limit: 10i128.pow(precision.into()) }))
 }
 
-/// A number, text or bytes, as `to`; None if it cannot be.
+/// How to read a number, string or bytes as `to`. None if that is not possible.
 pub fn primitive(
     from: &Kind,
     written: Option<Logical>,

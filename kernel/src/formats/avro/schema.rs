@@ -1,31 +1,31 @@
-//! An Avro schema out of its JSON: names resolved, logical types known, everything else checked by the specification.
+//! Parses an Avro schema from JSON: resolves names, recognizes logical types, and checks the rest by the specification.
 
 use std::collections::{HashMap, HashSet};
 
 use sonic_rs::{JsonContainerTrait, JsonValueTrait, Value};
 
-/// Deeper schemas are refused: walking them must not use up a thread's stack.
+/// Deeper schemas are refused: recursion over them must not exhaust a thread's stack.
 pub const DEEPEST: usize = 64;
 
-/// So many brackets deep may the JSON be: a type takes four at most, and defaults have some. Do not leave it to the JSON
-/// parser: it recurses without a limit, and a hundred thousand brackets end the process.
+/// The limit of nested brackets in the JSON: a type takes at most four, and defaults have some. Do not leave this check
+/// to the JSON parser: it recurses without a limit, and a hundred thousand brackets end the process.
 const DEEPEST_JSON: usize = 8 * DEEPEST;
 
-/// No schema written by hand has more types than these, references not followed.
+/// The most types, references not followed. No schema written by hand has more.
 const MOST_NODES: usize = 100_000;
 
-/// Bytes of all names with their namespaces: a namespace is written once, and is in the name of each type inside it.
+/// The most bytes of all full names: a namespace is written once, and is part of the full name of each type inside it.
 const MOST_NAMES: usize = 16 << 20;
 
-/// How many branches of a union an error shows.
+/// The number of branches of a union that an error shows.
 const SHOWN: usize = 5;
 
-/// The index of a [`Node`] in its schema. Named types may refer to themselves, hence no tree of boxes.
+/// The index of a [`Node`] in its schema. Not a tree of boxes, because named types may refer to themselves.
 pub type NodeId = usize;
 
 pub struct Schema {
     nodes: Vec<Node>,
-    /// Of each node, whether its values take no byte at all.
+    /// For each node, whether its values take no bytes.
     empty: Vec<bool>,
     pub root: NodeId,
 }
@@ -33,12 +33,12 @@ pub struct Schema {
 pub struct Node {
     pub kind: Kind,
     pub logical: Option<Logical>,
-    /// Of a record, an enum or a fixed.
+    /// The name of a record, an enum or a fixed.
     pub name: Option<Name>,
 }
 
 pub struct Name {
-    /// With its namespace.
+    /// The full name, with the namespace.
     pub full: String,
     pub aliases: Vec<String>,
 }
@@ -123,7 +123,7 @@ impl Schema {
         }
         let value: Value = match sonic_rs::from_str(json) {
             Ok(value) => value,
-            // A registry gives `"string"`, people write `string`.
+            // A registry returns `"string"`, users write `string`.
             Err(_) if primitive(json.trim()).is_some() => Value::from(json.trim()),
             Err(error) => {
                 let error = error.to_string();
@@ -144,12 +144,12 @@ impl Schema {
         &self.nodes[id].kind
     }
 
-    /// Other names of a record, an enum or a fixed.
+    /// The aliases of a record, an enum or a fixed.
     pub fn aliases(&self, id: NodeId) -> &[String] {
         self.nodes[id].name.as_ref().map_or(&[], |name| &name.aliases)
     }
 
-    /// For people.
+    /// The type in an error text.
     pub fn describe(&self, id: NodeId) -> String {
         let node = self.node(id);
         match (&node.kind, node.logical, &node.name) {
@@ -171,14 +171,14 @@ impl Schema {
         }
     }
 
-    /// Whether a value takes no byte at all.
+    /// Whether a value takes no bytes.
     pub fn is_empty(&self, id: NodeId) -> bool {
         self.empty[id]
     }
 }
 
-/// Which values take no byte at all: null, and records of such. A record is taken for one until one of its fields is
-/// found to be none.
+/// Finds the types whose values take no bytes: null, and records of such types. A record counts as empty until one of
+/// its fields is not.
 fn empty(nodes: &[Node]) -> Vec<bool> {
     let mut empty: Vec<bool> =
         nodes.iter().map(|node| matches!(node.kind, Kind::Null | Kind::Fixed(0) | Kind::Record(_))).collect();
@@ -199,7 +199,7 @@ fn empty(nodes: &[Node]) -> Vec<bool> {
     empty
 }
 
-/// How many brackets are open at most, outside of strings.
+/// The greatest number of open brackets outside of strings.
 fn nesting(json: &str) -> usize {
     let (mut open, mut most) = (0usize, 0);
     let (mut inside, mut escaped) = (false, false);
@@ -222,7 +222,7 @@ fn nesting(json: &str) -> usize {
 struct Parser {
     nodes: Vec<Node>,
     names: HashMap<String, NodeId>,
-    /// Bytes of names that may still come.
+    /// Bytes of names left of the limit.
     room: usize,
 }
 
@@ -334,7 +334,7 @@ impl Parser {
     fn record(&mut self, value: &Value, namespace: &str, depth: usize) -> Result<NodeId, String> {
         let (name, namespace) = self.name_of(value, namespace)?;
         let full = name.full.clone();
-        // Known before its fields are: they may refer to it.
+        // Registered before its fields are parsed: they may refer to it.
         let id = self.define(Kind::Record(Vec::new()), None, name)?;
         let declared = value.get("fields").and_then(|fields| fields.as_array());
         let declared = declared.ok_or_else(|| format!("has a record {full} without fields"))?;
@@ -360,7 +360,7 @@ impl Parser {
         Ok(id)
     }
 
-    /// The name that a type defines, and the namespace of what is inside it.
+    /// The name that a type defines, and the namespace of the types inside it.
     fn name_of(&mut self, value: &Value, namespace: &str) -> Result<(Name, String), String> {
         let name = value.get("name").and_then(|name| name.as_str());
         let name =
@@ -410,7 +410,7 @@ fn qualified(name: &str, namespace: &str) -> String {
     }
 }
 
-/// The logical type, or None where there is none, it is unknown, or (so says the specification) it is not valid.
+/// The logical type. None if there is none, or if it is unknown or invalid: the specification says to ignore those.
 fn logical(kind: &Kind, value: &Value) -> Result<Option<Logical>, String> {
     let Some(name) = value.get("logicalType").and_then(|name| name.as_str()) else { return Ok(None) };
     let timestamp = |unit, local| Some(Logical::Timestamp { unit, local });
@@ -448,7 +448,7 @@ fn logical(kind: &Kind, value: &Value) -> Result<Option<Logical>, String> {
     })
 }
 
-/// How many decimal digits always fit into two's complement of this many bytes.
+/// The number of decimal digits that always fit into two's complement of this many bytes.
 fn digits(size: usize) -> u64 {
     (((8 * size).saturating_sub(1)) as f64 * std::f64::consts::LOG10_2) as u64
 }

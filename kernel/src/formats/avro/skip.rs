@@ -1,9 +1,9 @@
-//! How to get past a value that nobody wants.
+//! Skips values that are not selected.
 
 use super::bad::{Read, bad, inside};
 use super::cursor::Cursor;
 
-/// How deep a recursive value may be. One byte a level is enough to use up a thread's stack.
+/// The depth limit of a recursive value. One byte per level is enough to exhaust a thread's stack.
 const DEEPEST: usize = 256;
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub enum Skip {
     Long,
     Sized(usize),
     Bytes,
-    /// So many symbols.
+    /// The number of symbols.
     Enum(usize),
     Array {
         item: Box<Skip>,
@@ -22,7 +22,7 @@ pub enum Skip {
     Map(Box<Skip>),
     Union(Vec<Skip>),
     Record(Vec<(String, Skip)>),
-    /// One of the cursor's shared ones: a record, which may contain itself.
+    /// An index into the cursor's shared skips: a record, which may contain itself.
     Shared(usize),
 }
 

@@ -41,7 +41,7 @@ fn no_rows_are_an_empty_column_and_nulls_alone_a_null_one() {
     assert_eq!((bad.len(), bad.null_count()), (2, 2));
 }
 
-/// All rows, batch by batch: how many each of them has, and the faults of all.
+/// Decodes all rows, batch by batch: the size of each batch, and the faults of all.
 fn batches(format: &mut Avro, rows: &[Row<'_>]) -> (Vec<usize>, Vec<String>) {
     let (mut sizes, mut reasons, mut done) = (Vec::new(), Vec::new(), 0);
     while done < rows.len() {
@@ -78,7 +78,7 @@ fn a_long_default_makes_more_batches_and_no_more_memory() {
     assert_eq!((sizes, reasons), (vec![224, 224, 52], vec![]));
 }
 
-/// A list of items that the writer has without a field whose default is long.
+/// A list of items. The writer's items lack a field whose default in the reader's schema is long.
 #[test]
 fn a_record_that_makes_too_much_of_defaults_is_bad_and_no_other_is() {
     let record = |extra: &str| {
@@ -106,7 +106,7 @@ fn nulls_of_wide_records_are_paid_for() {
     for kind in ["array", "map"] {
         let part = if kind == "array" { "items" } else { "values" };
         let mut format = avro(&format!(r#"{{"type":"{kind}","{part}":["null",{record}]}}"#));
-        // An item is a byte, an entry two; each makes 4,501 bytes.
+        // An item takes one byte, an entry two; each makes 4,501 bytes.
         let entries = |count: usize| {
             let mut record = vec![(2 * count) as u8 | 0x80, (count >> 6) as u8 | 0x80, (count >> 13) as u8];
             record.resize(3 + if kind == "array" { count } else { 2 * count }, 0);
@@ -115,7 +115,7 @@ fn nulls_of_wide_records_are_paid_for() {
         let (few, many) = (entries(440), entries(600));
         let (sizes, reasons) = batches(&mut format, &[bytes(&few), bytes(&many), bytes(&few)]);
         assert_eq!((sizes, reasons.len()), (vec![3], 1), "{kind}: {reasons:?}");
-        // And together they are more than one batch.
+        // And together they do not fit one batch.
         let (sizes, reasons) = batches(&mut format, &[bytes(&few); 9]);
         assert_eq!((sizes.iter().sum::<usize>(), sizes.len(), reasons.len()), (9, 2, 0), "{kind}");
     }
@@ -136,7 +136,7 @@ fn symbols_are_paid_for() {
     assert_eq!((sizes, reasons.len()), (vec![2], 1));
 }
 
-/// Texts are checked once for all rows of a batch, and one by one only where that finds something.
+/// Strings are checked once for all rows of a batch, and one by one only if that check fails.
 #[test]
 fn a_text_that_is_none_is_found_among_others() {
     let mut format = avro(r#"{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}"#);
@@ -144,7 +144,7 @@ fn a_text_that_is_none_is_found_among_others() {
         let column = decoded.array.as_struct().column(0).as_string::<i32>().clone();
         column.iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
     };
-    // The second and the third make a letter together, and no text each.
+    // The second and the third are half a letter each.
     let rows = [bytes(&[2, b'a']), bytes(&[2, 0xc3]), bytes(&[2, 0xa9]), bytes(&[4, 0xc3, 0xa9])];
     for _ in 0..2 {
         let decoded = format.decode(&rows).expect("a column");
@@ -160,7 +160,7 @@ fn a_text_that_is_none_is_found_among_others() {
     }
 }
 
-/// What a reason says is for people: here it holds a key of the record.
+/// A reason is a text for users: here it holds a key of the record.
 #[test]
 fn a_key_that_reads_like_a_fault_is_none() {
     let mut format = avro(r#"{"type":"map","values":"int"}"#);
@@ -298,7 +298,7 @@ fn a_writer_may_be_given_again() {
     assert_eq!(decoded.faults[0].reason, "schema 6 is not known");
 }
 
-/// What a schema may make of a small text, and that it is refused before it is made.
+/// Small texts that describe large schemas. They must be refused before memory is taken for them.
 mod bombs {
     use super::*;
 
@@ -314,7 +314,7 @@ mod bombs {
         data_type(reader).and_then(|wanted| Avro::new(reader, wanted)).err().expect("refused")
     }
 
-    /// A reader without fields: all that a writer has is skipped.
+    /// A reader without fields: all fields of a writer are skipped.
     fn skip_all(writer: &str) -> Result<(), String> {
         avro(&record("W", &[])).add_writer(1, writer.as_bytes())
     }
@@ -329,11 +329,11 @@ mod bombs {
         assert!(refused(&more).contains("100000 types"));
         let twice = format!("[{},\"F0\"]", branches[..1_000].join(","));
         assert!(refused(&twice).contains("two branches of type fixed"));
-        // One long, and each branch of the writer's could be it.
+        // The reader has one long, and each branch of the writer is tried against it.
         let union = format!("[{}]", branches[..10_000].join(","));
         let error = avro("\"long\"").add_writer(1, union.as_bytes()).expect_err("none fits");
         assert!(error.contains("fixed F0 of 1 bytes, which cannot be read as long"), "{error}");
-        // Each branch of the writer's could be each of the reader's.
+        // Each branch of the writer is tried against each branch of the reader.
         let union = format!("[{}]", branches[..2_000].join(","));
         assert!(refused(&union).contains("4 MB to read by"));
         let union = format!("[{}]", branches[..100].join(","));
@@ -362,7 +362,7 @@ mod bombs {
 
     #[test]
     fn records_that_lie_in_each_other_as_deep_as_there_are_any() {
-        // Branches that the reader cannot take are not looked into, so that the last record is met first.
+        // Branches that the reader cannot read are not resolved, so that the last record comes first.
         let mut chain = vec![field("f0", &record("R0", &[field("a", "\"int\"")]))];
         for at in 1..10_000 {
             let inner = record(&format!("R{at}"), &[field("a", &format!("\"R{}\"", at - 1))]);
@@ -427,7 +427,7 @@ mod bombs {
         let mut format = avro(&record("R", &[list]));
         let error = format.add_writer(1, record("R", &[]).as_bytes()).expect_err("too much");
         assert!(error.contains("4 MB to read by"), "{error}");
-        // The same default, once for each of the fields that have the record it is in.
+        // The same default, once for each field of that record type.
         let text = "x".repeat(500_000);
         let inner = format!(r#"{{"name":"a","type":"string","default":"{text}"}}"#);
         let with = |first: &str| {

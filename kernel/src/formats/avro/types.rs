@@ -1,4 +1,4 @@
-//! The Arrow type of a column for an Avro schema: what Spark's `from_avro` makes of it.
+//! The Arrow type of a column for an Avro schema, as in Spark's `from_avro`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use arrow_schema::{DataType, Field, Fields, TimeUnit};
 
 use super::schema::{DEEPEST, Kind, Logical, NodeId, Schema};
 
-/// More types than these, all references followed, make no table. Without a limit thirty nested records with two fields
-/// each make a billion.
+/// The most types of a schema, all references followed. Without a limit, thirty nested records with two fields each
+/// have a billion.
 pub const MOST_TYPES: usize = 20_000;
 
-/// Where in a schema we are, for errors: `field a.b.element`.
+/// A path in a schema, for errors: `field a.b.element`.
 #[derive(Clone, Copy)]
 pub struct Path<'a> {
     above: Option<&'a Path<'a>>,
@@ -42,15 +42,15 @@ impl<'a> Path<'a> {
     }
 }
 
-/// What a union is read as.
+/// How a union is read.
 pub enum Union {
-    /// Of nothing but null.
+    /// Null is its only branch.
     Null,
     /// One type, or null.
     One(NodeId),
-    /// Numbers of two sizes: the wider one.
+    /// Two number types: the wider one.
     Wider(DataType),
-    /// A struct with a field for each branch that is not null: its index, its branch.
+    /// A struct with a member for each branch that is not null.
     Members(Vec<NodeId>),
 }
 
@@ -79,7 +79,7 @@ pub fn data_type_of(schema: &Schema, id: NodeId) -> Result<DataType, String> {
     Types { schema, above: Vec::new(), count: 0 }.of(id, &Path::ROOT)
 }
 
-/// The type of a value that is neither a record, an array, a map nor a union.
+/// The type of a value that is not a record, an array, a map or a union.
 pub fn leaf(kind: &Kind, logical: Option<Logical>) -> Option<DataType> {
     Some(match (kind, logical) {
         (_, Some(Logical::Date)) => DataType::Date32,
@@ -165,7 +165,7 @@ impl Types<'_> {
     }
 }
 
-/// Whether `wanted` is `full`, or `full` with fields left out or in another order.
+/// Checks that `wanted` is `full`, or `full` with fields left out or reordered.
 pub fn check_part(full: &DataType, wanted: &DataType, path: &Path<'_>) -> Result<(), String> {
     match (full, wanted) {
         (DataType::Struct(full), DataType::Struct(wanted)) => {

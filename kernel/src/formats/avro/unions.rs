@@ -1,4 +1,4 @@
-//! Unions, on either side: the branch that a value is read by.
+//! Unions of the writer or of the reader: finds the branch that reads a value.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::types::{Path, Union, member, union};
 use super::work::STEP;
 
 impl Resolver<'_> {
-    /// Any type, read by a union: its branch of the same type, or else the first that takes it.
+    /// Any type, read by a union: by the branch of the same type, or else the first branch that can read it.
     pub fn read_union(
         &mut self,
         writer: NodeId,
@@ -40,7 +40,7 @@ impl Resolver<'_> {
                 let DataType::Struct(fields) = wanted else {
                     return Err(self.mismatch(writer, reader, path));
                 };
-                // Mostly it is one of the same type and name. All others are put in order only if it is not.
+                // Usually a branch of the same type and name. The others are ordered only if there is none.
                 let same = self.same_branch(writer, reader, &values)?;
                 if let Some(index) = same
                     && let Some(fill) = self.member(writer, index, &values, fields, path)?
@@ -61,7 +61,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A value, read by the branch of this index; None if that cannot be. What is tried and fails is work all the same.
+    /// Reads a value by the branch of this index. None if that is not possible. A failed attempt counts as work, too.
     fn member(
         &mut self,
         writer: NodeId,
@@ -73,7 +73,7 @@ impl Resolver<'_> {
         self.work.spend(STEP + fields.len())?;
         let name = member(index);
         let Some((place, field)) = fields.find(&name) else {
-            // Nobody wants this member; would it have been this one?
+            // The member is not selected. Would this branch have read the value?
             let Some(full) = self.type_of(values[index]) else { return Ok(None) };
             return match self.resolve(writer, values[index], &full, &path.below(&name)) {
                 Ok(_) => Ok(Some(Fill::NoMember(self.skip(writer)?))),
@@ -84,7 +84,7 @@ impl Resolver<'_> {
         Ok(fill.ok().map(|fill| Fill::Member(place, Box::new(fill))))
     }
 
-    /// The first of a union's branches that has the same type and full name, or an alias for it.
+    /// The first branch of a union that has the same type and full name, or an alias for it.
     fn same_branch(
         &mut self,
         writer: NodeId,
@@ -109,8 +109,8 @@ impl Resolver<'_> {
         Ok(self.branches[&reader].get(&(written.kind.name(), name)).copied())
     }
 
-    /// The reader's branches in the order in which they are tried: those of the same type and full name, those of the
-    /// same type and name, those of the same type, all others.
+    /// The branches of the reader in the order in which they are tried: those of the same type and full name, of the
+    /// same type and name, of the same type, all others.
     fn by_likeness(&self, writer: NodeId, branches: &[NodeId]) -> Vec<usize> {
         let written = self.writer.node(writer);
         let unlike = |index: &usize| {
@@ -124,13 +124,14 @@ impl Resolver<'_> {
                 _ => 0,
             }
         };
-        // Not sorted: a union may have thousands of branches, and this is done for each of another's.
+        // Not sorted: a union may have thousands of branches, and this runs for each branch of the writer.
         let mut orders: [Vec<usize>; 4] = Default::default();
         (0..branches.len()).for_each(|index| orders[unlike(&index)].push(index));
         orders.concat()
     }
 
-    /// A union, read by any type: each branch by itself. One that the reader cannot take costs the records that have it.
+    /// A union of the writer, read by any type: each branch by itself. A branch that the reader cannot read makes only
+    /// the records that use it bad.
     pub fn written_union(
         &mut self,
         branches: &[NodeId],

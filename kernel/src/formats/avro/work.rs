@@ -1,11 +1,12 @@
-//! How much may be made of a schema: small texts can describe far more than they hold, by names that are used again.
+//! Limits the work that a pair of schemas may cause: a small text can describe far more than it holds, by repeated use
+//! of a name.
 
 use crate::formats::budget::UNIT;
 
-/// Bytes, about, of what is made to read by one pair of schemas, and of what is looked at on the way.
+/// Approximate bytes that are built or read to resolve one pair of schemas.
 const MOST: usize = 64 * UNIT;
 
-/// What any step costs at least.
+/// The minimum cost of any step.
 pub const STEP: usize = 64;
 
 pub struct Work {
@@ -20,7 +21,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Before it is made.
+    /// Call before the step.
     pub fn spend(&mut self, bytes: usize) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -35,7 +36,7 @@ impl Work {
         }
     }
 
-    /// The error's text of anything that came to nothing because all is spent, whatever was tried last.
+    /// Fails if the budget is used up. For errors of a failed attempt, whatever was tried last.
     pub fn check(&self) -> Result<(), String> {
         if self.is_used_up { Err(Work::refusal()) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! Columns of columns.
+//! Columns of structs, lists and maps.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Structs<N> {
 
 pub struct Lists<N> {
     pub element: Column<N>,
-    /// Bytes that an element takes if nothing is said of it but that it is there.
+    /// Bytes that an element takes at least.
     pub weight: usize,
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
@@ -29,7 +29,7 @@ pub struct Lists<N> {
 pub struct Maps<N> {
     pub keys: Bytes,
     pub values: Column<N>,
-    /// The same of a value.
+    /// Bytes that a value takes at least.
     pub weight: usize,
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
@@ -49,7 +49,7 @@ impl<N> Structs<N> {
         self.nulls.len()
     }
 
-    /// Each column has got its value.
+    /// Ends a row. Each column has its value already.
     #[inline(always)]
     pub fn end_row(&mut self) {
         self.nulls.append_non_null();
@@ -72,7 +72,7 @@ impl<N> Structs<N> {
 
     pub fn finish(&mut self) -> Result<ArrayRef, ArrowError> {
         let (rows, nulls) = (self.nulls.len(), self.nulls.finish());
-        // All of them, also after an error: what is not finished would be in the next batch.
+        // Finish all of them, also after an error: a column left unfinished would leak into the next batch.
         let columns: Vec<_> = self.columns.iter_mut().map(Column::finish).collect();
         let columns = columns.into_iter().collect::<Result<_, _>>()?;
         Ok(Arc::new(StructArray::try_new_with_length(self.fields.clone(), columns, nulls, rows)?))
@@ -91,14 +91,14 @@ impl<N> Lists<N> {
         })
     }
 
-    /// The elements since the last row are the next row.
+    /// Ends a row: the elements since the last row belong to it.
     #[inline(always)]
     pub fn end_row(&mut self) {
         self.ends.push(self.element.len() as i32);
         self.nulls.append_non_null();
     }
 
-    /// Forget the elements since the last row.
+    /// Drops the elements since the last row.
     pub fn abandon(&mut self) {
         self.element.truncate(self.ends.last().map_or(0, |end| *end as usize));
     }
@@ -154,7 +154,7 @@ impl<N> Maps<N> {
         self.nulls.append_non_null();
     }
 
-    /// Forget the entries since the last row.
+    /// Drops the entries since the last row.
     pub fn abandon(&mut self) {
         let entries = self.ends.last().map_or(0, |end| *end as usize);
         self.keys.truncate(entries);
@@ -196,12 +196,12 @@ impl<N> Maps<N> {
     }
 }
 
-/// What an empty struct takes. Nothing else takes far more than it was written with.
+/// Bytes that an empty struct takes. No other type takes far more than its bytes in the record.
 fn extra_weight(data_type: &DataType) -> usize {
     if matches!(data_type, DataType::Struct(_)) { weight(data_type) } else { 0 }
 }
 
-/// Bytes that a row takes which is null.
+/// Bytes that a null row takes.
 pub fn weight(data_type: &DataType) -> usize {
     match data_type {
         DataType::Null => 0,

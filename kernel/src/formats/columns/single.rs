@@ -1,4 +1,4 @@
-//! Columns of single values: numbers, texts and bytes.
+//! Columns of single values: numbers, strings and bytes.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Primitives<T: ArrowPrimitiveType> {
 }
 
 pub struct Bytes {
-    /// Where each value ends.
+    /// The end of each value.
     ends: Vec<i32>,
     values: Vec<u8>,
     nulls: NullBufferBuilder,
@@ -36,7 +36,7 @@ pub fn remove_nulls(nulls: &mut NullBufferBuilder, from: usize, to: usize) {
     nulls.append_slice(&kept);
 }
 
-/// Takes rows out of offsets that are kept as ends; returns the range of what they hold.
+/// Removes rows from the ends of values. Returns the range that their values take.
 pub fn remove_ends(ends: &mut Vec<i32>, from: usize, to: usize) -> (usize, usize) {
     let end_before = |row: usize| row.checked_sub(1).map_or(0, |row| ends[row]);
     let (begin, end) = (end_before(from), end_before(to));
@@ -56,18 +56,18 @@ pub fn offsets(ends: &mut Vec<i32>, held: usize) -> Result<OffsetBuffer<i32>, Ar
     Ok(OffsetBuffer::new(ScalarBuffer::from(offsets)))
 }
 
-/// Bytes of a column for which room is kept from one batch to the next.
+/// The most bytes of a column for which capacity is kept from one batch to the next.
 pub const KEPT: usize = 16 << 20;
 
-/// What was filled, leaving room for as much again and a little more: the next batch is mostly alike, and one that is
-/// larger by a byte would be moved as a whole.
+/// Takes the values out. Leaves capacity for as many again and a little more: the next batch usually has a similar
+/// size, and one that is larger by a byte would be copied as a whole.
 fn take<T>(values: &mut Vec<T>) -> Vec<T> {
     let room = (values.len() + values.len() / 16 + 64).min(KEPT / size_of::<T>());
     std::mem::replace(values, Vec::with_capacity(room))
 }
 
-/// Puts the first `size` of `bytes` behind `values`. Some more are copied if they are there, and cut off again: that is two
-/// stores of a known size, where a copy of a few bytes is a call.
+/// Appends the first `size` of `bytes` to `values`. If there are more bytes, some more are copied and cut off again:
+/// that is two stores of a fixed size, where a copy of a few bytes is a function call.
 #[inline(always)]
 pub fn extend_first(values: &mut Vec<u8>, bytes: &[u8], size: usize) {
     match bytes.first_chunk::<32>() {
@@ -165,25 +165,25 @@ impl Bytes {
         self.end_row();
     }
 
-    /// The first `size` of `bytes`.
+    /// Appends the first `size` of `bytes`.
     #[inline(always)]
     pub fn append_first(&mut self, bytes: &[u8], size: usize) {
         extend_first(&mut self.values, bytes, size);
         self.end_row();
     }
 
-    /// What is about to become the next value, up to `end_row`.
+    /// The buffer of the next value; `end_row` ends it.
     pub fn open(&mut self) -> &mut Vec<u8> {
         &mut self.values
     }
 
-    /// Forget what was put into `open`.
+    /// Drops what was written to `open`.
     pub fn abandon(&mut self) {
         let end = self.ends.last().map_or(0, |end| *end as usize);
         self.values.truncate(end);
     }
 
-    /// A value beyond 2 GiB ends in nonsense here; `take` finds out.
+    /// A value above 2 GiB gives a wrong end here; `take` detects that.
     #[inline(always)]
     pub fn end_row(&mut self) {
         self.ends.push(self.values.len() as i32);
@@ -210,7 +210,7 @@ impl Bytes {
 
     pub fn remove(&mut self, from: usize, to: usize) {
         if self.values.len() > i32::MAX as usize {
-            return; // its ends are nonsense, and the column is refused as a whole
+            return; // // its ends are wrong, and the column is rejected as a whole
         }
         let (begin, end) = remove_ends(&mut self.ends, from, to);
         self.values.drain(begin..end);
@@ -222,7 +222,7 @@ impl Bytes {
         Ok(Arc::new(BinaryArray::try_new(offsets, values.into(), nulls)?))
     }
 
-    /// An error also if a value is not UTF-8.
+    /// Also fails if a value is not UTF-8.
     pub fn finish_strings(&mut self) -> Result<ArrayRef, ArrowError> {
         let (offsets, values, nulls) = self.take()?;
         Ok(Arc::new(StringArray::try_new(offsets, values.into(), nulls)?))

@@ -1,7 +1,7 @@
-//! A place in the text of some documents, and the steps that parsing takes from there.
+//! A position in the text of the documents, and the parsing steps from there.
 //!
-//! Numbers, UTF-8, and strings that are long or have escapes are sonic-rs's work, with SIMD. Its own ways to walk a document
-//! are not used: they recurse as deep as the document nests, and do not look at what a skipped `\u` escape says.
+//! sonic-rs parses numbers, UTF-8, and strings that are long or have escapes, with SIMD. Its functions that walk a
+//! document are not used: they recurse as deep as the document nests, and do not check `\u` escapes in skipped strings.
 
 mod numbers;
 mod skip;
@@ -15,40 +15,40 @@ use super::escapes;
 use super::words::special_bytes;
 use crate::formats::budget::{Budget, TooWide};
 
-/// As Jackson, and so Spark, have it: objects and arrays within each other, the outermost counted.
+/// Jackson's limit, and so Spark's: nested objects and arrays, the outermost included.
 pub const MAX_DEPTH: usize = 1000;
 
-/// Strings of up to so many bytes are looked at eight bytes at a time.
+/// Strings up to this many bytes are scanned eight bytes at a time.
 const SHORT_STRING: usize = 32;
 
-/// How much of a value a reason shows.
+/// The number of characters of a value that a reason shows.
 const SHOWN: usize = 40;
 
-/// The document is not JSON; the cursor knows why.
+/// The document is not JSON. The cursor has the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Memory that outlives a cursor, so that none is allocated per document.
+/// Memory that outlives a cursor, so that documents do not allocate.
 #[derive(Default)]
 pub struct Scratch {
     unescaped: Vec<u8>,
     nesting: Vec<u8>,
-    /// Of one batch.
+    /// The budget of the current batch.
     pub budget: Budget,
 }
 
 pub struct Cursor<'a> {
-    /// Has an index of its own, which is set before it is used.
+    /// Has its own index, which is set before each use.
     parser: Parser<Read<'a>>,
     text: &'a [u8],
     at: usize,
-    /// Where the document began, and where it ends: there is a zero byte, which JSON allows nowhere.
+    /// The range of the document. At its end is a zero byte, which is never valid in JSON.
     begin: usize,
     end: usize,
     depth: usize,
     scratch: &'a mut Scratch,
     malformed: Option<(usize, &'static str)>,
-    /// The first value of a wrong type: what it was, and the way to it from the inside out.
+    /// The first value of a wrong type: the reason, and the path to it from the innermost field outwards.
     wrong: Option<Wrong>,
 }
 
@@ -58,13 +58,13 @@ pub struct Wrong {
 }
 
 impl<'a> Cursor<'a> {
-    /// `text` holds documents, each with a zero byte behind it.
+    /// `text` holds documents, each followed by a zero byte.
     pub fn new(text: &'a [u8], scratch: &'a mut Scratch) -> Self {
         let parser = Parser::new(Read::from(text));
         Cursor { parser, text, at: 0, begin: 0, end: 0, depth: 0, scratch, malformed: None, wrong: None }
     }
 
-    /// Go to the document in these bytes.
+    /// Moves to the document in these bytes.
     #[inline]
     pub fn open(&mut self, begin: usize, end: usize) {
         self.malformed = None;
@@ -76,24 +76,24 @@ impl<'a> Cursor<'a> {
         self.scratch.budget.begin_record(end - begin);
     }
 
-    /// The document is in the columns.
+    /// Counts the finished document, which is in the columns.
     #[inline]
     pub fn close(&mut self) {
         self.scratch.budget.end_record();
     }
 
-    /// Whether it is the last one that its batch has room for.
+    /// Whether the batch has no room for another document.
     #[inline]
     pub fn is_last(&self) -> bool {
         self.scratch.budget.is_used_up()
     }
 
-    /// Whether all of the text is UTF-8. What is not must not be read.
+    /// Whether all of the text is UTF-8. Otherwise it must not be read.
     pub fn is_text(&self) -> bool {
         self.parser.read.next_invalid_utf8() == usize::MAX
     }
 
-    /// Whether nothing of the document was left when the last byte was taken.
+    /// Whether the last token was the end of the document.
     pub fn at_end(&self) -> bool {
         self.index() > self.end
     }
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// The next byte that is no space, which is then behind us. A zero byte is the end.
+    /// Consumes white space and the next byte, and returns that byte. Zero at the end of the document.
     #[inline(always)]
     pub fn token(&mut self) -> u8 {
         loop {
@@ -126,7 +126,7 @@ impl<'a> Cursor<'a> {
         byte
     }
 
-    /// The bytes from `from` on, if that many are left in the text (of any document).
+    /// The bytes from `from` on, if enough are left in the text, documents after this one included.
     #[inline(always)]
     pub fn bytes<const N: usize>(&self, from: usize) -> Option<&'a [u8; N]> {
         self.text.get(from..)?.first_chunk()
@@ -154,14 +154,14 @@ impl<'a> Cursor<'a> {
         Malformed
     }
 
-    /// Before an element of an array or a map, which makes this many bytes of columns whatever it is.
+    /// Call before each element of an array or a map: counts the bytes of columns that it takes at least.
     #[inline(always)]
     pub fn spend(&mut self, bytes: usize) -> Result<(), Malformed> {
         let spent = self.scratch.budget.spend(bytes);
         spent.map_err(|TooWide| self.malformed(TooWide::REASON))
     }
 
-    /// Begin an object or array, whose first byte is behind us.
+    /// Enters an object or array, whose first byte is consumed.
     #[inline(always)]
     pub fn enter(&mut self) -> Result<(), Malformed> {
         self.depth += 1;
@@ -173,7 +173,7 @@ impl<'a> Cursor<'a> {
         self.depth -= 1;
     }
 
-    /// After a value in an object: whether another name follows, whose quote is then behind us.
+    /// After a value in an object: returns whether another name follows, and consumes its quote.
     #[inline(always)]
     pub fn next_name(&mut self) -> Result<bool, Malformed> {
         if self.bytes(self.index()) == Some(b",\"") {
@@ -188,7 +188,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// After the brace that begins an object.
+    /// After the opening brace of an object: as `next_name`.
     #[inline(always)]
     pub fn first_name(&mut self) -> Result<bool, Malformed> {
         match self.token() {
@@ -198,7 +198,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// After a value in an array: whether another follows.
+    /// After a value in an array: returns whether another one follows.
     #[inline(always)]
     pub fn next_element(&mut self) -> Result<bool, Malformed> {
         match self.token() {
@@ -213,11 +213,11 @@ impl<'a> Cursor<'a> {
         if self.token() == b':' { Ok(()) } else { Err(self.malformed("no colon after a name")) }
     }
 
-    /// The text of a string whose opening quote is behind us.
+    /// The content of a string, whose opening quote is consumed.
     #[inline(always)]
     pub fn string(&mut self) -> Result<&[u8], Malformed> {
         let start = self.at;
-        // Most strings are short and plain, and then this is twice as fast as setting up anything wider.
+        // Most strings are short and plain. For those this is twice as fast as setting up wider SIMD.
         for word in 0..SHORT_STRING / 8 {
             let Some(bytes) = self.bytes::<8>(start + 8 * word) else { break };
             let special = special_bytes(u64::from_le_bytes(*bytes));
@@ -229,7 +229,7 @@ impl<'a> Cursor<'a> {
                         return Ok(&self.text[start..end]);
                     }
                     b'\\' => break,
-                    // Not for sonic-rs, whose errors take microseconds: they count lines from the beginning.
+                    // Not sonic-rs: building its errors takes microseconds, because it counts lines from the beginning.
                     _ => {
                         self.string_slowly(start)?;
                         return Ok(&self.scratch.unescaped);
@@ -243,7 +243,7 @@ impl<'a> Cursor<'a> {
     #[inline(never)]
     fn long_string(&mut self, start: usize) -> Result<&[u8], Malformed> {
         self.parser.read.set_index(start);
-        // Two looks at the outcome, for the borrow checker: a reference that lives in one arm is one to it in all.
+        // Matched twice because of the borrow checker: a reference returned from one arm would borrow in all arms.
         let length = match self.parser.parse_str(&mut self.scratch.unescaped) {
             Ok(Reference::Borrowed(text)) => Some(text.len()),
             Ok(Reference::Copied(_)) => None,
@@ -259,7 +259,8 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// For what sonic-rs refuses: half a surrogate pair is a question mark, as in Java; all else is malformed here too.
+    /// For strings that sonic-rs rejects: half a surrogate pair becomes a question mark, as in Java; all others are
+    /// malformed here too.
     #[cold]
     fn string_slowly(&mut self, start: usize) -> Result<(), Malformed> {
         let rest = &self.text[start..self.end.max(start)];
@@ -281,7 +282,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// A value that is no `wanted`: it is skipped and noted.
+    /// Skips a value that is not a `wanted`, and notes it.
     #[cold]
     pub fn mismatch(&mut self, first: u8, wanted: &str) -> Result<bool, Malformed> {
         let start = self.index() - 1;
@@ -290,7 +291,7 @@ impl<'a> Cursor<'a> {
         Ok(false)
     }
 
-    /// Note that the value from `start` up to here is no `wanted`.
+    /// Notes that the value from `start` to here is not a `wanted`.
     #[cold]
     pub fn unfit(&mut self, start: usize, wanted: &str) {
         if self.wrong.is_none() {
@@ -299,13 +300,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Whether a value of this document was of a wrong type.
+    /// Whether the document has a value of a wrong type.
     #[inline(always)]
     pub fn is_wrong(&self) -> bool {
         self.wrong.is_some()
     }
 
-    /// What is wrong lies within this field or element.
+    /// Adds the enclosing field or element to the path of the wrong value.
     #[cold]
     pub fn wrong_within(&mut self, step: String) {
         if let Some(wrong) = &mut self.wrong {

@@ -1,7 +1,7 @@
-//! Decimal numbers out of their text.
+//! Decimal numbers from text.
 
-/// The number in `text`, as Java's BigDecimal reads it, times ten to the power of `scale`, rounded half up. None if it is no
-/// number or has more than `precision` digits then.
+/// Parses `text` like Java's BigDecimal. Returns the number times ten to the power of `scale`, rounded half up. None if
+/// it is not a number or has more than `precision` digits.
 pub fn parse(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -22,7 +22,7 @@ pub fn parse(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     }
     let zeros = digits().take_while(|&&digit| digit == b'0').count();
     let significant = (whole.len() + fraction.len() - zeros) as i64;
-    // The digits times ten to the power of `shift` are the result; so many of them count.
+    // The result is these digits times ten to the power of `shift`.
     let shift = i64::from(exponent) - fraction.len() as i64 + i64::from(scale);
     let counted = significant + shift;
     if significant == 0 || counted < 0 {
@@ -41,7 +41,7 @@ pub fn parse(text: &[u8], precision: u8, scale: i8) -> Option<i128> {
     } else if digits.next().is_some_and(|&digit| digit >= b'5') {
         number += 1;
     }
-    // Rounding up may have made one digit more.
+    // Rounding up may have added a digit.
     (number < 10_i128.pow(u32::from(precision))).then_some(if negative { -number } else { number })
 }
 

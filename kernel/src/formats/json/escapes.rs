@@ -1,7 +1,7 @@
-//! Strings byte by byte: reading what needs patience, and writing.
+//! Strings byte by byte: decodes the ones that the fast path rejects, and writes strings.
 
-/// Puts the string at the beginning of `text`, without its opening quote, into `out`. Returns how many bytes it took with
-/// its closing quote, or where it is wrong and how.
+/// Decodes the string at the front of `text`, whose opening quote is consumed, into `out`. Returns its length with the
+/// closing quote, or the position and the reason of the error.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<usize, (usize, &'static str)> {
     out.clear();
     let mut at = 0;
@@ -19,7 +19,7 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<usize, (usize, &'stati
     Err((text.len(), "a string without end"))
 }
 
-/// One escape, whose backslash is at `at`. Returns where it ends.
+/// Decodes the escape whose backslash is at `at`. Returns its end.
 fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, (usize, &'static str)> {
     let Some(&kind) = text.get(at + 1) else { return Err((text.len(), "a string without end")) };
     out.push(match kind {
@@ -34,7 +34,7 @@ fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, (usize, &'
             let mut end = at + 6;
             let mut character = char::from_u32(high);
             if (0xd800..0xdc00).contains(&high) {
-                // Damage in what follows is found when it is its turn.
+                // An error in the next escape is reported when that one is decoded.
                 let low = unit(text, end).unwrap_or(0);
                 if text.get(end..end + 2) == Some(b"\\u") && (0xdc00..0xe000).contains(&low) {
                     character = char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00));
@@ -59,8 +59,9 @@ fn unit(text: &[u8], at: usize) -> Result<u32, (usize, &'static str)> {
     })
 }
 
-/// Appends a string as Jackson writes it, and so Spark: with as few escapes as can be, but half a surrogate pair, which no
-/// UTF-8 can say, and either half of a whole one. `written`: what stands between its quotes; it has been read before.
+/// Appends a string as Jackson, and so Spark, writes it: with as few escapes as possible. Surrogates are escaped, also
+/// the two halves of a pair, because UTF-8 cannot represent one half. `written` is the text between the quotes, already
+/// validated.
 pub fn rewrite(written: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let mut at = 0;
@@ -83,7 +84,7 @@ pub fn rewrite(written: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// One escape, whose backslash is at `at`. Returns where it ends.
+/// Writes the escape whose backslash is at `at`. Returns its end.
 fn rewrite_escape(written: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     match written.get(at + 1) {
         Some(b'u') => {
@@ -102,7 +103,7 @@ fn rewrite_escape(written: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     }
 }
 
-/// A character, or half of one.
+/// Writes a UTF-16 unit: a character, or half of one.
 fn write_unit(unit: u32, out: &mut Vec<u8>) {
     match char::from_u32(unit) {
         Some(character @ ('"' | '\\')) => out.extend_from_slice(&[b'\\', character as u8]),

@@ -1,18 +1,18 @@
-//! Which field a name in an object is.
+//! Finds the field for a name in an object.
 
 use std::collections::HashMap;
 
 use super::cursor::{Cursor, Malformed};
 
-/// Longer names, with their quotes and colon, are looked up each time.
+/// Longer names, quotes and colon included, are looked up each time.
 const MAX_GUESS: usize = 64;
 
-/// How many guesses further on are tried: so many fields that the last documents had may be left out.
+/// How many of the next guesses are tried: so many fields of earlier documents may be missing in this one.
 const LOOK_AHEAD: usize = 4;
 
-/// Documents of one topic mostly have the same fields in the same order. So the names met last are kept as they were
-/// written, from quote to colon, and the next name is first compared with the one that came next then: that takes two
-/// loads and a comparison, where reading and hashing a name takes ten times as long.
+/// Documents of one topic usually have the same fields in the same order. So the last names are kept as they were
+/// written, from quote to colon, and a name is first compared with the name that followed last time. That takes two
+/// loads and a comparison; reading and hashing a name takes ten times as long.
 pub struct Names {
     fields: HashMap<Box<[u8]>, usize>,
     guesses: Vec<Guess>,
@@ -46,18 +46,18 @@ impl Guess {
 
     #[inline(never)]
     fn tail_fits(&self, at: usize, cursor: &Cursor<'_>) -> bool {
-        // The head was there, and behind the last document there is room for any tail.
+        // The head matched, and after the last document there is padding for any tail.
         cursor.raw(at + 16, at + 16 + self.tail.len()) == &*self.tail
     }
 }
 
 impl Names {
-    /// Room that the text must have behind the last document.
+    /// Padding that the text needs after the last document.
     pub const PADDING: usize = 16 + MAX_GUESS;
 
     pub fn new<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Self {
         let most = 2 * names.len() + 64;
-        // Of two fields of one name the first is filled, as in Spark.
+        // If two fields have one name, the first is filled, as in Spark.
         let mut fields = HashMap::with_capacity(names.len());
         for (field, name) in names.enumerate() {
             fields.entry(name.as_bytes().into()).or_insert(field);
@@ -65,8 +65,8 @@ impl Names {
         Names { fields, guesses: Vec::new(), most }
     }
 
-    /// The field of the name whose quote is just behind us; past the colon. `next` is where in the guesses this document
-    /// is: zero at its first name.
+    /// The field of a name whose opening quote is consumed. Consumes the name and the colon. `next` is the position of
+    /// this document in the guesses: zero at its first name.
     #[inline(always)]
     pub fn field(&mut self, next: &mut usize, cursor: &mut Cursor<'_>) -> Result<Option<usize>, Malformed> {
         let quote = cursor.index() - 1;

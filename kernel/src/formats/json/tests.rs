@@ -1,4 +1,4 @@
-//! The rules that need no Spark to be known.
+//! Rules that can be tested without Spark.
 
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
     let wanted = of(vec![field("list", list(wide)), field("map", map)]);
     let lists = |count: usize| format!("{{\"list\":[{}{{}}]}}", "{},".repeat(count - 1));
     let maps = |count: usize| format!("{{\"map\":{{{}\"b\":null}}}}", "\"a\":null,".repeat(count - 1));
-    // A struct of them is 1,801 bytes: 1,125 are about 2 MB, and more is what the document's own bytes pay for.
+    // A struct of them takes 1,801 bytes: 1,125 take about 2 MB, and the document's own bytes allow some more.
     let (fits, many) = (lists(1_125), lists(2_500));
     let (fits_too, entries) = (maps(1_125), maps(2_500));
     let documents: Vec<&[u8]> = [&fits, &many, &entries, &fits_too].map(|text| text.as_bytes()).to_vec();
@@ -195,7 +195,7 @@ fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
     assert_eq!(faults.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2]);
     assert!(faults.iter().all(|(_, reason)| reason.contains("more columns' cells than it has bytes")));
 
-    // A batch has an end, too, and what is left makes the next one.
+    // A batch has a limit, too; the remaining rows make the next batch.
     let documents = vec![fits.as_bytes(); 20];
     let rows: Vec<_> = documents.iter().map(|bytes| Row::Bytes { schema: None, bytes }).collect();
     let mut json = Json::new(wanted.clone(), "UTC").expect("a type that JSON can carry");

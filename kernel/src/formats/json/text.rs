@@ -1,11 +1,11 @@
-//! Strings out of values that are none, and bytes out of strings.
+//! Text of values that are not strings, and bytes of base64 strings.
 
 use super::cursor::{Cursor, Malformed};
 use super::escapes;
 
-/// Writes the value that begins with `first`, which is behind us, without spaces and as Spark writes it.
+/// Writes the value that begins with `first`, which is consumed, without white space and as Spark writes it.
 pub fn compact(first: u8, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), Malformed> {
-    // Without recursion, as deep as documents may nest.
+    // Not recursive: documents may nest deeply.
     let mut nesting = Vec::new();
     let mut token = first;
     loop {
@@ -85,7 +85,7 @@ fn scalar(first: u8, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Result<(), M
     Ok(())
 }
 
-/// Integers as they are written; others as Java writes a double.
+/// Integers as written; other numbers as Java prints a double.
 fn number(text: &str, out: &mut Vec<u8>) {
     if text == "-0" {
         out.push(b'0');
@@ -108,17 +108,16 @@ fn java_double(number: f64) -> String {
     if shortest.contains('.') {
         return shortest.replace('e', "E");
     }
-    // Never fewer than two digits, and if two are needed, the nearest two.
+    // At least two digits; if two are needed, the nearest two.
     format!("{number:.1E}")
 }
 
-/// Appends what the base64 in `text` says, or says that it is none.
+/// Appends the bytes of the base64 in `text`. Returns whether it is valid.
 pub fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> bool {
     base64_simd::STANDARD.decode_append(text, out).is_ok() || decode_base64_slowly(text, out)
 }
 
-/// As Jackson does, and so Spark: spaces may stand between quadruples, bits may be left over, and what ends in `=` may go
-/// on behind it.
+/// As Jackson, and so Spark: allows spaces between quadruples, leftover bits, and more base64 after `=`.
 #[cold]
 fn decode_base64_slowly(mut text: &[u8], out: &mut Vec<u8>) -> bool {
     loop {

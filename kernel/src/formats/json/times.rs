@@ -1,4 +1,4 @@
-//! Dates and timestamps out of strings, by the rules of Spark's casts.
+//! Dates and timestamps from strings, by the rules of Spark's casts.
 
 use jiff::civil;
 use jiff::tz::TimeZone;
@@ -6,10 +6,10 @@ use jiff::tz::TimeZone;
 const SECONDS_PER_DAY: i64 = 86_400;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// After so many days the calendar, and with it every rule of a time zone, begins anew.
+/// The period of the Gregorian calendar in days. Time zone rules repeat with it.
 const DAYS_PER_400_YEARS: i64 = 146_097;
 
-/// The last day of the Julian calendar was the one before this.
+/// The first day after the Julian calendar.
 const GREGORIAN_START: i32 = -141_427;
 
 pub enum Zone {
@@ -17,7 +17,7 @@ pub enum Zone {
     Region(TimeZone),
 }
 
-/// What Java calls its short ids.
+/// Java's short zone ids.
 const SHORT_IDS: [(&str, &str); 28] = [
     ("ACT", "Australia/Darwin"),
     ("AET", "Australia/Sydney"),
@@ -50,7 +50,7 @@ const SHORT_IDS: [(&str, &str); 28] = [
 ];
 
 impl Zone {
-    /// A zone by any id that Spark takes: a region, an offset, or one of either with a prefix.
+    /// A zone by any id that Spark accepts: a region, an offset, or either with a prefix.
     pub fn parse(id: &str) -> Option<Zone> {
         let id = SHORT_IDS.iter().find(|(short, _)| *short == id).map_or(id, |(_, long)| long);
         if matches!(id, "Z" | "UTC" | "GMT" | "UT") {
@@ -60,19 +60,19 @@ impl Zone {
         if offset.starts_with(['+', '-']) {
             return offset_seconds(offset).map(|seconds| Zone::Offset { seconds });
         }
-        // The database does not care about case; Java does.
+        // The database ignores case; Java does not.
         let zone = TimeZone::get(id).ok().filter(|zone| zone.iana_name() == Some(id))?;
         Some(Zone::Region(zone))
     }
 
-    /// The instant of a local time. One that a clock showed twice is the first; one that it left out is as much later as
-    /// was left out.
+    /// The instant of a local time. If a clock showed it twice, the first one; if a clock skipped it, as much later as
+    /// it skipped.
     fn instant(&self, days: i64, micros_of_day: i64) -> Option<i64> {
         let seconds = days * SECONDS_PER_DAY;
         let offset = match self {
             Zone::Offset { seconds } => *seconds,
             Zone::Region(zone) => {
-                // Years beyond those that the database knows are as those 400 years, or many times that, away.
+                // The database does not cover these years: use the year 400 years, or a multiple of that, away.
                 let cycles = match days {
                     -700_000..2_900_000 => 0,
                     _ => (days - DAYS_PER_400_YEARS).div_euclid(DAYS_PER_400_YEARS),
@@ -129,12 +129,12 @@ fn offset_seconds(text: &str) -> Option<i64> {
     (seconds <= 18 * 3600).then_some(sign * seconds)
 }
 
-/// Days since 1970 of a string: `[+-]y...y[-[m]m[-[d]d[[T ]...]]]`.
+/// Days since 1970 from a string: `[+-]y...y[-[m]m[-[d]d[[T ]...]]]`.
 pub fn date(text: &[u8]) -> Option<i32> {
     if let Some(days) = strict_date(text).or_else(|| strict_date(&without_gmt(text)?)) {
         return Some(days);
     }
-    // What Spark 1.5 wrote: days as a number, of the calendar that Java had then.
+    // Spark 1.5 wrote the number of days, in the calendar that Java used then.
     let days: i32 = std::str::from_utf8(text).ok()?.parse().ok()?;
     if days >= GREGORIAN_START {
         return Some(days);
@@ -162,7 +162,7 @@ fn strict_date(text: &[u8]) -> Option<i32> {
     i32::try_from(checked_days(sign * year, month, day)?).ok()
 }
 
-/// Microseconds since 1970 of a string: a date as above, a time, or both; `zone` where it names none.
+/// Microseconds since 1970 from a string: a date as above, a time, or both. `zone` is used if the string names none.
 pub fn timestamp(text: &[u8], zone: &Zone) -> Option<i64> {
     strict_timestamp(text, zone).or_else(|| strict_timestamp(&without_gmt(text)?, zone))
 }
@@ -177,7 +177,7 @@ fn strict_timestamp(text: &[u8], zone: &Zone) -> Option<i64> {
     zone.instant(moment.days.unwrap_or_else(|| zone.today()), moment.micros_of_day)
 }
 
-/// Microseconds since 1970 on a clock without zone.
+/// Microseconds since 1970 of a local time without zone.
 pub fn timestamp_ntz(text: &[u8]) -> Option<i64> {
     let moment = Moment::parse(text)?;
     if moment.zone.is_some() {
@@ -196,7 +196,7 @@ impl<'a> Moment<'a> {
     fn parse(untrimmed: &'a [u8]) -> Option<Self> {
         let mut text = Text(trim(untrimmed));
         let just_date = |days| Some(Moment { days: Some(days), micros_of_day: 0, zone: None });
-        // A `T` may begin a time, if nothing, not even a space, is before it.
+        // A time may begin with `T` only at the start of the string, before any space.
         if untrimmed.first() == Some(&b'T') {
             text.byte(b"T")?;
             return Moment::time(None, text);
@@ -266,7 +266,7 @@ impl Text<'_> {
         Some(sign)
     }
 
-    /// One of these bytes, which is then behind us.
+    /// Consumes one of these bytes.
     fn byte(&mut self, among: &[u8]) -> Option<()> {
         among.contains(self.0.first()?).then(|| self.0 = &self.0[1..])
     }
@@ -281,7 +281,7 @@ impl Text<'_> {
         Some(digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
     }
 
-    /// Microseconds; digits beyond those are dropped.
+    /// Microseconds; further digits are dropped.
     fn fraction(&mut self) -> i64 {
         let mut micros = 0;
         let mut unit = MICROS_PER_SECOND;
@@ -294,7 +294,7 @@ impl Text<'_> {
     }
 }
 
-/// `+1:30` and `+01:3` were fine once, so they are now.
+/// Pads the hour of an offset such as `+1:30`, which Spark accepts.
 fn padded(id: &str) -> String {
     let bytes = id.as_bytes();
     let sign = bytes.iter().position(|byte| matches!(byte, b'+' | b'-'));
@@ -313,7 +313,7 @@ fn trim(text: &[u8]) -> &[u8] {
     &text[begin..end]
 }
 
-/// The zone of some old writers, as in `2000-01-01T00:00:00GMT+01:00`, wherever it stands and however often.
+/// Removes the `GMT` that old writers put before the offset, as in `2000-01-01T00:00:00GMT+01:00`, at every place.
 fn without_gmt(text: &[u8]) -> Option<Vec<u8>> {
     let mut rest = text;
     let mut kept = Vec::new();
@@ -339,8 +339,8 @@ fn checked_days(year: i64, month: i64, day: i64) -> Option<i64> {
     (day <= days_in_month).then(|| days_from_civil(year, month as u32, day as u32))
 }
 
-/// Days since 1970-01-01 of the proleptic Gregorian calendar. The year is taken to begin in March, so that the day that
-/// some years have more is their last.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar. The year begins in March here, so that the leap day is
+/// its last day.
 fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let cycle = year.div_euclid(400);

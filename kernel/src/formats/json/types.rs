@@ -1,8 +1,8 @@
-//! Which types a JSON document can be read as.
+//! Checks whether JSON can be read as a type.
 
 use arrow_schema::{DataType, Fields, TimeUnit};
 
-/// An error names the part of the type that JSON cannot carry; `path` is what to call the whole.
+/// The error names the part of the type that JSON cannot represent. `path` is the name of the whole.
 pub fn check(data_type: &DataType, path: &str) -> Result<(), String> {
     match data_type {
         DataType::Null | DataType::Boolean | DataType::Date32 | DataType::Utf8 | DataType::Binary => Ok(()),
@@ -34,7 +34,7 @@ pub fn check(data_type: &DataType, path: &str) -> Result<(), String> {
     }
 }
 
-/// PySpark's Arrow type of a variant: a struct of two binaries, one of which says so.
+/// PySpark's Arrow type of a variant: a struct of two binaries, marked in the metadata of one field.
 fn is_variant(fields: &Fields) -> bool {
     fields.iter().any(|field| field.metadata().get("variant").is_some_and(|value| value == "true"))
 }

@@ -1,4 +1,4 @@
-//! One JSON value into one column, by Spark's rules: what a value of another type becomes, and what it costs.
+//! One JSON value into one column, by Spark's rules for values of another type.
 
 use super::Column;
 use super::cursor::{Cursor, Malformed, Number};
@@ -8,8 +8,8 @@ use super::text;
 use super::times::{self, Zone};
 use crate::formats::columns::{Bytes, Lists, Maps, Structs};
 
-/// What was read became a row of the column. If not, it was of a wrong type: it was skipped, the column has no new row,
-/// and the cursor has noted it.
+/// Whether the value became a row of the column. If not, it had a wrong type: it was skipped, the column has no new
+/// row, and the cursor has noted it.
 type Kept = bool;
 
 pub struct Reader<'z> {
@@ -17,7 +17,7 @@ pub struct Reader<'z> {
 }
 
 impl Reader<'_> {
-    /// Reads the value that begins with `first`, which is behind us, into `column`.
+    /// Reads the value that begins with `first`, which is consumed, into `column`.
     #[inline(always)]
     pub fn read(&self, column: &mut Column, first: u8, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         if first == b'n' {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         match column {
             Column::Int32(column) => narrowed!(column, "int"),
             Column::Int16(column) => narrowed!(column, "smallint"),
-            // Up to 255, as Jackson has it, and so Spark: a byte in Java's sense, with or without sign.
+            // Up to 255, as in Jackson and so in Spark: a Java byte, signed or unsigned.
             Column::Int8(column) => match integer(first, "tinyint", cursor)? {
                 Some(value @ -128..=255) => {
                     column.append(value as i8);
@@ -109,7 +109,7 @@ impl Reader<'_> {
                     b'-' | b'0'..=b'9' => {
                         decimal::parse(cursor.number_text(first)?.as_bytes(), precision, scale)
                     }
-                    // As Spark does: commas may group digits.
+                    // As Spark: commas may group digits.
                     b'"' => {
                         let text: Vec<u8> =
                             cursor.string()?.iter().copied().filter(|&byte| byte != b',').collect();
@@ -135,7 +135,7 @@ impl Reader<'_> {
             Column::Timestamp(column) => {
                 let value = match first {
                     b'"' => times::timestamp(cursor.string()?, self.zone),
-                    // Seconds since 1970, and beyond 64 bits of microseconds whatever is left of them, as in Spark.
+                    // Seconds since 1970. Microseconds wrap at 64 bits, as in Spark.
                     b'-' | b'0'..=b'9' => {
                         let seconds = integer(first, "timestamp", cursor)?;
                         return appended!(column, seconds.map(|seconds| seconds.wrapping_mul(1_000_000)));
@@ -184,7 +184,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A value that is no string, as text.
+    /// A value that is not a string, as text.
     #[cold]
     fn text(&self, strings: &mut Bytes, first: u8, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         match text::compact(first, cursor, strings.open()) {
@@ -199,7 +199,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An object whose brace is behind us. A field of a wrong type is null, unless the object had it before.
+    /// An object, whose brace is consumed. A field of a wrong type is null, unless the object had that field before.
     #[inline]
     pub fn object(&self, structs: &mut Structs<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
@@ -244,7 +244,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// An array whose bracket is behind us. One element of a wrong type costs the array.
+    /// An array, whose bracket is consumed. One element of a wrong type drops the whole array.
     fn array(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
@@ -278,7 +278,7 @@ impl Reader<'_> {
         Ok(kept)
     }
 
-    /// An object as the one element of an array of structs, as Spark allows at the top of a document.
+    /// An object as the only element of an array of structs, which Spark allows at the top of a document.
     pub fn array_of_one(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         let Column::Struct(structs) = &mut lists.element else { return cursor.mismatch(b'{', "array") };
         self.object(structs, cursor)?;
@@ -286,7 +286,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// An object whose brace is behind us, any names allowed. One value of a wrong type costs the map.
+    /// An object as a map, whose brace is consumed: any name is allowed. One value of a wrong type drops the whole map.
     fn map(&self, maps: &mut Maps<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
@@ -320,14 +320,14 @@ impl Reader<'_> {
     }
 }
 
-/// A name comes again: for a struct it is work to make one only to drop it.
+/// Counts a repeated field: for a struct, building a row that is dropped again takes time.
 #[cold]
 #[inline(never)]
 fn pay_again(column: &Column, cursor: &mut Cursor<'_>) -> Result<(), Malformed> {
     cursor.spend(column.weight())
 }
 
-/// An integer of at most 64 bits; none if the value is anything else, which is then noted.
+/// An integer of at most 64 bits. None for any other value, which is noted.
 #[inline(always)]
 fn integer(first: u8, wanted: &'static str, cursor: &mut Cursor<'_>) -> Result<Option<i64>, Malformed> {
     if !matches!(first, b'-' | b'0'..=b'9') {
@@ -359,7 +359,7 @@ fn double(first: u8, wanted: &'static str, cursor: &mut Cursor<'_>) -> Result<Op
     }))
 }
 
-/// A zero, whose sign counts unless it is that of an integer, or a number that no double holds.
+/// A zero, whose sign counts only in a float, or a number that a double cannot hold.
 #[cold]
 fn unusual(text: &[u8]) -> f64 {
     let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
@@ -375,7 +375,7 @@ fn float(first: u8, cursor: &mut Cursor<'_>) -> Result<Option<f32>, Malformed> {
     Ok(Some(if text == "-0" { 0.0 } else { number }))
 }
 
-/// Infinities and that which is no number come as strings.
+/// Infinities and NaN are strings in JSON.
 #[cold]
 fn not_finite(first: u8, wanted: &'static str, cursor: &mut Cursor<'_>) -> Result<Option<f64>, Malformed> {
     if first != b'"' {

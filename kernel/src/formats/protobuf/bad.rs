@@ -4,7 +4,7 @@
 use super::wire::Broken;
 use crate::formats::budget::TooWide;
 
-/// What is wrong, and in which field. Boxed: a read's result must stay small, and this is rare.
+/// The reason, and the field. Boxed: results must stay small, and errors are rare.
 #[derive(Debug)]
 pub struct Bad(Box<Wrong>);
 
@@ -33,7 +33,7 @@ impl Bad {
         self
     }
 
-    /// Whether it is a text that is none.
+    /// Whether a string is not UTF-8.
     pub fn is_not_text(&self) -> bool {
         matches!(self.0.reason, Reason::Broken(Broken::NotUtf8))
     }

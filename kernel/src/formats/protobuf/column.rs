@@ -1,4 +1,4 @@
-//! A field's column: its type says how the field lies on the wire.
+//! The column of a field. Its type decides how the field is read from the wire.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::formats::budget::Budget;
 use crate::formats::varint::unzigzag;
 
 pub enum Column {
-    /// `uint32` too: Spark shows its bits as a signed number, unless told otherwise.
+    /// Also `uint32`: Spark shows its bits as a signed number by default.
     Int32(Values<i32>),
     SInt32(Values<i32>),
     Fixed32(Values<i32>),
@@ -36,23 +36,23 @@ pub enum Column {
     Record(Box<Record>),
     List(Box<List>),
     Map(Box<Map>),
-    /// Nobody asked for it, but as member of a oneof it unsets one that somebody asked for. Not in the result.
+    /// Not selected and not in the result, but a member of a oneof: it unsets a selected member.
     Unwanted(Option<Arc<Names>>),
 }
 
-/// What becomes of a string that is none.
+/// How a string that is not UTF-8 is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Utf8 {
     /// proto3: the record is bad.
     Checked,
-    /// The same, but found when the whole column is finished, without a word of which record it was. If it is, all are
-    /// read again.
+    /// The same, but the check happens when the whole column is finished, and does not show the record. If it fails,
+    /// all rows are read again.
     Later,
-    /// proto2: wrong bytes become U+FFFD, as in Google's Java library.
+    /// proto2: invalid bytes become U+FFFD, as in Google's Java library.
     Repaired,
 }
 
-/// The same for every kind of column that is in the result.
+/// Runs the same code for every type of column that is in the result.
 macro_rules! each {
     ($column:expr, $inner:ident => $body:expr, $unwanted:expr) => {
         match $column {
@@ -72,12 +72,12 @@ macro_rules! each {
 }
 
 impl Column {
-    /// Rows that are complete, and for a single value also the one that is being read.
+    /// The number of complete rows. For a single value, the unfinished row counts if it is set.
     pub fn len(&self) -> usize {
         each!(self, inner => inner.len(), 0)
     }
 
-    /// Whether a field is there in the row that is being read.
+    /// Whether the field is set in the row that is being read.
     pub fn is_set(&self, row: usize) -> bool {
         match self {
             Column::Moment(moment) => moment.is_open(),
@@ -100,7 +100,7 @@ impl Column {
         }
     }
 
-    /// One value of the field, as it comes behind `tag`. False if it counts as unknown.
+    /// Reads one value of the field, after its `tag`. Returns false if it counts as an unknown field.
     #[inline(always)]
     pub fn read(
         &mut self,
@@ -179,16 +179,16 @@ impl Column {
         Ok(true)
     }
 
-    /// Values one behind the other, without tags.
+    /// Reads packed values: one after another, without tags.
     pub fn read_packed(&mut self, cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<(), Bad> {
         while !cursor.is_empty() {
-            // The tag and the depth are for messages, which are never packed.
+            // Only messages use the tag and the depth, and messages are never packed.
             self.read(self.len(), 0, cursor, 0, budget)?;
         }
         Ok(())
     }
 
-    /// The row is complete: what was not set is absent.
+    /// Ends the row: a value that was not set is absent.
     #[inline(always)]
     pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
         match self {
@@ -211,12 +211,12 @@ impl Column {
         each!(self, inner => inner.push_null(), ())
     }
 
-    /// Cuts back to so many complete rows, and forgets what was read of the next one.
+    /// Keeps this many complete rows. Drops the others and the unfinished one.
     pub fn truncate(&mut self, rows: usize) {
         each!(self, inner => inner.truncate(rows), ())
     }
 
-    /// Whether texts that have to be UTF-8 are checked each, or as a column.
+    /// Whether strings that must be UTF-8 are checked one by one, or as a column.
     pub fn check_texts(&mut self, each: bool) {
         match self {
             Column::String(_, utf8) if *utf8 != Utf8::Repaired => {

@@ -1,4 +1,4 @@
-//! Descriptor sets: made of `.proto` texts, loaded, and searched for a message.
+//! Descriptor sets: compiles `.proto` texts, loads sets, and finds a message.
 #![forbid(unsafe_code)]
 
 use std::collections::HashSet;
@@ -12,30 +12,32 @@ use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 use super::source::Limits;
 use super::wire::{Cursor, LENGTH, MAX_DEPTH};
 
-/// The crate that builds descriptors takes compilers' output for granted, and panics at some sets that no compiler makes.
+/// Turns panics into errors: prost-reflect trusts the output of compilers, and panics at some sets that no compiler
+/// writes.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err("the descriptor set contradicts itself: no compiler made it".to_owned()))
 }
 
-/// Fields of all descriptors of a set together, of which each takes hundreds of bytes: an empty message is two bytes long.
+/// The most fields of all descriptors of a set, each of which takes hundreds of bytes: an empty message is two bytes
+/// long.
 const MOST_FIELDS: usize = 500_000;
 
-/// Bytes of a set.
+/// The most bytes of a set.
 const LONGEST_SET: usize = 32 << 20;
 
-/// Errors in a longer text come without line and column. Each error is looked for among the places of all declarations:
-/// 8,000 names that are not defined took 2 s, and 50,000 a minute.
+/// Errors in a longer text have no line and column. The compiler searches the place of each error among all
+/// declarations: 8,000 undefined names took 2 s, and 50,000 a minute.
 const LONGEST_WITH_LINES: usize = 32 << 10;
 
-/// Names shown when the one asked for is not there.
+/// The number of names that an error shows.
 const SHOWN: usize = 10;
 
-/// What a schema registry keeps of a file.
+/// A file as a schema registry stores it.
 #[derive(Clone)]
 pub enum Proto {
     Source(String),
-    /// A serialized FileDescriptorProto. What name it has for itself does not matter: others know it by another.
+    /// A serialized FileDescriptorProto. Its own name is ignored: other files import it under another one.
     Descriptor(Vec<u8>),
 }
 
@@ -90,7 +92,7 @@ pub fn compile(main: &str, files: Vec<(String, Proto)>) -> Result<Vec<u8>, Strin
     Ok(compiler.encode_file_descriptor_set())
 }
 
-/// The files of a set, and the last one of them, which is what the others are there for.
+/// The files of a set. The last one is the main file; the others are its imports.
 pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
     weigh(descriptors, &SET).map_err(|error| format!("the descriptor set {error}"))?;
     let mut set = FileDescriptorSet::decode(descriptors).map_err(|_| {
@@ -111,7 +113,7 @@ pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
     pool.get_file_by_name(&main).ok_or_else(|| format!("the descriptor set does not hold {main}"))
 }
 
-/// Google's well-known types are the same everywhere: a set without them is as good.
+/// Google's well-known types are the same everywhere, so a set may leave them out.
 fn add_well_known(set: &mut FileDescriptorSet) {
     let known = DescriptorPool::global();
     let mut there: HashSet<String> = set.file.iter().map(|file| file.name().to_owned()).collect();
@@ -152,7 +154,7 @@ static SERVICE: Shape = Shape(&[(2, &METHOD), (3, &LEAF)]);
 static FILE: Shape = Shape(&[(4, &MESSAGE), (5, &ENUM), (6, &SERVICE), (7, &FIELD), (8, &LEAF), (9, &LEAF)]);
 static SET: Shape = Shape(&[(1, &FILE)]);
 
-/// Counts what descriptors hold before memory is taken for it. What is broken is for others to find.
+/// Counts the parts of descriptors before memory is taken for them. Malformed bytes are left to the parser.
 fn weigh(bytes: &[u8], shape: &'static Shape) -> Result<(), String> {
     if bytes.len() > LONGEST_SET {
         return Err(format!("has more than {} MB", LONGEST_SET >> 20));
@@ -180,7 +182,7 @@ fn weigh(bytes: &[u8], shape: &'static Shape) -> Result<(), String> {
     Ok(())
 }
 
-/// A message by its full name or by the end of it, or the first one of the file.
+/// A message by its full name or its last part, or the first one of the file.
 pub fn find(main: &FileDescriptor, name: &str) -> Result<MessageDescriptor, String> {
     if name.is_empty() {
         return main.messages().next().ok_or_else(|| format!("{} has no message", main.name()));

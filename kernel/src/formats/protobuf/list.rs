@@ -16,9 +16,9 @@ use crate::formats::budget::Budget;
 pub struct List {
     element: FieldRef,
     items: Column,
-    /// Whether values may come one behind the other behind a single tag. Parsers take either form, whatever is declared.
+    /// Whether values may be packed after a single tag. Parsers accept both forms, whatever is declared.
     packable: bool,
-    /// Bytes that an element takes which is empty on the wire.
+    /// Bytes that an element takes if it is empty on the wire.
     weight: usize,
     ends: Vec<i32>,
     nulls: NullBufferBuilder,

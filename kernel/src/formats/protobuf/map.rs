@@ -1,4 +1,4 @@
-//! Map fields: repeated entries on the wire, of which the last one of a key counts.
+//! Map fields: repeated entries on the wire. The last entry of a key counts.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ use super::values::{ROWS, offsets};
 use super::wire::{Broken, Cursor};
 use crate::formats::budget::Budget;
 
-/// Maps up to this size are searched for doubles key by key: quicker than hashing.
+/// Maps up to this size are searched for duplicate keys one by one: faster than hashing.
 const FEW: usize = 8;
 
 pub struct Map {
     field: FieldRef,
     entries: Box<Record>,
-    /// Bytes that an entry takes which is empty on the wire.
+    /// Bytes that an entry takes if it is empty on the wire.
     weight: usize,
-    /// Entries that a later one of the same row replaces, in order. They are left out in the end: rare, and not worth
+    /// Entries that a later entry of the same row replaces, in order. They are dropped at the end: too rare to be worth
     /// moving columns for.
     replaced: Vec<usize>,
     ends: Vec<i32>,
@@ -39,7 +39,7 @@ enum Key<'a> {
 }
 
 impl Map {
-    /// `field` is Arrow's field of the entries, which have the columns key and value.
+    /// `field` is Arrow's field of the entries, with the columns key and value.
     pub fn new(field: FieldRef, entries: Box<Record>) -> Self {
         let weight = entries.weight();
         Map {
@@ -72,7 +72,7 @@ impl Map {
         if self.entries.read(&mut inner, 0, depth, budget)? {
             self.entries.close()?;
         } else {
-            self.entries.truncate(row); // an unknown number of a closed enum makes the entry unknown
+            self.entries.truncate(row); // // an unknown number of a closed enum makes the entry unknown
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Map {
         self.nulls.append_non_null();
     }
 
-    /// Where the row that is being read begins.
+    /// The first entry of the row that is being read.
     fn start(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }
@@ -135,7 +135,7 @@ fn replaced(columns: &[Column], start: usize, end: usize, found: &mut Vec<usize>
         Column::Int64(keys) | Column::SInt64(keys) | Column::Fixed64(keys) => Key::Number(keys.get(row)),
         Column::Bool(keys) => Key::Number(keys.get(row).into()),
         Column::String(keys, _) => Key::Text(keys.get(row)),
-        _ => Key::Number(row as i64), // no other type can be a key
+        _ => Key::Number(row as i64), // // other types cannot be keys
     };
     if end - start <= FEW {
         found.extend((start..end).filter(|&row| (row + 1..end).any(|later| key(later) == key(row))));

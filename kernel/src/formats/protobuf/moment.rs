@@ -21,10 +21,10 @@ pub struct Moment {
     seconds_tag: u32,
     nanos_tag: u32,
     values: Values<i64>,
-    /// Seconds and nanoseconds of the row that is being read. Kept apart, as a second occurrence of the field may set
-    /// only one of them.
+    /// Seconds and nanoseconds of the row that is being read. Kept apart, because a second occurrence of the field may
+    /// set only one of them.
     open: Option<(i64, i32)>,
-    /// Whether absent stands for zero, as in a map's entry.
+    /// Whether absent means zero, as in a map entry.
     always: bool,
 }
 
@@ -58,7 +58,7 @@ impl Moment {
         self.read_parts(&mut inner, 0, depth)
     }
 
-    /// Up to the end, or up to the end of the group of this number.
+    /// Reads up to the end, or up to the end of the group of this number.
     fn read_parts(&mut self, cursor: &mut Cursor<'_>, group: u32, depth: u32) -> Result<(), Broken> {
         let (mut seconds, mut nanos) = self.open.unwrap_or_default();
         let mut is_open = group != 0;
@@ -90,7 +90,7 @@ impl Moment {
             self.values.push_null();
             return Ok(());
         };
-        // Parts of a microsecond are cut off, as Spark does.
+        // Fractions of a microsecond are truncated, as in Spark.
         let micros =
             seconds.checked_mul(1_000_000).and_then(|whole| whole.checked_add(i64::from(nanos / 1000)));
         let micros = micros.ok_or_else(|| Bad::new(format!("{seconds} s are too many for microseconds")))?;

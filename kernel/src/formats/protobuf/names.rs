@@ -1,4 +1,4 @@
-//! An enum's names by number.
+//! The names of an enum by number.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub struct Names {
     enum_name: String,
     dense: Vec<Option<Box<[u8]>>>,
     sparse: HashMap<i32, Box<[u8]>>,
-    /// A field with a number that a closed enum (proto2's) does not have counts as unknown.
+    /// A closed enum (proto2): a field with a number that the enum does not have counts as unknown.
     pub closed: bool,
 }
 
@@ -24,7 +24,7 @@ impl Names {
             sparse: HashMap::new(),
             closed: descriptor.parent_file().syntax() == Syntax::Proto2,
         };
-        // Of several names for one number, the first declared counts.
+        // If a number has several names, the first declared counts.
         for value in &descriptor.enum_descriptor_proto().value {
             let (number, name) = (value.number(), value.name().as_bytes());
             if (0..DENSE).contains(&number) {
@@ -46,7 +46,7 @@ impl Names {
         self.sparse.get(&number).map(|name| &**name)
     }
 
-    /// What Google's Java library, and so Spark, calls a number without a name.
+    /// The name that Google's Java library, and so Spark, gives to an unknown number.
     pub fn unknown(&self, number: i32) -> Vec<u8> {
         format!("UNKNOWN_ENUM_VALUE_{}_{number}", self.enum_name).into_bytes()
     }

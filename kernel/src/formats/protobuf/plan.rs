@@ -1,4 +1,4 @@
-//! Columns for what is asked for of a message.
+//! Builds the columns for the selected fields of a message.
 #![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
@@ -17,28 +17,28 @@ use super::types::{moment, moment_type, scalar_type};
 use super::values::{Absence, Texts, Values};
 use super::wire::{FIXED32, FIXED64, LENGTH, MAX_DEPTH, START_GROUP, VARINT};
 
-/// The columns of a message of which `wanted` is asked for.
+/// The columns of a message for the fields in `wanted`.
 pub fn plan(message: &MessageDescriptor, wanted: &Fields) -> Result<Record, String> {
     Plan { path: Vec::new(), names: HashMap::new(), defaults: MOST_DEFAULTS }.record(message, wanted, false)
 }
 
-/// Where a value stands: it decides what its absence means.
+/// The place of a value: it decides what an absent value means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Singular,
     Element,
-    /// Key or value of a map's entry: never absent.
+    /// Key or value of a map entry: never absent.
     Entry,
 }
 
-/// Bytes of the defaults of all fields, those of messages that are used several times counted each time.
+/// The most bytes of the defaults of all fields. Messages that are used several times count each time.
 const MOST_DEFAULTS: usize = 32 << 20;
 
 struct Plan {
     path: Vec<String>,
-    /// Of each enum, by its full name: thousands of fields may have the same.
+    /// The names of each enum by its full name: thousands of fields may have the same enum.
     names: HashMap<String, Arc<Names>>,
-    /// Bytes of defaults that may still come.
+    /// Bytes of defaults left of the limit.
     defaults: usize,
 }
 
@@ -218,7 +218,7 @@ fn kind_name(kind: &Kind, expected: &DataType) -> String {
     }
 }
 
-/// Key and value, under the names they have in a map's entry.
+/// Key and value, under the names they have in a map entry.
 fn entry_parts(parts: &Fields) -> Option<Fields> {
     let [key, value] = &parts[..] else { return None };
     let named = |part: &FieldRef, name: &str| part.as_ref().clone().with_name(name);
@@ -229,7 +229,7 @@ fn entry_of(field: &FieldDescriptor, column: usize, oneof: Option<usize>) -> Fie
     let kind = field.kind();
     let tag = field.number() << 3 | if field.is_group() { START_GROUP } else { wire_type(&kind) };
     let other_tag = if field.is_list() && packable(&kind) { field.number() << 3 | LENGTH } else { tag };
-    // The form that writers use is tried first.
+    // The form that writers use comes first.
     let (tag, other_tag) = if field.is_packed() { (other_tag, tag) } else { (tag, other_tag) };
     Field {
         name: field.name().into(),

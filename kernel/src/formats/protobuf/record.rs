@@ -1,4 +1,4 @@
-//! A message's columns, and the walk through its bytes: every field straight into its column.
+//! The columns of a message. Reads the bytes of a message: each field straight into its column.
 #![forbid(unsafe_code)]
 
 use arrow_array::StructArray;
@@ -12,19 +12,19 @@ use super::values::ROWS;
 use super::wire::{Broken, Cursor, END_GROUP, START_GROUP};
 use crate::formats::budget::Budget;
 
-/// No member of a oneof.
+/// No member of the oneof is set.
 const NONE: u32 = u32::MAX;
 
-/// A field that is asked for.
+/// A selected field.
 pub struct Field {
     pub name: Box<str>,
     pub number: u32,
-    /// As it is declared.
+    /// The tag as declared.
     pub tag: u32,
-    /// The other form of a repeated field, packed or not; else the same.
+    /// The tag of the other form of a repeated field, packed or not; for other fields the same.
     pub other_tag: u32,
     pub column: usize,
-    /// Which oneof of the message it belongs to.
+    /// The oneof of the message that it belongs to.
     pub oneof: Option<usize>,
     pub repeated: bool,
     pub required: bool,
@@ -32,18 +32,18 @@ pub struct Field {
 
 pub struct Record {
     message: MessageDescriptor,
-    /// By number.
+    /// Sorted by number.
     fields: Vec<Field>,
-    /// Field by number, plus one, as far as numbers are small.
+    /// Index of the field plus one, by field number, for small numbers.
     dense: Vec<u32>,
-    /// Of the columns that are in the result, which come first.
+    /// The fields of the columns that are in the result, which come first.
     types: Fields,
     columns: Vec<Column>,
-    /// Indexes of fields.
+    /// Indexes of the required fields.
     required: Vec<usize>,
-    /// For each oneof the index of the field that is set.
+    /// For each oneof, the index of the field that is set.
     chosen: Vec<u32>,
-    /// A map's value is there even if it is not on the wire.
+    /// A map's value is present even if it is not on the wire.
     always: bool,
     weight: usize,
     open: bool,
@@ -109,7 +109,7 @@ impl Record {
         self.open
     }
 
-    /// A message in a field: another occurrence in the same row is merged into the first.
+    /// Reads a message in a field. Another occurrence in the same row is merged into the first.
     pub fn read_field(
         &mut self,
         tag: u32,
@@ -125,8 +125,8 @@ impl Record {
         self.read(&mut inner, 0, depth, budget)
     }
 
-    /// The fields of a message up to its end, or up to the end of the group of this number. False if a known field
-    /// counted as unknown.
+    /// Reads the fields of a message up to its end, or up to the end of the group of this number. Returns false if a
+    /// known field counted as unknown.
     pub fn read(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -137,7 +137,7 @@ impl Record {
         self.open = true;
         let row = self.nulls.len();
         let mut whole = true;
-        // Fields mostly come by number.
+        // Fields usually come in the order of their numbers.
         let mut next = 0;
         while !cursor.is_empty() {
             let tag = cursor.tag()?;
@@ -170,18 +170,18 @@ impl Record {
             Some(&index) => (index as usize).checked_sub(1)?,
             None => self.fields.binary_search_by_key(&number, |field| field.number).ok()?,
         };
-        // Of another wire type than declared, a field counts as unknown.
+        // A field with another wire type than declared counts as unknown.
         let field = &self.fields[index];
         (field.tag == tag || field.other_tag == tag).then_some(index)
     }
 
-    /// Of a oneof's members, the last one counts.
+    /// The last member of a oneof counts.
     fn choose(&mut self, index: usize, row: usize, budget: &mut Budget) -> Result<(), Bad> {
         let oneof = self.fields[index].oneof.unwrap_or_default();
         let before = std::mem::replace(&mut self.chosen[oneof], index as u32);
         if before != NONE && before != index as u32 {
             let column = &mut self.columns[self.fields[before as usize].column];
-            // Bounds the work for messages that take turns, each wider than its bytes.
+            // Limits the work for messages that alternate in a oneof, each wider than its bytes.
             budget.spend(column.weight())?;
             column.truncate(row);
         }
@@ -199,7 +199,7 @@ impl Record {
         }
     }
 
-    /// The message is complete.
+    /// Ends the message.
     pub fn close(&mut self) -> Result<(), Bad> {
         let row = self.nulls.len();
         for &index in &self.required {
@@ -218,7 +218,7 @@ impl Record {
         Ok(())
     }
 
-    /// A message that did not parse: it is there, and nothing is in it.
+    /// Appends a message that did not parse: present and empty.
     pub fn push_empty(&mut self) {
         self.columns.iter_mut().for_each(Column::push_null);
         self.nulls.append_non_null();
@@ -237,7 +237,7 @@ impl Record {
 
     fn forget(&mut self) {
         self.open = false;
-        // Do not simplify: filling nothing is a call of memset, whose masked store at no address at all takes 19 ns.
+        // Do not simplify: filling an empty slice calls memset, whose masked store at a null address takes 19 ns.
         if !self.chosen.is_empty() {
             self.chosen.fill(NONE);
         }

@@ -1,24 +1,24 @@
-//! Whether a `.proto` text may be given to the compiler, which trusts who wrote it: values of options nest by recursion until
-//! the stack ends, each option of a field or a message is held against all others of it, and every declaration takes
-//! thousands of bytes.
+//! Checks whether a `.proto` text may be passed to the compiler, which trusts its input: it recurses into nested option
+//! values until the stack ends, compares each option of a field or a message with all others, and takes thousands of
+//! bytes per declaration.
 #![forbid(unsafe_code)]
 
-/// So deep may brackets of any kind lie in each other.
+/// The limit of nested brackets of any kind.
 const DEEPEST: usize = 64;
 
-/// Fields, messages, values of enums and so on, of all files together. 50,000 take 0.4 GB for a moment.
+/// Fields, messages, enum values and so on, of all files together. 50,000 take 0.4 GB for a moment.
 const MOST_DECLARATIONS: usize = 50_000;
 
-/// Options of one field or one message. 4,000 take a second, and there may be as many places as declarations.
+/// Options of one field or one message. 4,000 take a second, and each declaration may have options.
 const MOST_OPTIONS: usize = 100;
 
-/// Bytes of a name with its dots. A package is in the full name of everything inside it.
+/// Bytes of a name with its dots. A package is part of the full name of everything inside it.
 const LONGEST_NAME: usize = 1_024;
 
 /// Bytes of all files together.
 const LONGEST: usize = 8 << 20;
 
-/// What was seen of all files so far.
+/// The totals of all files so far.
 #[derive(Default)]
 pub struct Limits {
     bytes: usize,
@@ -26,13 +26,13 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// One more file. An error says of what it has too much.
+    /// Adds a file. The error says which limit it exceeds.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > LONGEST {
             return Err(format!("has more than {} MB of text", LONGEST >> 20));
         }
-        // Each bracket that is open, and the options right inside of it.
+        // The open brackets, each with the number of options directly inside it.
         let mut open: Vec<(u8, usize)> = vec![(b'{', 0)];
         let mut rest = text.as_bytes();
         while let Some((&byte, after)) = rest.split_first() {
@@ -80,7 +80,7 @@ impl Limits {
     }
 }
 
-/// One option more, if the innermost bracket is of the kind that has them.
+/// Counts an option if the innermost bracket is of the kind that has options.
 fn one_more(open: &mut [(u8, usize)], kind: u8) -> Result<(), String> {
     match open.last_mut() {
         Some((bracket, options)) if *bracket == kind => {
@@ -104,7 +104,7 @@ fn name(text: &[u8]) -> &[u8] {
     &text[..text.iter().take_while(|byte| is_part(byte)).count()]
 }
 
-/// What follows the next `end`.
+/// The text after the next `end`.
 fn behind<'a>(text: &'a [u8], end: &[u8]) -> &'a [u8] {
     let at = text.windows(end.len()).position(|window| window == end);
     at.map_or(&[], |at| &text[at + end.len()..])
@@ -115,7 +115,7 @@ fn behind_string(text: &[u8], quote: u8) -> &[u8] {
     while let Some((at, &byte)) = bytes.next() {
         match byte {
             b'\\' => drop(bytes.next()),
-            b'\n' => return &text[at + 1..], // the compiler ends strings there, with an error
+            b'\n' => return &text[at + 1..], // // the compiler ends a string here, with an error
             byte if byte == quote => return &text[at + 1..],
             _ => {}
         }

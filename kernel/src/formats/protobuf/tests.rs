@@ -1,4 +1,4 @@
-//! Whole messages, by hand. What Google's library makes of random ones is compared in Python.
+//! Whole messages, encoded by hand. Python tests compare random messages with Google's library.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
@@ -46,7 +46,7 @@ const ORDER: &str = r#"
 fn a_bad_record_leaves_its_neighbours_alone() {
     let mut format = format(ORDER);
     let good: &[u8] = &[8, 1, 18, 4, 8, 7, 16, 9, 26, 2, 16, 3, 34, 2, 5, 6, 42, 5, 10, 1, b'k', 16, 8];
-    // The same, with a last field that is cut: everything before it was in its columns already.
+    // The same, with a truncated last field: all fields before it were in their columns already.
     let bad = [good, &[34, 3, 1, 0x80]].concat();
     let (array, faults) = read(&mut format, &[good, &bad, good]);
     assert_eq!(faults, [(1, "field tags: a length reaches beyond the message".to_owned())]);
@@ -60,12 +60,12 @@ fn a_bad_record_leaves_its_neighbours_alone() {
     assert_eq!(array.slice(0, 1).to_data(), array.slice(2, 1).to_data());
 }
 
-/// Texts are checked once for all rows of a batch, and one by one only where that finds something.
+/// Strings are checked once for all rows of a batch, and one by one only if that check fails.
 #[test]
 fn a_text_that_is_none_is_found_among_others() {
     let mut format = format(ORDER);
     let note = |text: &[u8]| [&[18, text.len() as u8 + 2, 26, text.len() as u8][..], text].concat();
-    // The second and the third make a letter together, and no text each. The last has another fault behind it.
+    // The second and the third are half a letter each. The last one has another fault after the string.
     let rows =
         [note(b"a"), note(b"\xc3"), note(b"\xa9"), note("é".as_bytes()), [note(b"\xff"), vec![8]].concat()];
     let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
@@ -81,7 +81,7 @@ fn a_text_that_is_none_is_found_among_others() {
         assert!(read(&mut format, &rows[..1]).1.is_empty());
         assert!(!format.checks_texts);
     }
-    // What is found bad for something else is told by the first that is.
+    // A record with several faults reports the first.
     assert_eq!(read(&mut format, &rows[4..]).1, [(0, "field line.note: is not UTF-8".to_owned())]);
     let key = [42, 3, 10, 1, 0xff];
     assert_eq!(read(&mut format, &[&key]).1, [(0, "field counts.key: is not UTF-8".to_owned())]);
@@ -262,7 +262,7 @@ fn empty_messages_of_many_fields_do_not_take_the_memory() {
     assert_eq!(array.column(0).as_list::<i32>().values().len(), 3);
 }
 
-/// All rows, batch by batch: how many each of them has.
+/// Decodes all rows, batch by batch: the size of each batch.
 fn batches(format: &mut Protobuf, records: &[&[u8]]) -> Vec<usize> {
     let rows: Vec<_> = records.iter().map(|bytes| Row::Bytes { schema: None, bytes }).collect();
     let (mut sizes, mut done) = (Vec::new(), 0);
@@ -281,7 +281,7 @@ fn messages_too_large_for_one_batch_become_several() {
     let mut record = vec![10, 0x80, 0x80, 0x40]; // 1 MB
     record.resize((1 << 20) + 4, 7);
     assert_eq!(batches(&mut large, &[&record[..]; 20]), [8, 8, 4]);
-    // Good records are not bad for what others before them took.
+    // The size of earlier records does not make a good record bad.
     let fields = (1..=1000).map(|number| format!("int64 f{number} = {number};")).collect::<String>();
     let mut repeated =
         format(&format!("syntax = \"proto3\"; message M {{ repeated W w = 1; }} message W {{ {fields} }}"));
@@ -400,7 +400,7 @@ fn message_indexes_lead_to_the_message_or_the_record_is_bad() {
     let wanted = data_type(&set, "B.C").expect("a type");
     let mut format = Protobuf::new(&set, "B.C", wanted).expect("a format");
     format.add_writer(7, &set).expect("the same schema");
-    // Count 2, then 1 and 1, or 0 for those who do not count the map's entries.
+    // Count 2, then 1 and 1, or 0 for clients that do not count map entries.
     assert_eq!(framed(&mut format, 7, &[4, 2, 2, 8, 5]), (vec![Some(5)], vec![]));
     assert_eq!(framed(&mut format, 7, &[4, 2, 0, 8, 5]), (vec![Some(5)], vec![]));
     let why = |format: &mut Protobuf, bytes: &[u8]| framed(format, 7, bytes).1.join("");

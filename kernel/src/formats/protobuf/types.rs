@@ -1,4 +1,4 @@
-//! Arrow types of messages, as Spark's `from_protobuf` has them with its default options.
+//! Arrow types of messages, as in Spark's `from_protobuf` with its default options.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::moment::Sort;
 
-/// Fields at all depths together. A few messages that each hold the next one twice make millions.
+/// The most fields at all depths together. A few messages that each hold the next one twice have millions.
 const MAX_FIELDS: usize = 20_000;
 
-/// How deep structs, lists and maps may lie in each other: pyarrow takes over 64 levels from others, and no more.
+/// The most levels of nested structs, lists and maps: pyarrow imports at most 64 levels.
 const MAX_LEVELS: usize = 60;
 
-/// The type of a whole message. Fields in the order they are declared; those whose messages have no fields at all are left
-/// out, as Spark has no structs without fields.
+/// The type of a whole message. Fields are in declaration order. Fields whose messages have no fields at all are left
+/// out, because Spark has no structs without fields.
 pub fn message_type(message: &MessageDescriptor) -> Result<DataType, String> {
     let above = vec![message.full_name().to_owned()];
     let mut types = Types { path: Vec::new(), above, levels: 1, fields: 0 };
     Ok(DataType::Struct(types.fields(message)?))
 }
 
-/// Fields as they are declared; the crate's own order is by number.
+/// Fields in declaration order; prost-reflect sorts them by number.
 pub fn declared_fields(message: &MessageDescriptor) -> impl Iterator<Item = FieldDescriptor> {
     message.descriptor_proto().field.iter().filter_map(|field| message.get_field(field.number() as u32))
 }
 
 struct Types {
-    /// Names of the fields on the way down, and full names of the messages.
+    /// The names of the enclosing fields, and the full names of their messages.
     path: Vec<String>,
     above: Vec<String>,
     levels: usize,
@@ -67,7 +67,7 @@ impl Types {
         }
     }
 
-    /// The type of one value of a field, that lies so many levels deeper than its message.
+    /// The type of one value of a field, this many levels below its message.
     fn value(&mut self, field: &FieldDescriptor, levels: usize) -> Result<Option<DataType>, String> {
         let kind = field.kind();
         let Kind::Message(message) = &kind else { return Ok(Some(scalar_type(&kind))) };
@@ -125,15 +125,15 @@ fn map_type(key: DataType, value: DataType) -> DataType {
     DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entry.into()), false)), false)
 }
 
-/// Whether a message is a Timestamp or a Duration, and the numbers of its seconds and nanoseconds. As in Spark, it need not
-/// be Google's own: the name without the package and the fields decide.
+/// Whether a message is a Timestamp or a Duration, and the numbers of its seconds and nanoseconds. As in Spark, the
+/// message name without the package and the fields decide; it need not be Google's own.
 pub fn moment(message: &MessageDescriptor) -> Option<(Sort, u32, u32)> {
     let sort = match message.name() {
         "Timestamp" => Sort::Timestamp,
         "Duration" => Sort::Duration,
         _ => return None,
     };
-    // First how many: there may be thousands, and this is asked for each field of this type.
+    // The count first: there may be thousands of fields, and this runs for each field of this type.
     if message.descriptor_proto().field.len() != 2 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Columns of single values, which can be cut back to any row: a record that turns out bad leaves no trace.
+//! Columns of single values. They can be truncated to any row, so that a bad record leaves nothing behind.
 #![forbid(unsafe_code)]
 
 use std::mem::take;
@@ -14,24 +14,24 @@ use arrow_schema::ArrowError;
 
 use crate::formats::columns::{KEPT, extend_first};
 
-/// What stands for a field that is not in a message.
+/// What an absent field becomes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Absence<T> {
-    /// In its place: proto2's declared default, or a map entry's. Else null.
+    /// The default that replaces it: declared in proto2, or of a map entry. Otherwise null.
     pub default: Option<T>,
-    /// Whether zero, the empty string and the like count as absent: proto3's fields without presence. Spark's
-    /// `from_protobuf` gives null for those unless told otherwise, whether or not they were written.
+    /// Whether zero, the empty string and so on count as absent: proto3's fields without presence. Spark's
+    /// `from_protobuf` gives null for those by default, even if they were written.
     pub zero: bool,
 }
 
 impl<T> Absence<T> {
-    /// For elements of a list, which are there or are not.
+    /// For elements of a list, which are never absent.
     pub fn never() -> Self {
         Absence { default: None, zero: false }
     }
 }
 
-/// Room for the nulls of a batch, where it has any.
+/// Initial capacity for the nulls of a batch.
 pub const ROWS: usize = 1024;
 
 /// Numbers and booleans.
@@ -109,11 +109,11 @@ impl Values<bool> {
 /// Strings, names of enums, and bytes.
 pub struct Texts {
     bytes: Vec<u8>,
-    /// Where each row ends.
+    /// The end of each row.
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
     absence: Absence<Box<[u8]>>,
-    /// Bytes of the last batch: the next one's will be about as many.
+    /// Bytes of the last batch, the estimate for the next one.
     last: usize,
 }
 
@@ -132,7 +132,7 @@ impl Texts {
         &self.bytes[start as usize..self.ends[row] as usize]
     }
 
-    /// What a row costs when the field is absent.
+    /// Bytes that a row takes if the field is absent.
     pub fn weight(&self) -> usize {
         size_of::<i32>() + 1 + self.absence.default.as_ref().map_or(0, |default| default.len())
     }
@@ -142,7 +142,7 @@ impl Texts {
         self.set_first(row, value, value.len(), is_zero);
     }
 
-    /// The first `size` of `bytes`.
+    /// Sets the first `size` of `bytes`.
     #[inline(always)]
     pub fn set_first(&mut self, row: usize, bytes: &[u8], size: usize, is_zero: bool) {
         if self.ends.len() > row {
@@ -154,7 +154,7 @@ impl Texts {
         }
     }
 
-    /// The caller sees to it that a batch's texts cannot reach beyond what `i32` can count.
+    /// The caller limits the strings of a batch so that `i32` can hold their ends.
     #[inline(always)]
     fn end(&mut self, valid: bool) {
         self.ends.push(self.bytes.len() as i32);
@@ -202,7 +202,7 @@ impl Texts {
     }
 }
 
-/// Arrow's offsets out of the rows' ends.
+/// Arrow's offsets from the ends of the rows.
 pub fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
     let mut offsets = Vec::with_capacity(ends.len() + 1);
     offsets.push(0);

@@ -1,4 +1,4 @@
-//! The wire format: tags, varints, lengths, and how to get past a field that nobody asked for.
+//! The wire format: tags, varints, lengths, and how to skip a field that is not selected.
 #![forbid(unsafe_code)]
 
 use crate::formats::varint;
@@ -10,10 +10,10 @@ pub const START_GROUP: u32 = 3;
 pub const END_GROUP: u32 = 4;
 pub const FIXED32: u32 = 5;
 
-/// How deep messages and groups may lie in each other below the outermost: Google's own limit.
+/// The most levels of nested messages and groups below the outermost: Google's own limit.
 pub const MAX_DEPTH: u32 = 100;
 
-/// Bytes that are no message. Small, as it comes back from every read.
+/// Why bytes are not a message. Small, because every read returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
     Cut,
@@ -41,7 +41,7 @@ impl Broken {
     }
 }
 
-/// What is left of a message.
+/// The unread bytes of a message.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     rest: &'a [u8],
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bits beyond the sixty-fourth are dropped, as Google's parsers do.
+    /// Bits above the 64th are dropped, as in Google's parsers.
     fn long_varint(&mut self) -> Result<u64, Broken> {
         let mut value = 0;
         for (index, &byte) in self.rest.iter().take(10).enumerate() {
@@ -85,7 +85,7 @@ impl<'a> Cursor<'a> {
         Err(if self.rest.len() < 10 { Broken::Cut } else { Broken::LongVarint })
     }
 
-    /// A field's number times eight, plus its wire type.
+    /// The field number times eight, plus the wire type.
     #[inline(always)]
     pub fn tag(&mut self) -> Result<u32, Broken> {
         match *self.rest {
@@ -118,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.sized().map(|(bytes, size)| &bytes[..size])
     }
 
-    /// Bytes behind their length: how many, and all that is left of the message from there on.
+    /// A length and its bytes. Returns all remaining bytes from there on, and the length.
     #[inline(always)]
     pub fn sized(&mut self) -> Result<(&'a [u8], usize), Broken> {
         let size = usize::try_from(self.varint()?).map_err(|_| Broken::Length)?;
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
         Ok((bytes, size))
     }
 
-    /// Gets past the value behind `tag`, by its wire type alone.
+    /// Skips the value after `tag`, by its wire type alone.
     pub fn skip(&mut self, tag: u32, depth: u32) -> Result<(), Broken> {
         match tag & 7 {
             VARINT => self.varint().map(drop),

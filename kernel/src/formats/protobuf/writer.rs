@@ -1,4 +1,4 @@
-//! What a record of a schema registry says about its writer: the message indexes before the payload.
+//! The writer's schema of a record: the message indexes before the payload.
 #![forbid(unsafe_code)]
 
 use prost_reflect::{Cardinality, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor};
@@ -11,15 +11,15 @@ use crate::formats::varint::unzigzag;
 /// A schema that records were written with.
 pub struct Writer {
     main: FileDescriptor,
-    /// Indexes of the reader's message. Twice, as clients do not agree whether the entries of map fields count: in Python
-    /// they do, in Java they do not.
+    /// The message indexes of the reader's message. Two forms, because clients do not agree whether the entries of map
+    /// fields count: in Python they do, in Java they do not.
     ours: [Option<Vec<i64>>; 2],
-    /// By far the most frequent, and then the indexes are a single zero.
+    /// Whether it is the first message, which is by far the most frequent: then the indexes are a single zero.
     ours_is_first: bool,
 }
 
 impl Writer {
-    /// An error names the field that the reader's message cannot read.
+    /// The error names the field that the reader's message cannot read.
     pub fn new(main: FileDescriptor, reader: &Record) -> Result<Self, String> {
         let name = reader.message().full_name();
         let message =
@@ -33,7 +33,7 @@ impl Writer {
         Ok(Writer { main, ours, ours_is_first })
     }
 
-    /// Cuts off the indexes. They must lead to the reader's message.
+    /// Cuts off the indexes. They must point to the reader's message.
     #[inline]
     pub fn cut<'a>(&self, bytes: &'a [u8], reader: &MessageDescriptor) -> Result<&'a [u8], String> {
         if let [0, payload @ ..] = bytes
@@ -53,8 +53,8 @@ impl Writer {
         })
     }
 
-    /// The full name of the message that indexes lead to. Not by the crate's own lists of messages: there each step takes as
-    /// long as there are messages, and this is done for each record.
+    /// The full name of the message that the indexes point to. Not by prost-reflect's lists of messages: each step
+    /// there is linear in the number of messages, and this runs for each record.
     fn follow(&self, indexes: &[i64]) -> Option<String> {
         let file = self.main.file_descriptor_proto();
         let mut messages = &file.message_type;
@@ -69,18 +69,18 @@ impl Writer {
     }
 }
 
-/// A count and as many indexes, each as a zigzag varint; a zero count stands for the first message.
+/// A count and as many indexes, each a zigzag varint. A zero count means the first message.
 fn read_indexes(cursor: &mut Cursor<'_>) -> Option<Vec<i64>> {
     let mut number = || cursor.varint().ok().map(unzigzag);
     let count = number()?;
     if count == 0 {
         return Some(vec![0]);
     }
-    // Each index takes a byte at least, so that a wrong count ends with the bytes.
+    // Each index takes at least one byte, so a wrong count fails at the end of the bytes.
     (0..usize::try_from(count).ok()?).map(|_| number()).collect()
 }
 
-/// The way to a message: its place in the file, or in the message around it and so on.
+/// The indexes of a message: its index in the file, or in each enclosing message.
 fn indexes(message: &MessageDescriptor, count_entries: bool) -> Option<Vec<i64>> {
     let mut indexes = Vec::new();
     let mut message = message.clone();
@@ -94,7 +94,7 @@ fn indexes(message: &MessageDescriptor, count_entries: bool) -> Option<Vec<i64>>
     Some(indexes)
 }
 
-/// Types that look the same on the wire, and mean the same.
+/// Types with the same wire format and the same meaning.
 #[derive(PartialEq, Eq)]
 enum Family {
     Varint,
@@ -124,7 +124,7 @@ fn family(field: &FieldDescriptor) -> Family {
     }
 }
 
-/// Whether the fields that are asked for can be read as they were written, at every depth.
+/// Checks that the selected fields can be read as they were written, at every depth.
 fn compare(reader: &Record, writer: &MessageDescriptor, path: &mut Vec<String>) -> Result<(), String> {
     for (field, column) in reader.fields() {
         let read = reader.message().get_field(field.number);
@@ -158,12 +158,12 @@ fn compare(reader: &Record, writer: &MessageDescriptor, path: &mut Vec<String>) 
 
 fn fits(read: &FieldDescriptor, written: &FieldDescriptor) -> bool {
     let same = match (family(read), family(written)) {
-        // Bytes may be a message that is not looked into.
+        // Bytes may hold a message that is not parsed.
         (Family::Message, Family::Text) => written.kind() == Kind::Bytes,
         (Family::Text, Family::Message) => read.kind() == Kind::Bytes,
         (read, written) => read == written,
     };
-    // One value cannot be found in a packed list.
+    // A single value cannot be read from a packed list.
     same && (read.cardinality() == Cardinality::Repeated || !written.is_packed())
 }
 

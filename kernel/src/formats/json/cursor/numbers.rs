@@ -1,4 +1,4 @@
-//! Numbers: as sonic-rs parses them, as they are written, or only passed.
+//! Numbers: parsed by sonic-rs, as text, or skipped.
 
 use sonic_number::ParserNumber;
 use sonic_rs::reader::Reader;
@@ -6,19 +6,19 @@ use sonic_rs::reader::Reader;
 use super::{Cursor, Malformed};
 use crate::formats::json::words::non_digits;
 
-/// As Jackson, and so Spark, have it: digits of one number, not counting a zero before the point.
+/// Jackson's limit, and so Spark's: digits of one number, without a zero before the point.
 const MAX_DIGITS: usize = 1000;
 
 pub enum Number {
     Unsigned(u64),
     Negative(i64),
     Float(f64),
-    /// An integer beyond 64 bits, or a number beyond what a double holds: only its text says which.
+    /// An integer above 64 bits, or a number that a double cannot hold. Only the text shows which.
     Other,
 }
 
 impl<'a> Cursor<'a> {
-    /// The number that begins with `first`, which is behind us.
+    /// Parses the number that begins with `first`, which is consumed.
     #[inline(always)]
     pub fn number(&mut self, first: u8) -> Result<Number, Malformed> {
         let start = self.at - 1;
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The same, as it is written.
+    /// The same number as text.
     #[inline(always)]
     pub fn number_text(&mut self, first: u8) -> Result<&'a str, Malformed> {
         let start = self.at - 1;
@@ -47,7 +47,7 @@ impl<'a> Cursor<'a> {
         Ok(std::str::from_utf8(self.raw(start, self.at)).unwrap_or_default())
     }
 
-    /// Go past it; it must be well-formed all the same.
+    /// Skips the number, which must be well-formed.
     #[inline(always)]
     pub fn skip_number(&mut self, first: u8) -> Result<(), Malformed> {
         let start = self.at - 1;
@@ -76,11 +76,11 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Go past digits, and say how many.
+    /// Skips digits. Returns their number.
     #[inline(always)]
     fn digits(&mut self) -> usize {
         let start = self.at;
-        // Eight at a time: how many digits there are is never the same, and a wrong guess costs more than all of this.
+        // Eight at a time: the number of digits varies, and a mispredicted branch costs more than all of this.
         while let Some(bytes) = self.bytes::<8>(self.at) {
             let others = non_digits(u64::from_le_bytes(*bytes));
             if others != 0 {
