@@ -173,7 +173,7 @@ fn be_i64(bytes: &[u8], at: usize) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::{Batch, fix_crc};
+    use crate::test_batches::{Batch, fix_crc};
 
     fn reason(bytes: &[u8]) -> String {
         read_front(bytes, true).expect_err("must be refused").into_owned()

@@ -13,7 +13,7 @@ use crate::codecs::Codecs;
 use crate::columns::{Column, Columns};
 use crate::error::{Corrupt, Fault, Reason};
 use crate::record::Reader;
-use crate::txn::Transactions;
+use crate::transactions::Transactions;
 
 /// The number of records decoded between two checks of the output size.
 const RUN: usize = 1024;

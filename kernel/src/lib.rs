@@ -26,10 +26,10 @@ pub mod formats;
 pub mod messages;
 pub mod record;
 pub mod scan;
-pub mod txn;
+pub mod transactions;
 
 #[cfg(test)]
-mod forge;
+mod test_batches;
 
 #[cfg(feature = "extension-module")]
 #[allow(unsafe_code)]

@@ -146,18 +146,18 @@ impl<'a> Headers<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge;
+    use crate::test_batches;
 
     #[test]
     fn varints_come_back_as_they_were_written() {
         for value in [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, i32::MAX, i32::MIN] {
-            let bytes = forge::varint(value.into());
+            let bytes = test_batches::varint(value.into());
             let mut reader = Reader::new(&bytes);
             assert_eq!(reader.varint(), Ok(value));
             assert_eq!(reader.remaining(), 0);
         }
         for value in [0, -1, 63, 64, i64::MAX, i64::MIN, 1 << 40] {
-            assert_eq!(Reader::new(&forge::varint(value)).varlong(), Ok(value));
+            assert_eq!(Reader::new(&test_batches::varint(value)).varlong(), Ok(value));
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn null_and_empty_are_two_things() {
-        let bytes = forge::record_with(0, 0, None, Some(b""), &[(b"h", None), (b"", Some(b""))]);
+        let bytes = test_batches::record_with(0, 0, None, Some(b""), &[(b"h", None), (b"", Some(b""))]);
         let record = Reader::new(&bytes).record().unwrap();
         assert_eq!((record.key, record.value), (None, Some(&b""[..])));
         let mut seen = Vec::new();
@@ -187,12 +187,12 @@ mod tests {
     #[test]
     fn fields_must_fill_the_record() {
         let body = [0, 0, 0, 1, 1, 0];
-        assert!(Reader::new(&forge::framed(&body)).record().is_ok());
-        assert_eq!(Reader::new(&forge::framed(&body[..5])).record().unwrap_err(), Fault::Truncated);
+        assert!(Reader::new(&test_batches::framed(&body)).record().is_ok());
+        assert_eq!(Reader::new(&test_batches::framed(&body[..5])).record().unwrap_err(), Fault::Truncated);
         let longer = [&body[..], &[0]].concat();
-        assert_eq!(Reader::new(&forge::framed(&longer)).record().unwrap_err(), Fault::RecordNotTiled);
+        assert_eq!(Reader::new(&test_batches::framed(&longer)).record().unwrap_err(), Fault::RecordNotTiled);
         let with_header = [0, 0, 0, 1, 1, 2, 0, 1, 9];
-        let framed = forge::framed(&with_header);
+        let framed = test_batches::framed(&with_header);
         let record = Reader::new(&framed).record().unwrap();
         assert_eq!(record.headers.walk(|_, _| Ok(())), Err(Fault::RecordNotTiled));
     }
@@ -202,9 +202,12 @@ mod tests {
         let minus_two = 3;
         assert_eq!(Reader::new(&[minus_two]).record().unwrap_err(), Fault::RecordLength);
         for body in [[0, 0, 0, minus_two, 1, 0], [0, 0, 0, 1, minus_two, 0]] {
-            assert_eq!(Reader::new(&forge::framed(&body)).record().unwrap_err(), Fault::NegativeLength);
+            assert_eq!(
+                Reader::new(&test_batches::framed(&body)).record().unwrap_err(),
+                Fault::NegativeLength
+            );
         }
-        let null_header_key = forge::framed(&[0, 0, 0, 1, 1, 2, 1, 1]);
+        let null_header_key = test_batches::framed(&[0, 0, 0, 1, 1, 2, 1, 1]);
         let record = Reader::new(&null_header_key).record().unwrap();
         assert_eq!(record.headers.walk(|_, _| Ok(())), Err(Fault::HeaderKeyNull));
     }
@@ -212,11 +215,11 @@ mod tests {
     #[test]
     fn a_header_count_needs_the_bytes_for_it() {
         let mut body = vec![0, 0, 0, 1, 1];
-        body.extend(forge::varint(i32::MAX.into()));
+        body.extend(test_batches::varint(i32::MAX.into()));
         body.extend([0; 20]);
-        assert_eq!(Reader::new(&forge::framed(&body)).record().unwrap_err(), Fault::HeaderCount);
+        assert_eq!(Reader::new(&test_batches::framed(&body)).record().unwrap_err(), Fault::HeaderCount);
         assert_eq!(
-            Reader::new(&forge::framed(&[0, 0, 0, 1, 1, 1])).record().unwrap_err(),
+            Reader::new(&test_batches::framed(&[0, 0, 0, 1, 1, 1])).record().unwrap_err(),
             Fault::HeaderCount
         );
     }

@@ -1,4 +1,4 @@
-//! Avro of any bytes, by schemas of every kind; with framing, written by other schemas than they are read by.
+//! Arbitrary bytes as Avro, with schemas of every kind. With framing, the writer's schema differs from the reader's.
 #![no_main]
 
 use _kernel::formats::avro::{Avro, data_type};
@@ -10,7 +10,7 @@ const FLAT: &str = r#"{"type": "record", "name": "R", "fields": [
     {"name": "d", "type": "float"}, {"name": "e", "type": "double"}, {"name": "f", "type": "bytes"},
     {"name": "g", "type": "string"}, {"name": "h", "type": "null"}]}"#;
 const FLAT_GOOD: &[u8] = &[1, 2, 4, 0, 0, 0x80, 0x3f, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 4, 9, 9, 2, b'x'];
-/// Promoted, in another order, and with what is skipped.
+/// Promoted and reordered fields, and fields that are skipped.
 const FLAT_WRITERS: [&str; 2] = [
     r#"{"type": "record", "name": "R", "fields": [
         {"name": "g", "type": "bytes"}, {"name": "x", "type": {"type": "array", "items": ["null", "string"]}},
@@ -86,7 +86,7 @@ const NESTED: &str = r#"{"type": "record", "name": "R", "fields": [
 const NESTED_GOOD: &[u8] =
     &[2, 2, 2, 2, b'k', 2, b'v', 0, 0, 0, 4, 0, 1, 10, 2, b'k', 6, 2, 2, b'm', 2, 2, 7, 0, 0, 0, 2, 0, 4, 0];
 
-/// What the reader has and the writers do not, and other names for it.
+/// Fields that the reader has and the writers do not, and aliases.
 const GROWN: &str = r#"{"type": "record", "name": "New", "aliases": ["R"], "fields": [
     {"name": "id", "aliases": ["number"], "type": "double"},
     {"name": "text", "type": "string", "default": "ä"},

@@ -1,5 +1,5 @@
-//! Avro schemas of any kind, and how one is read by another: names that are used again and again, defaults, unions, very many
-//! of everything. And texts that are none.
+//! Arbitrary Avro schemas and their resolution: repeated names, defaults, unions, very large counts. Also texts that
+//! are not schemas.
 #![no_main]
 
 use std::fmt::Write;
@@ -13,12 +13,12 @@ use penstock_kernel_fuzz::schemas::{LONGEST_TEXT, count, read};
 enum Type {
     Plain(u8),
     Logical(u8, u8, u8),
-    /// One that was defined somewhere, or was not.
+    /// A name that may or may not be defined.
     Named(u8),
     Array(Box<Type>),
     Map(Box<Type>),
     Union(Vec<Type>),
-    /// Of that many fixed types.
+    /// A union of that many fixed types.
     WideUnion(u16),
     Record(u8, Vec<Field>),
     /// A record with that many fields of one type.
@@ -94,7 +94,7 @@ impl Text {
     }
 
     fn name(&mut self, name: u8) -> String {
-        // Mostly a new one: two of one name are soon refused.
+        // Usually a new name: a schema that defines a name twice is refused early.
         self.names += 1;
         if name < 8 { format!("N{name}") } else { format!("ns{}.T{}", name % 4, self.names) }
     }
@@ -227,7 +227,7 @@ impl Text {
 fn check(reader: &str, writer: &str, rows: &[&[u8]]) {
     let Ok(wanted) = data_type(reader) else { return };
     if Avro::new(reader, wanted.clone()).is_err() {
-        return; // too large to be read by
+        return; // // too large to resolve
     }
     read(|| Box::new(Avro::new(reader, wanted.clone()).unwrap()), Some(writer.as_bytes()), rows);
 }

@@ -1,5 +1,5 @@
-//! Batches with any header and any payload but with right lengths and a right CRC, so that the fuzzer gets past both.
-//! Payloads may be compressed first: no fuzzer finds a valid gzip trailer by itself.
+//! Batches with an arbitrary header and payload but correct lengths and a correct CRC, so that the fuzzer gets past
+//! both. Payloads may be compressed first: a fuzzer does not find a valid gzip trailer by itself.
 #![no_main]
 
 use std::io::Write;
@@ -17,7 +17,7 @@ struct Batch {
     base_timestamp: i64,
     producer_id: i8,
     pack: bool,
-    /// Wrong counts and deltas are found soon; most batches must get further.
+    /// Wrong counts and deltas are found early; most batches must get further.
     honest: bool,
     records: Vec<Record>,
     tail: Vec<u8>,

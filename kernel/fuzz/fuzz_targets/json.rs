@@ -1,4 +1,4 @@
-//! JSON of any bytes, by types of every kind.
+//! Arbitrary bytes as JSON, with types of every kind.
 #![no_main]
 
 use std::sync::Arc;

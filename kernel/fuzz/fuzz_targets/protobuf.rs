@@ -1,4 +1,4 @@
-//! Protobuf of any bytes, by messages of every kind; with framing, written by other files than they are read by.
+//! Arbitrary bytes as Protobuf, with messages of every kind. With framing, the writer's files differ from the reader's.
 #![no_main]
 
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const WELL_KNOWN: &str = r#"syntax = "proto3";
 const RECURSIVE: &str = r#"syntax = "proto3"; message M {
     int32 id = 1; M next = 2; repeated M kids = 3; map<string, M> named = 4; repeated int32 tags = 5; }"#;
 
-/// Other places for the message, and other fields in it.
+/// The message at other indexes, and with other fields.
 const MOVED: &str = r#"syntax = "proto3"; message Other { message Inner { string x = 1; } map<string, Inner> y = 1; }
     message M { string unknown = 99; }"#;
 
@@ -62,7 +62,7 @@ fn descriptors(text: &str) -> Vec<u8> {
 fn case(case: usize, framed: bool) -> Case {
     let (text, good) = CASES[case];
     let set = descriptors(text);
-    // A message that holds itself has no type of its own, but parts of it have.
+    // A recursive message has no type, but parts of it have.
     let wanted = data_type(&set, "M").unwrap_or_else(|_| {
         let tags = DataType::List(Arc::new(Field::new("element", DataType::Int32, true)));
         let fields = [Field::new("id", DataType::Int32, true), Field::new("tags", tags, true)];

@@ -1,5 +1,5 @@
-//! Protobuf files and descriptor sets of any kind, and how messages of one are read by another: names that are used again and
-//! again, options, very many of everything. And texts and bytes that are none.
+//! Arbitrary Protobuf files and descriptor sets, read by another: repeated names, options, very large counts. Also
+//! texts and bytes that are not descriptors.
 #![no_main]
 
 use std::fmt::Write;
@@ -31,7 +31,7 @@ enum Part {
     Message(Vec<Part>),
     Enum(u16),
     Group(u16, Vec<Part>),
-    /// Brackets in each other, as an option's value.
+    /// Nested brackets, as the value of an option.
     Option(u16),
     Options(u16),
     Ranges(u16),
@@ -52,9 +52,9 @@ enum Input<'a> {
         rows: Vec<&'a [u8]>,
     },
     Text(&'a str, Vec<&'a [u8]>),
-    /// Bytes in the place of a descriptor set, and of a file's descriptor.
+    /// Bytes in place of a descriptor set, and of a file descriptor.
     Descriptors(&'a [u8], Vec<&'a [u8]>),
-    /// A good set, one part of which is replaced.
+    /// A good set, with one part replaced.
     Damaged {
         file: File,
         at: u16,
@@ -199,7 +199,7 @@ fn check(set: &[u8], writer: Option<&[u8]>, rows: &[&[u8]]) {
     let Ok(message) = message_name(set, "") else { return };
     let Ok(wanted) = data_type(set, &message) else { return };
     if Protobuf::new(set, &message, wanted.clone()).is_err() {
-        return; // too large to be read by
+        return; // // too large to resolve
     }
     read(|| Box::new(Protobuf::new(set, &message, wanted.clone()).unwrap()), writer, rows);
 }

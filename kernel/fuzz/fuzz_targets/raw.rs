@@ -1,4 +1,4 @@
-//! Any bytes, any arguments.
+//! Arbitrary bytes, arbitrary arguments.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! What the formats' targets share: rows of any bytes between good ones, and what must hold whatever they say.
+//! Shared by the targets of the formats: rows of arbitrary bytes between good ones, and the properties that must hold
+//! for any bytes.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,16 +10,16 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, BinaryArray};
 use arrow_schema::DataType;
 
-/// Each row is decoded three times: more of them take time and find nothing that these do not.
+/// Each row is decoded three times. More rows take time and find nothing new.
 const MOST_ROWS: usize = 6;
 
-/// A reader, a value that it reads without a fault, and schemas that rows may be written with, by their ids from 0 on. The
-/// good value is written with the first.
+/// A reader, a value that it decodes without a fault, and the writers' schemas, by their ids from 0 on. The good value
+/// is written with the first schema.
 pub struct Case {
     reader: Reader,
     framed: bool,
     good: Vec<u8>,
-    /// Whether nothing is left of a row that does not parse.
+    /// Whether a row that does not parse leaves no values.
     all_or_nothing: bool,
 }
 
@@ -43,7 +44,7 @@ impl Case {
 
     fn value(&self, row: &[u8]) -> Vec<u8> {
         match row {
-            // Few ids, of which one at least is unknown; and sometimes the fuzzer does the framing.
+            // Few ids, at least one of them unknown. Sometimes the fuzzer writes the framing itself.
             &[id @ ..0xf0, ref payload @ ..] if self.framed => [&[0, 0, 0, 0, id % 5], payload].concat(),
             _ => row.to_vec(),
         }
@@ -108,17 +109,17 @@ fn assert_nothing(array: &dyn Array, row: usize) {
     }
 }
 
-/// Of type null, which has no bits that say so.
+/// Of type null, which has no validity bits.
 fn is_null(array: &dyn Array) -> bool {
     array.data_type() == &DataType::Null
 }
 
 thread_local! {
-    // Kept from input to input: to make one takes longer than to use it, and one that was used must be as good as new.
+    // Kept from input to input: building one takes longer than using it, and a used one must behave like a new one.
     static CASES: RefCell<HashMap<(usize, bool), Case>> = RefCell::default();
 }
 
-/// Reads an input's rows by the case that its first byte chooses, one of so many, framed or not.
+/// Decodes the rows of an input with the case that its first byte selects, one of `count`, framed or not.
 pub fn check((choice, rows): (u8, Vec<&[u8]>), count: usize, make: impl FnOnce(usize, bool) -> Case) {
     let (case, framed) = (usize::from(choice >> 1) % count, choice & 1 == 1);
     CASES.with_borrow_mut(|cases| {

@@ -1,4 +1,5 @@
-//! What the targets of record batches share: any arguments of `open`, and what must hold whatever the bytes say.
+//! Shared by the targets of record batches: arbitrary arguments of `open`, and the properties that must hold for any
+//! bytes.
 
 pub mod formats;
 pub mod schemas;
@@ -9,7 +10,7 @@ use arbitrary::Arbitrary;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 
-/// Small, so that a bomb is one within the memory and time of a fuzz run.
+/// Small, so that a decompression bomb exceeds it within the memory and time of a fuzz run.
 const DECOMPRESSION_LIMIT: usize = 1 << 20;
 
 #[derive(Debug, Arbitrary)]
@@ -29,7 +30,7 @@ pub struct Arguments {
 impl Arguments {
     /// Decodes `data` and checks the contract of the decoder.
     pub fn decode(self, data: &[u8]) {
-        // Offset is always among the columns: the range is checked by it.
+        // The offset column is always selected: it shows whether the range is kept.
         let wanted: Vec<_> = Column::ALL
             .into_iter()
             .enumerate()

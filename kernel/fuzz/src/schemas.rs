@@ -1,28 +1,29 @@
-//! What the targets of schemas share: texts that grow by use of the same names again, and what must hold of a reader by any
-//! schema that is accepted.
+//! Shared by the targets of schemas: texts that grow by repeated use of a name, and the properties of a reader for any
+//! accepted schema.
 //!
-//! Time and memory are for libFuzzer to watch: see FUZZ_LIMITS in the Makefile.
+//! libFuzzer checks time and memory: see FUZZ_LIMITS in the Makefile.
 
 use _kernel::formats::framing::Framing;
 use _kernel::formats::{Decoded, Format, Outcome, Reader};
 use arrow_array::{Array, BinaryArray};
 
-/// A longer text finds nothing that this one does not.
+/// The longest text. Longer ones find nothing new.
 pub const LONGEST_TEXT: usize = 1 << 20;
 
-/// How many of something, out of any number: mostly few, as many of everything take long, and sometimes very many.
+/// A count from an arbitrary number: usually small, because large counts of everything take long, and sometimes very
+/// large.
 pub fn count(any: u16) -> u16 {
     if any >= 0xff00 { any } else { any % 32 }
 }
 
-/// Rows of one input.
+/// The number of rows of one input.
 const MOST_ROWS: usize = 64;
 
-/// The writer that rows are framed with.
+/// The writer id in the framing of the rows.
 const WRITER: u32 = 7;
 
-/// The crates that compile and load descriptors panic at what no compiler makes, and the kernel makes errors of that. The
-/// fuzzer's own hook would end the process at once.
+/// The crates that compile and load descriptors panic at input that no compiler writes, and the kernel turns those
+/// panics into errors. The fuzzer's own hook would end the process at once.
 pub fn allow_panics_of_descriptors() {
     let stop = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -33,8 +34,8 @@ pub fn allow_panics_of_descriptors() {
     }));
 }
 
-/// Reads rows by what was made of schemas, as the first schema has it and, if it fits, as the other does: all come out, in
-/// one batch or in several, and none is longer than what went in.
+/// Decodes rows with the first schema and, if it fits, with the other one. All rows must come out, in one batch or in
+/// several, and no batch may have more rows than its input.
 pub fn read(make: impl Fn() -> Box<dyn Format>, writer: Option<&[u8]>, rows: &[&[u8]]) {
     let mut readers = vec![Reader::new(make(), Framing::None)];
     let mut framed = Reader::new(make(), Framing::Confluent);

@@ -2,8 +2,8 @@ use super::*;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, TimestampMicrosecondType};
 
-use crate::forge;
 use crate::record::Reader;
+use crate::test_batches;
 
 fn push(columns: &mut Columns, offset: i64, milliseconds: Option<i64>, bytes: &[u8]) {
     let record = Reader::new(bytes).record().unwrap();
@@ -14,7 +14,7 @@ fn push(columns: &mut Columns, offset: i64, milliseconds: Option<i64>, bytes: &[
 #[test]
 fn only_the_columns_asked_for_are_built_in_the_order_asked_for() {
     let mut columns = Columns::new("t", 1, &[Column::Offset, Column::Key]);
-    push(&mut columns, 5, Some(1), &forge::record(0, b"v"));
+    push(&mut columns, 5, Some(1), &test_batches::record(0, b"v"));
     let batch = columns.finish().unwrap();
     let names: Vec<_> = batch.schema().fields().iter().map(|field| field.name().clone()).collect();
     assert_eq!(names, ["offset", "key"]);
@@ -25,9 +25,9 @@ fn only_the_columns_asked_for_are_built_in_the_order_asked_for() {
 #[test]
 fn null_bitmaps_appear_with_the_first_null() {
     let mut columns = Columns::new("t", 1, &[Column::Key, Column::Value]);
-    push(&mut columns, 0, None, &forge::record_with(0, 0, Some(b"a"), Some(b"b"), &[]));
-    push(&mut columns, 1, None, &forge::record_with(0, 0, None, Some(b""), &[]));
-    push(&mut columns, 2, None, &forge::record_with(0, 0, Some(b"c"), Some(b"d"), &[]));
+    push(&mut columns, 0, None, &test_batches::record_with(0, 0, Some(b"a"), Some(b"b"), &[]));
+    push(&mut columns, 1, None, &test_batches::record_with(0, 0, None, Some(b""), &[]));
+    push(&mut columns, 2, None, &test_batches::record_with(0, 0, Some(b"c"), Some(b"d"), &[]));
     let batch = columns.finish().unwrap();
     let keys = batch.column(0).as_binary::<i32>();
     assert_eq!(keys.iter().collect::<Vec<_>>(), [Some(&b"a"[..]), None, Some(&b"c"[..])]);
@@ -38,7 +38,7 @@ fn null_bitmaps_appear_with_the_first_null() {
 fn a_timestamp_that_microseconds_cannot_hold_is_null() {
     let mut columns = Columns::new("t", 1, &[Column::Timestamp]);
     for milliseconds in [Some(-1), Some(i64::MAX), None, Some(i64::MAX / 1000)] {
-        push(&mut columns, 0, milliseconds, &forge::record(0, b""));
+        push(&mut columns, 0, milliseconds, &test_batches::record(0, b""));
     }
     let batch = columns.finish().unwrap();
     let found: Vec<_> = batch.column(0).as_primitive::<TimestampMicrosecondType>().iter().collect();
@@ -48,12 +48,12 @@ fn a_timestamp_that_microseconds_cannot_hold_is_null() {
 #[test]
 fn header_keys_become_utf8_and_no_headers_become_null() {
     let mut columns = Columns::new("t", 1, &[Column::Headers]);
-    push(&mut columns, 0, None, &forge::record(0, b""));
+    push(&mut columns, 0, None, &test_batches::record(0, b""));
     push(
         &mut columns,
         1,
         None,
-        &forge::record_with(0, 0, None, None, &[(b"a\xff", None), (b"b", Some(b""))]),
+        &test_batches::record_with(0, 0, None, None, &[(b"a\xff", None), (b"b", Some(b""))]),
     );
     let batch = columns.finish().unwrap();
     let lists = batch.column(0).as_list::<i32>();
@@ -72,8 +72,8 @@ fn rows_taken_back_leave_no_trace() {
     let fill = |columns: &mut Columns, rows: i64| {
         for row in 0..rows {
             let null = (row % 3 == 0).then_some(&b"v"[..]);
-            let headers: [forge::HeaderPair<'_>; 1] = [(b"h", null)];
-            let record = forge::record_with(row, 0, null, null, &headers[..(row % 2) as usize]);
+            let headers: [test_batches::HeaderPair<'_>; 1] = [(b"h", null)];
+            let record = test_batches::record_with(row, 0, null, null, &headers[..(row % 2) as usize]);
             let record = Reader::new(&record).record().unwrap();
             columns.push(row, (row % 5 != 0).then_some(row), &record).unwrap();
             columns.push_types(row % 4 > 1, 1);
@@ -95,7 +95,7 @@ fn constant_columns_share_their_memory_between_batches() {
     let mut batches = Vec::new();
     for rows in [3, 2] {
         for _ in 0..rows {
-            push(&mut columns, 0, None, &forge::record(0, b""));
+            push(&mut columns, 0, None, &test_batches::record(0, b""));
         }
         batches.push(columns.finish().unwrap());
     }
@@ -112,7 +112,7 @@ fn constant_columns_share_their_memory_between_batches() {
 fn mixed_timestamp_types_are_told_apart() {
     let mut columns = Columns::new("t", 1, &[Column::TimestampType]);
     for append in [false, false, true] {
-        let bytes = forge::record(0, b"");
+        let bytes = test_batches::record(0, b"");
         columns.push(0, None, &Reader::new(&bytes).record().unwrap()).unwrap();
         columns.push_types(append, 1);
     }
@@ -126,9 +126,9 @@ fn nulls_come_in_runs_of_any_length_and_in_every_batch_anew() {
     for every in [1, 3, 64, 65, 1000] {
         for row in 0..300 {
             let some = has(row, every).then_some(&b"x"[..]);
-            let headers: &[forge::HeaderPair<'_>] = &[(b"h", some), (b"i", None)];
+            let headers: &[test_batches::HeaderPair<'_>] = &[(b"h", some), (b"i", None)];
             let headers = if has(row, every + 1) { headers } else { &[] };
-            let record = forge::record_with(0, 0, some, Some(b"v"), headers);
+            let record = test_batches::record_with(0, 0, some, Some(b"v"), headers);
             push(&mut columns, 0, has(row, every + 2).then_some(1), &record);
         }
         let batch = columns.finish().unwrap();

@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type, TimestampMicrosecondType};
 
 use crate::codecs::{self, DEFAULT_LIMIT};
-use crate::forge::{self, Batch};
+use crate::test_batches::{self, Batch};
 
 fn request(start: i64, stop: i64) -> Request {
     Request {
@@ -125,7 +125,7 @@ fn log_append_time_comes_from_the_batch() {
 
 #[test]
 fn a_timestamp_beyond_64_bits_is_null() {
-    let mut batch = Batch::new(0, &[forge::record_with(i64::MAX, 0, None, None, &[])]);
+    let mut batch = Batch::new(0, &[test_batches::record_with(i64::MAX, 0, None, None, &[])]);
     batch.base_timestamp = i64::MAX;
     let mut decoder = decoder();
     decoder.open(request(0, 1));
@@ -214,7 +214,7 @@ fn records_must_fill_the_batch_and_their_offsets_rise() {
         let error = read(&batch.encode(), request(0, 100)).unwrap_err();
         assert!(error.reason.contains(word), "{error}");
     };
-    let at = |delta: i32| forge::record(delta, b"v");
+    let at = |delta: i32| test_batches::record(delta, b"v");
     refused(&[at(0), at(0)], 1, "rise");
     refused(&[at(1), at(0)], 1, "rise");
     refused(&[at(-1), at(0)], 1, "rise");
@@ -228,7 +228,7 @@ fn records_must_fill_the_batch_and_their_offsets_rise() {
 
 #[test]
 fn compacted_batches_have_gaps_and_may_be_empty() {
-    let mut gaps = Batch::new(0, &[forge::record(3, b"a"), forge::record(7, b"b")]);
+    let mut gaps = Batch::new(0, &[test_batches::record(3, b"a"), test_batches::record(7, b"b")]);
     gaps.last_offset_delta = 9;
     let mut empty = Batch::new(10, &[]);
     empty.last_offset_delta = 4;

@@ -6,32 +6,32 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bad;
-mod constant;
+mod bad_record;
 mod cursor;
+mod defaults;
 mod fill;
 mod resolve;
 mod schema;
+mod schema_budget;
 mod skip;
 #[cfg(test)]
 mod tests;
 mod types;
 mod unions;
-mod work;
 
 use std::collections::HashMap;
 
 use arrow_schema::{ArrowError, DataType};
 
 use super::{Decoded, Fault, Format, Row};
-use bad::Kind;
+use bad_record::Kind;
 use cursor::Cursor;
 use fill::{Column, Fill};
 use resolve::Resolver;
 use schema::Schema;
+use schema_budget::SchemaBudget;
 use skip::Skip;
 use types::Path;
-use work::Work;
 
 use super::budget::{Budget, allowance};
 use super::columns::weight;
@@ -64,8 +64,8 @@ struct Writer {
 
 impl Writer {
     fn new(writer: &Schema, reader: &Schema, wanted: &DataType) -> Result<Self, String> {
-        let mut work = Work::default();
-        let mut resolver = Resolver::new(writer, reader, &mut work);
+        let mut budget = SchemaBudget::default();
+        let mut resolver = Resolver::new(writer, reader, &mut budget);
         let fill = resolver.resolve(writer.root, reader.root, wanted, &Path::ROOT)?;
         let shared = resolver.finish()?;
         Ok(Writer { fill, shared })

@@ -14,27 +14,27 @@
 mod cursor;
 mod decimal;
 mod escapes;
-mod names;
+mod field_names;
+mod swar;
 #[cfg(test)]
 mod tests;
 mod text;
 mod times;
 mod types;
 mod values;
-mod words;
 
 use std::borrow::Cow;
 
 use arrow_schema::{ArrowError, DataType};
 
 use self::cursor::{Cursor, Malformed, Scratch};
-use self::names::Names;
+use self::field_names::FieldNames;
 use self::times::Zone;
 use self::values::Reader;
 use super::budget::Budget;
 use super::{Decoded, Fault, Format, Row, columns};
 
-type Column = columns::Column<Names>;
+type Column = columns::Column<FieldNames>;
 
 /// Documents are collected up to about this many bytes, which stay in the first-level cache. Then SIMD need not stop
 /// before the end of each document, and UTF-8 is checked once for all of them.
@@ -94,7 +94,7 @@ impl Json {
                 }
             });
         }
-        self.text.resize(self.text.len() + Names::PADDING, 0);
+        self.text.resize(self.text.len() + FieldNames::PADDING, 0);
         self.documents.len()
     }
 
@@ -144,7 +144,7 @@ impl Json {
 }
 
 fn column(data_type: &DataType) -> Result<Column, String> {
-    Column::new(data_type, &|fields| Names::new(fields.iter().map(|field| field.name().as_str())))
+    Column::new(data_type, &|fields| FieldNames::new(fields.iter().map(|field| field.name().as_str())))
 }
 
 /// Reads one document. The text after it is ignored, as in Spark.

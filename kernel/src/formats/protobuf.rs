@@ -25,18 +25,18 @@
 //! - A missing required field makes a record bad only if the field is selected.
 #![forbid(unsafe_code)]
 
-mod bad;
+mod bad_record;
 mod column;
 mod descriptors;
+mod enum_names;
+mod limits;
 mod list;
 mod map;
-mod moment;
-mod names;
 mod plan;
 mod record;
-mod source;
 #[cfg(test)]
 mod tests;
+mod times;
 mod types;
 mod values;
 mod wire;
@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 use arrow_schema::{ArrowError, DataType};
 
-use self::bad::Bad;
+use self::bad_record::BadRecord;
 pub use self::descriptors::Proto;
 use self::descriptors::guarded;
 use self::record::Record;
@@ -100,15 +100,15 @@ impl Protobuf {
         Ok(Protobuf { record, data_type: wanted, writers: Vec::new(), last: 0, checks_texts: false })
     }
 
-    fn row(&mut self, schema: Option<u32>, bytes: &[u8], budget: &mut Budget) -> Result<(), Bad> {
+    fn row(&mut self, schema: Option<u32>, bytes: &[u8], budget: &mut Budget) -> Result<(), BadRecord> {
         let bytes = match schema {
             None => bytes,
             Some(id) => {
                 if self.writers.get(self.last).is_none_or(|(known, _)| *known != id) {
                     let found = self.writers.iter().position(|(known, _)| *known == id);
-                    self.last = found.ok_or_else(|| Bad::new(format!("schema {id} is not known")))?;
+                    self.last = found.ok_or_else(|| BadRecord::new(format!("schema {id} is not known")))?;
                 }
-                self.writers[self.last].1.cut(bytes, self.record.message()).map_err(Bad::new)?
+                self.writers[self.last].1.cut(bytes, self.record.message()).map_err(BadRecord::new)?
             }
         };
         self.record.read(&mut Cursor::new(bytes), 0, MAX_DEPTH, budget)?;

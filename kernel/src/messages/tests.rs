@@ -4,8 +4,8 @@ use std::thread;
 
 use super::*;
 use crate::columns::Columns;
-use crate::forge;
 use crate::record::Reader;
+use crate::test_batches;
 
 fn batch(columns: &[Column], rows: &[(i64, Option<i64>, Vec<u8>)]) -> RecordBatch {
     let mut columns = Columns::new("t", 1, columns);
@@ -19,11 +19,11 @@ fn batch(columns: &[Column], rows: &[(i64, Option<i64>, Vec<u8>)]) -> RecordBatc
 
 #[test]
 fn a_row_is_what_the_record_said() {
-    let headers: &[forge::HeaderPair<'_>] = &[(b"a", Some(b"1")), (b"a", None), (b"", Some(b""))];
+    let headers: &[test_batches::HeaderPair<'_>] = &[(b"a", Some(b"1")), (b"a", None), (b"", Some(b""))];
     let rows = [
-        (5, Some(-1), forge::record_with(0, 0, None, Some(b"v"), headers)),
-        (6, None, forge::record_with(0, 0, Some(b""), None, &[])),
-        (9, Some(-2), forge::record_with(0, 0, Some(b"k"), Some(b""), &headers[..1])),
+        (5, Some(-1), test_batches::record_with(0, 0, None, Some(b"v"), headers)),
+        (6, None, test_batches::record_with(0, 0, Some(b""), None, &[])),
+        (9, Some(-2), test_batches::record_with(0, 0, Some(b"k"), Some(b""), &headers[..1])),
     ];
     let rows = Rows::new(&batch(&Column::ALL, &rows), 12).unwrap();
     assert_eq!((rows.len(), rows.is_empty()), (3, false));
@@ -40,7 +40,7 @@ fn a_row_is_what_the_record_said() {
 
 #[test]
 fn a_slice_of_a_batch_has_rows_of_its_own() {
-    let record = |value: &[u8]| forge::record_with(0, 0, None, Some(value), &[(b"h", Some(value))]);
+    let record = |value: &[u8]| test_batches::record_with(0, 0, None, Some(value), &[(b"h", Some(value))]);
     let rows = [0, 1, 2].map(|at: u8| (at.into(), Some(at.into()), record(&[at])));
     let rows = Rows::new(&batch(&Column::ALL, &rows).slice(1, 2), 3).unwrap();
     assert_eq!((rows.len(), rows.offset(0), rows.timestamp(1)), (2, 1, Some(2)));
@@ -49,7 +49,7 @@ fn a_slice_of_a_batch_has_rows_of_its_own() {
 
 #[test]
 fn event_times_are_the_timestamps_or_those_given() {
-    let record = forge::record(0, b"");
+    let record = test_batches::record(0, b"");
     let rows = || {
         let rows = [(0, Some(5), record.clone()), (1, None, record.clone()), (2, Some(-1), record.clone())];
         Rows::new(&batch(&Column::ALL, &rows), 3).unwrap()
@@ -70,7 +70,7 @@ fn columns_that_are_not_there_are_named() {
 
 #[test]
 fn the_end_lies_behind_the_last_row() {
-    let batch = batch(&Column::ALL, &[(7, None, forge::record(0, b""))]);
+    let batch = batch(&Column::ALL, &[(7, None, test_batches::record(0, b""))]);
     assert_eq!(Rows::new(&batch, 7).err().unwrap(), "end is 7, but the last row has offset 7");
     assert!(Rows::new(&batch, 8).is_ok());
     assert!(Rows::new(&batch.slice(0, 0), 7).is_ok());

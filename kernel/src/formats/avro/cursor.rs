@@ -1,6 +1,6 @@
 //! The unread bytes of a record: reads numbers, lengths and blocks.
 
-use super::bad::{Read, bad};
+use super::bad_record::{Read, bad};
 use super::skip::Skip;
 use crate::formats::varint;
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::bad::{Bad, Read, bad, inside, not_text};
+use super::bad_record::{BadRecord, Read, bad, inside, not_text};
 use super::cursor::Cursor;
 use super::schema::Unit;
 use super::skip::Skip;
@@ -265,7 +265,7 @@ impl Cursor<'_> {
 }
 
 #[cold]
-fn at_key(bad: Box<Bad>, key: &[u8]) -> Box<Bad> {
+fn at_key(bad: Box<BadRecord>, key: &[u8]) -> Box<BadRecord> {
     let key: String = String::from_utf8_lossy(key).chars().take(40).collect();
     inside(bad, &key)
 }

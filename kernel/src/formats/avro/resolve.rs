@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields};
 
-use super::constant::constant;
+use super::defaults::encode_default;
 use super::fill::{self, Decimal, Fill, Record, Symbols, Width};
 use super::schema::{Field, Kind, Logical, NodeId, Schema, last_part};
+use super::schema_budget::{STEP, SchemaBudget};
 use super::skip::Skip;
 use super::types::{Path, data_type_of, leaf};
-use super::work::{STEP, Work};
 
 pub struct Resolver<'a> {
     pub writer: &'a Schema,
     pub reader: &'a Schema,
-    pub work: &'a mut Work,
+    pub budget: &'a mut SchemaBudget,
     /// The skipped records in index order, and the index of each.
     skipped: Vec<NodeId>,
     places: HashMap<NodeId, usize>,
@@ -28,10 +28,10 @@ pub struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    pub fn new(writer: &'a Schema, reader: &'a Schema, work: &'a mut Work) -> Self {
+    pub fn new(writer: &'a Schema, reader: &'a Schema, budget: &'a mut SchemaBudget) -> Self {
         let (skipped, places) = (Vec::new(), HashMap::new());
         let (enums, types, branches) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Resolver { writer, reader, work, skipped, places, enums, types, branches }
+        Resolver { writer, reader, budget, skipped, places, enums, types, branches }
     }
 
     /// The skips of the records that [`Skip::Shared`] refers to. Not built by recursion when they are met: a chain of
@@ -42,7 +42,7 @@ impl<'a> Resolver<'a> {
             let Kind::Record(fields) = self.writer.kind(id) else { unreachable!("only records are shared") };
             let mut skips = Vec::with_capacity(fields.len());
             for field in fields {
-                self.work.spend(STEP + field.name.len())?;
+                self.budget.spend(STEP + field.name.len())?;
                 skips.push((field.name.clone(), self.skip(field.node)?));
             }
             shared.push(Skip::Record(skips));
@@ -63,7 +63,7 @@ impl<'a> Resolver<'a> {
         wanted: &DataType,
         path: &Path<'_>,
     ) -> Result<Fill, String> {
-        self.work.spend(STEP + self.reader.aliases(reader).len())?;
+        self.budget.spend(STEP + self.reader.aliases(reader).len())?;
         if let Kind::Union(branches) = self.writer.kind(writer) {
             return self.written_union(branches, reader, wanted, path);
         }
@@ -92,7 +92,7 @@ impl<'a> Resolver<'a> {
                 if let Some(symbols) = self.enums.get(&(writer, reader)) {
                     return Ok(Fill::Enum(Arc::clone(symbols)));
                 }
-                self.work.spend(written.iter().chain(known).map(|symbol| STEP + symbol.len()).sum())?;
+                self.budget.spend(written.iter().chain(known).map(|symbol| STEP + symbol.len()).sum())?;
                 let symbols = Arc::new(enumeration(written, known, *default));
                 self.enums.insert((writer, reader), Arc::clone(&symbols));
                 Ok(Fill::Enum(symbols))
@@ -160,7 +160,7 @@ impl<'a> Resolver<'a> {
         path: &Path<'_>,
     ) -> Result<Fill, String> {
         let aliases = fields.iter().map(|field| field.aliases.len()).sum::<usize>();
-        self.work.spend(STEP * (written.len() + fields.len() + aliases))?;
+        self.budget.spend(STEP * (written.len() + fields.len() + aliases))?;
         let by_name: HashMap<&str, &Field> =
             fields.iter().map(|field| (field.name.as_str(), field)).collect();
         let in_writer: HashMap<&str, usize> =
@@ -184,7 +184,7 @@ impl<'a> Resolver<'a> {
         }
         let mut record = Record { fields: Vec::new(), names: Vec::new(), missing: Vec::new() };
         for (index, from) in written.iter().enumerate() {
-            self.work.spend(from.name.len())?;
+            self.budget.spend(from.name.len())?;
             let Some(&place) = taken.get(&index) else {
                 record.fields.push(fill::Field::Unwanted(self.skip(from.node)?));
                 record.names.push(from.name.clone());
@@ -204,7 +204,7 @@ impl<'a> Resolver<'a> {
                 return Err(path.error("is not in the writer's schema, and has no default in the reader's"));
             };
             let wanted = wanted[place].data_type();
-            let default = constant(self.reader, field.node, default, wanted, &path, self.work)?;
+            let default = encode_default(self.reader, field.node, default, wanted, &path, self.budget)?;
             record.missing.push((place, default));
         }
         Ok(Fill::Record(Box::new(record)))
@@ -212,7 +212,7 @@ impl<'a> Resolver<'a> {
 
     /// How to skip a value that is not selected.
     pub fn skip(&mut self, id: NodeId) -> Result<Skip, String> {
-        self.work.spend(STEP)?;
+        self.budget.spend(STEP)?;
         if self.writer.is_empty(id) {
             // Not only for speed: thirty records, each with two fields of the record before, take a billion steps.
             return Ok(Skip::Nothing);

@@ -1,6 +1,6 @@
 //! Skips values that are not selected.
 
-use super::bad::{Read, bad, inside};
+use super::bad_record::{Read, bad, inside};
 use super::cursor::Cursor;
 
 /// The depth limit of a recursive value. One byte per level is enough to exhaust a thread's stack.

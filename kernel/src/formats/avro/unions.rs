@@ -7,8 +7,8 @@ use arrow_schema::{DataType, Fields};
 use super::fill::Fill;
 use super::resolve::{Resolver, primitive};
 use super::schema::{Kind, NodeId};
+use super::schema_budget::STEP;
 use super::types::{Path, Union, member, union};
-use super::work::STEP;
 
 impl Resolver<'_> {
     /// Any type, read by a union: by the branch of the same type, or else the first branch that can read it.
@@ -47,7 +47,7 @@ impl Resolver<'_> {
                 {
                     return Ok(fill);
                 }
-                self.work.spend(STEP * values.len())?;
+                self.budget.spend(STEP * values.len())?;
                 for index in self.by_likeness(writer, &values) {
                     if Some(index) != same
                         && let Some(fill) = self.member(writer, index, &values, fields, path)?
@@ -55,7 +55,7 @@ impl Resolver<'_> {
                         return Ok(fill);
                     }
                 }
-                self.work.check()?;
+                self.budget.check()?;
                 Err(self.mismatch(writer, reader, path))
             }
         }
@@ -70,7 +70,7 @@ impl Resolver<'_> {
         fields: &Fields,
         path: &Path<'_>,
     ) -> Result<Option<Fill>, String> {
-        self.work.spend(STEP + fields.len())?;
+        self.budget.spend(STEP + fields.len())?;
         let name = member(index);
         let Some((place, field)) = fields.find(&name) else {
             // The member is not selected. Would this branch have read the value?
@@ -95,7 +95,7 @@ impl Resolver<'_> {
             let mut known = HashMap::new();
             for (index, &branch) in values.iter().enumerate() {
                 let node = self.reader.node(branch);
-                self.work.spend(STEP * (1 + self.reader.aliases(branch).len()))?;
+                self.budget.spend(STEP * (1 + self.reader.aliases(branch).len()))?;
                 let names = node.name.iter().flat_map(|name| name.aliases.iter().chain([&name.full]));
                 let names = names.map(String::as_str).chain(node.name.is_none().then_some(""));
                 for name in names {
@@ -150,10 +150,10 @@ impl Resolver<'_> {
                     fill
                 }
                 Err(reason) => {
-                    self.work.check()?;
+                    self.budget.check()?;
                     error = error.or(Some(reason).filter(|_| !is_null));
                     let what = self.writer.describe(branch);
-                    self.work.spend(STEP + what.len())?;
+                    self.budget.spend(STEP + what.len())?;
                     Fill::Refused(format!("is {what}, which the reader's schema has no place for"))
                 }
             });

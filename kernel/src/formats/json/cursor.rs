@@ -12,7 +12,7 @@ use sonic_rs::reader::Reader;
 
 pub use self::numbers::Number;
 use super::escapes;
-use super::words::special_bytes;
+use super::swar::special_bytes;
 use crate::formats::budget::{Budget, TooWide};
 
 /// Jackson's limit, and so Spark's: nested objects and arrays, the outermost included.

@@ -168,42 +168,42 @@ pub fn timestamp(text: &[u8], zone: &Zone) -> Option<i64> {
 }
 
 fn strict_timestamp(text: &[u8], zone: &Zone) -> Option<i64> {
-    let moment = Moment::parse(text)?;
-    let named = match moment.zone {
+    let parsed = DateTime::parse(text)?;
+    let named = match parsed.zone {
         Some(id) => Some(Zone::parse(&padded(id.trim_matches(|character| character <= ' ')))?),
         None => None,
     };
     let zone = named.as_ref().unwrap_or(zone);
-    zone.instant(moment.days.unwrap_or_else(|| zone.today()), moment.micros_of_day)
+    zone.instant(parsed.days.unwrap_or_else(|| zone.today()), parsed.micros_of_day)
 }
 
 /// Microseconds since 1970 of a local time without zone.
 pub fn timestamp_ntz(text: &[u8]) -> Option<i64> {
-    let moment = Moment::parse(text)?;
-    if moment.zone.is_some() {
+    let parsed = DateTime::parse(text)?;
+    if parsed.zone.is_some() {
         return None;
     }
-    moment.days?.checked_mul(SECONDS_PER_DAY * MICROS_PER_SECOND)?.checked_add(moment.micros_of_day)
+    parsed.days?.checked_mul(SECONDS_PER_DAY * MICROS_PER_SECOND)?.checked_add(parsed.micros_of_day)
 }
 
-struct Moment<'a> {
+struct DateTime<'a> {
     days: Option<i64>,
     micros_of_day: i64,
     zone: Option<&'a str>,
 }
 
-impl<'a> Moment<'a> {
+impl<'a> DateTime<'a> {
     fn parse(untrimmed: &'a [u8]) -> Option<Self> {
         let mut text = Text(trim(untrimmed));
-        let just_date = |days| Some(Moment { days: Some(days), micros_of_day: 0, zone: None });
+        let just_date = |days| Some(DateTime { days: Some(days), micros_of_day: 0, zone: None });
         // A time may begin with `T` only at the start of the string, before any space.
         if untrimmed.first() == Some(&b'T') {
             text.byte(b"T")?;
-            return Moment::time(None, text);
+            return DateTime::time(None, text);
         }
         let sign = text.sign();
         if sign.is_none() && text.0.iter().take(3).any(|&byte| byte == b':') {
-            return Moment::time(None, text);
+            return DateTime::time(None, text);
         }
         let year = sign.unwrap_or(1) * text.digits(4, 6)?;
         if text.0.is_empty() {
@@ -220,7 +220,7 @@ impl<'a> Moment<'a> {
             return just_date(days);
         }
         text.byte(b" T")?;
-        Moment::time(Some(days), text)
+        DateTime::time(Some(days), text)
     }
 
     /// `[h]h[:[m]m[:[s]s[.f...f][zone]]]`
@@ -249,7 +249,7 @@ impl<'a> Moment<'a> {
             }
         }
         let zone = zone.map(std::str::from_utf8).transpose().ok()?;
-        Some(Moment { days, micros_of_day, zone })
+        Some(DateTime { days, micros_of_day, zone })
     }
 }
 

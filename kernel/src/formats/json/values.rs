@@ -3,7 +3,7 @@
 use super::Column;
 use super::cursor::{Cursor, Malformed, Number};
 use super::decimal;
-use super::names::Names;
+use super::field_names::FieldNames;
 use super::text;
 use super::times::{self, Zone};
 use crate::formats::columns::{Bytes, Lists, Maps, Structs};
@@ -201,7 +201,11 @@ impl Reader<'_> {
 
     /// An object, whose brace is consumed. A field of a wrong type is null, unless the object had that field before.
     #[inline]
-    pub fn object(&self, structs: &mut Structs<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    pub fn object(
+        &self,
+        structs: &mut Structs<FieldNames>,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let row = structs.len();
         let mut next = 0;
@@ -245,7 +249,7 @@ impl Reader<'_> {
     }
 
     /// An array, whose bracket is consumed. One element of a wrong type drops the whole array.
-    fn array(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    fn array(&self, lists: &mut Lists<FieldNames>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
         let mut first = cursor.token();
@@ -279,7 +283,11 @@ impl Reader<'_> {
     }
 
     /// An object as the only element of an array of structs, which Spark allows at the top of a document.
-    pub fn array_of_one(&self, lists: &mut Lists<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    pub fn array_of_one(
+        &self,
+        lists: &mut Lists<FieldNames>,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Kept, Malformed> {
         let Column::Struct(structs) = &mut lists.element else { return cursor.mismatch(b'{', "array") };
         self.object(structs, cursor)?;
         lists.end_row();
@@ -287,7 +295,7 @@ impl Reader<'_> {
     }
 
     /// An object as a map, whose brace is consumed: any name is allowed. One value of a wrong type drops the whole map.
-    fn map(&self, maps: &mut Maps<Names>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
+    fn map(&self, maps: &mut Maps<FieldNames>, cursor: &mut Cursor<'_>) -> Result<Kept, Malformed> {
         cursor.enter()?;
         let mut kept = true;
         let mut more = cursor.first_name()?;

@@ -7,12 +7,12 @@ use arrow_array::ArrayRef;
 use arrow_array::types::{Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_schema::ArrowError;
 
-use super::bad::Bad;
+use super::bad_record::BadRecord;
+use super::enum_names::EnumNames;
 use super::list::List;
 use super::map::Map;
-use super::moment::Moment;
-use super::names::Names;
 use super::record::Record;
+use super::times::Times;
 use super::values::{Texts, Values};
 use super::wire::{Broken, Cursor};
 use crate::formats::budget::Budget;
@@ -31,13 +31,13 @@ pub enum Column {
     Bool(Values<bool>),
     String(Texts, Utf8),
     Bytes(Texts),
-    Enum(Texts, Arc<Names>),
-    Moment(Box<Moment>),
+    Enum(Texts, Arc<EnumNames>),
+    Time(Box<Times>),
     Record(Box<Record>),
     List(Box<List>),
     Map(Box<Map>),
     /// Not selected and not in the result, but a member of a oneof: it unsets a selected member.
-    Unwanted(Option<Arc<Names>>),
+    Unwanted(Option<Arc<EnumNames>>),
 }
 
 /// How a string that is not UTF-8 is handled.
@@ -62,7 +62,7 @@ macro_rules! each {
             Column::Double($inner) => $body,
             Column::Bool($inner) => $body,
             Column::String($inner, _) | Column::Bytes($inner) | Column::Enum($inner, _) => $body,
-            Column::Moment($inner) => $body,
+            Column::Time($inner) => $body,
             Column::Record($inner) => $body,
             Column::List($inner) => $body,
             Column::Map($inner) => $body,
@@ -80,7 +80,7 @@ impl Column {
     /// Whether the field is set in the row that is being read.
     pub fn is_set(&self, row: usize) -> bool {
         match self {
-            Column::Moment(moment) => moment.is_open(),
+            Column::Time(times) => times.is_open(),
             Column::Record(record) => record.is_open(),
             _ => self.len() > row,
         }
@@ -91,7 +91,7 @@ impl Column {
         match self {
             Column::Int32(_) | Column::SInt32(_) | Column::Fixed32(_) | Column::Float(_) => 5,
             Column::Int64(_) | Column::SInt64(_) | Column::Fixed64(_) | Column::Double(_) => 9,
-            Column::Moment(_) => 9,
+            Column::Time(_) => 9,
             Column::Bool(_) => 2,
             Column::String(texts, _) | Column::Bytes(texts) | Column::Enum(texts, _) => texts.weight(),
             Column::Record(record) => record.weight(),
@@ -109,7 +109,7 @@ impl Column {
         cursor: &mut Cursor<'_>,
         depth: u32,
         budget: &mut Budget,
-    ) -> Result<bool, Bad> {
+    ) -> Result<bool, BadRecord> {
         match self {
             Column::Int32(values) => {
                 let value = cursor.varint()? as i32;
@@ -167,7 +167,7 @@ impl Column {
                 let value = i64::from_le_bytes(cursor.fixed()?);
                 values.set(row, value, value == 0);
             }
-            Column::Moment(moment) => moment.read(tag, cursor, depth)?,
+            Column::Time(times) => times.read(tag, cursor, depth)?,
             Column::Record(record) => {
                 record.read_field(tag, cursor, depth, budget)?;
             }
@@ -180,7 +180,7 @@ impl Column {
     }
 
     /// Reads packed values: one after another, without tags.
-    pub fn read_packed(&mut self, cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<(), Bad> {
+    pub fn read_packed(&mut self, cursor: &mut Cursor<'_>, budget: &mut Budget) -> Result<(), BadRecord> {
         while !cursor.is_empty() {
             // Only messages use the tag and the depth, and messages are never packed.
             self.read(self.len(), 0, cursor, 0, budget)?;
@@ -190,7 +190,7 @@ impl Column {
 
     /// Ends the row: a value that was not set is absent.
     #[inline(always)]
-    pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
+    pub fn fill(&mut self, row: usize) -> Result<(), BadRecord> {
         match self {
             Column::Int32(values) | Column::SInt32(values) | Column::Fixed32(values) => values.fill(row),
             Column::Int64(values) | Column::SInt64(values) | Column::Fixed64(values) => values.fill(row),
@@ -198,7 +198,7 @@ impl Column {
             Column::Double(values) => values.fill(row),
             Column::Bool(values) => values.fill(row),
             Column::String(texts, _) | Column::Bytes(texts) | Column::Enum(texts, _) => texts.fill(row),
-            Column::Moment(moment) => moment.fill(row)?,
+            Column::Time(times) => times.fill(row)?,
             Column::Record(record) => record.fill(row)?,
             Column::List(list) => list.fill(),
             Column::Map(map) => map.fill(),
@@ -246,7 +246,7 @@ impl Column {
             Column::Bool(values) => values.finish(),
             Column::String(texts, _) | Column::Enum(texts, _) => texts.strings()?,
             Column::Bytes(texts) => texts.binaries()?,
-            Column::Moment(moment) => moment.finish(),
+            Column::Time(times) => times.finish(),
             Column::Record(record) => Arc::new(record.finish()?),
             Column::List(list) => Arc::new(list.finish()?),
             Column::Map(map) => Arc::new(map.finish()?),
@@ -259,11 +259,11 @@ impl Column {
 
 fn read_enum(
     texts: &mut Texts,
-    names: &Names,
+    names: &EnumNames,
     row: usize,
     cursor: &mut Cursor<'_>,
     budget: &mut Budget,
-) -> Result<bool, Bad> {
+) -> Result<bool, BadRecord> {
     let number = cursor.varint()? as i32;
     if let Some(name) = names.get(number) {
         budget.spend(name.len())?;

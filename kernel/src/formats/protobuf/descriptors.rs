@@ -9,7 +9,7 @@ use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
 use prost_reflect::{DescriptorPool, FileDescriptor, MessageDescriptor};
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
-use super::source::Limits;
+use super::limits::Limits;
 use super::wire::{Cursor, LENGTH, MAX_DEPTH};
 
 /// Turns panics into errors: prost-reflect trusts the output of compilers, and panics at some sets that no compiler

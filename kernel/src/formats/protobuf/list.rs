@@ -7,7 +7,7 @@ use arrow_array::ListArray;
 use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, FieldRef};
 
-use super::bad::Bad;
+use super::bad_record::BadRecord;
 use super::column::Column;
 use super::values::{ROWS, offsets};
 use super::wire::{Cursor, LENGTH};
@@ -48,7 +48,7 @@ impl List {
         cursor: &mut Cursor<'_>,
         depth: u32,
         budget: &mut Budget,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), BadRecord> {
         if self.packable && tag & 7 == LENGTH {
             return self.items.read_packed(&mut Cursor::new(cursor.bytes()?), budget);
         }

@@ -10,7 +10,7 @@ use arrow_buffer::{BooleanBuffer, NullBufferBuilder};
 use arrow_schema::{ArrowError, FieldRef};
 use arrow_select::filter::filter;
 
-use super::bad::Bad;
+use super::bad_record::BadRecord;
 use super::column::Column;
 use super::record::Record;
 use super::values::{ROWS, offsets};
@@ -64,7 +64,12 @@ impl Map {
         self.ends.len()
     }
 
-    pub fn read(&mut self, cursor: &mut Cursor<'_>, depth: u32, budget: &mut Budget) -> Result<(), Bad> {
+    pub fn read(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        depth: u32,
+        budget: &mut Budget,
+    ) -> Result<(), BadRecord> {
         budget.spend(self.weight)?;
         let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
         let row = self.entries.len();

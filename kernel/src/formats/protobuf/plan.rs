@@ -8,12 +8,12 @@ use arrow_schema::{DataType, Field as ArrowField, FieldRef, Fields};
 use prost_reflect::{Cardinality, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, Syntax, Value};
 
 use super::column::{Column, Utf8};
+use super::enum_names::EnumNames;
 use super::list::List;
 use super::map::Map;
-use super::moment::Moment;
-use super::names::Names;
 use super::record::{Field, Record};
-use super::types::{moment, moment_type, scalar_type};
+use super::times::Times;
+use super::types::{scalar_type, time_message, time_type};
 use super::values::{Absence, Texts, Values};
 use super::wire::{FIXED32, FIXED64, LENGTH, MAX_DEPTH, START_GROUP, VARINT};
 
@@ -37,7 +37,7 @@ const MOST_DEFAULTS: usize = 32 << 20;
 struct Plan {
     path: Vec<String>,
     /// The names of each enum by its full name: thousands of fields may have the same enum.
-    names: HashMap<String, Arc<Names>>,
+    names: HashMap<String, Arc<EnumNames>>,
     /// Bytes of defaults left of the limit.
     defaults: usize,
 }
@@ -122,11 +122,11 @@ impl Plan {
     ) -> Result<Column, String> {
         let always = place == Place::Entry;
         let expected = match kind {
-            Kind::Message(message) => match (moment(message), wanted) {
-                (Some((sort, seconds, nanos)), _) if *wanted == moment_type(sort) => {
-                    return Ok(Column::Moment(Box::new(Moment::new(sort, seconds, nanos, always))));
+            Kind::Message(message) => match (time_message(message), wanted) {
+                (Some((time_kind, seconds, nanos)), _) if *wanted == time_type(time_kind) => {
+                    return Ok(Column::Time(Box::new(Times::new(time_kind, seconds, nanos, always))));
                 }
-                (Some((sort, ..)), _) => moment_type(sort),
+                (Some((time_kind, ..)), _) => time_type(time_kind),
                 (None, DataType::Struct(fields)) => {
                     return Ok(Column::Record(Box::new(self.record(message, fields, always)?)));
                 }
@@ -195,12 +195,12 @@ impl Plan {
         })
     }
 
-    fn names(&mut self, descriptor: &EnumDescriptor) -> Arc<Names> {
+    fn names(&mut self, descriptor: &EnumDescriptor) -> Arc<EnumNames> {
         let made = self.names.entry(descriptor.full_name().to_owned());
-        Arc::clone(made.or_insert_with(|| Arc::new(Names::new(descriptor))))
+        Arc::clone(made.or_insert_with(|| Arc::new(EnumNames::new(descriptor))))
     }
 
-    fn closed_names(&mut self, kind: &Kind) -> Option<Arc<Names>> {
+    fn closed_names(&mut self, kind: &Kind) -> Option<Arc<EnumNames>> {
         let Kind::Enum(descriptor) = kind else { return None };
         Some(self.names(descriptor)).filter(|names| names.closed)
     }

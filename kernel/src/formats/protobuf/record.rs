@@ -6,7 +6,7 @@ use arrow_buffer::NullBufferBuilder;
 use arrow_schema::{ArrowError, Fields};
 use prost_reflect::MessageDescriptor;
 
-use super::bad::Bad;
+use super::bad_record::BadRecord;
 use super::column::Column;
 use super::values::ROWS;
 use super::wire::{Broken, Cursor, END_GROUP, START_GROUP};
@@ -116,7 +116,7 @@ impl Record {
         cursor: &mut Cursor<'_>,
         depth: u32,
         budget: &mut Budget,
-    ) -> Result<bool, Bad> {
+    ) -> Result<bool, BadRecord> {
         let depth = depth.checked_sub(1).ok_or(Broken::Deep)?;
         if tag & 7 == START_GROUP {
             return self.read(cursor, tag >> 3, depth, budget);
@@ -133,7 +133,7 @@ impl Record {
         group: u32,
         depth: u32,
         budget: &mut Budget,
-    ) -> Result<bool, Bad> {
+    ) -> Result<bool, BadRecord> {
         self.open = true;
         let row = self.nulls.len();
         let mut whole = true;
@@ -176,7 +176,7 @@ impl Record {
     }
 
     /// The last member of a oneof counts.
-    fn choose(&mut self, index: usize, row: usize, budget: &mut Budget) -> Result<(), Bad> {
+    fn choose(&mut self, index: usize, row: usize, budget: &mut Budget) -> Result<(), BadRecord> {
         let oneof = self.fields[index].oneof.unwrap_or_default();
         let before = std::mem::replace(&mut self.chosen[oneof], index as u32);
         if before != NONE && before != index as u32 {
@@ -188,7 +188,7 @@ impl Record {
         Ok(())
     }
 
-    pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
+    pub fn fill(&mut self, row: usize) -> Result<(), BadRecord> {
         if self.nulls.len() > row {
             Ok(())
         } else if self.open || self.always {
@@ -200,12 +200,12 @@ impl Record {
     }
 
     /// Ends the message.
-    pub fn close(&mut self) -> Result<(), Bad> {
+    pub fn close(&mut self) -> Result<(), BadRecord> {
         let row = self.nulls.len();
         for &index in &self.required {
             let field = &self.fields[index];
             if !self.columns[field.column].is_set(row) {
-                return Err(Bad::new("is required, and not there".to_owned()).within(&field.name));
+                return Err(BadRecord::new("is required, and not there".to_owned()).within(&field.name));
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use prost_reflect::{Cardinality, FieldDescriptor, Kind, MessageDescriptor};
 
-use super::moment::Sort;
+use super::times::TimeKind;
 
 /// The most fields at all depths together. A few messages that each hold the next one twice have millions.
 const MAX_FIELDS: usize = 20_000;
@@ -71,8 +71,8 @@ impl Types {
     fn value(&mut self, field: &FieldDescriptor, levels: usize) -> Result<Option<DataType>, String> {
         let kind = field.kind();
         let Kind::Message(message) = &kind else { return Ok(Some(scalar_type(&kind))) };
-        if let Some((sort, ..)) = moment(message) {
-            return Ok(Some(moment_type(sort)));
+        if let Some((kind, ..)) = time_message(message) {
+            return Ok(Some(time_type(kind)));
         }
         if self.above.iter().any(|above| above == message.full_name()) {
             return Err(format!(
@@ -109,10 +109,10 @@ pub fn scalar_type(kind: &Kind) -> DataType {
     }
 }
 
-pub fn moment_type(sort: Sort) -> DataType {
-    match sort {
-        Sort::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        Sort::Duration => DataType::Duration(TimeUnit::Microsecond),
+pub fn time_type(kind: TimeKind) -> DataType {
+    match kind {
+        TimeKind::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        TimeKind::Duration => DataType::Duration(TimeUnit::Microsecond),
     }
 }
 
@@ -127,10 +127,10 @@ fn map_type(key: DataType, value: DataType) -> DataType {
 
 /// Whether a message is a Timestamp or a Duration, and the numbers of its seconds and nanoseconds. As in Spark, the
 /// message name without the package and the fields decide; it need not be Google's own.
-pub fn moment(message: &MessageDescriptor) -> Option<(Sort, u32, u32)> {
-    let sort = match message.name() {
-        "Timestamp" => Sort::Timestamp,
-        "Duration" => Sort::Duration,
+pub fn time_message(message: &MessageDescriptor) -> Option<(TimeKind, u32, u32)> {
+    let kind = match message.name() {
+        "Timestamp" => TimeKind::Timestamp,
+        "Duration" => TimeKind::Duration,
         _ => return None,
     };
     // The count first: there may be thousands of fields, and this runs for each field of this type.
@@ -146,5 +146,5 @@ pub fn moment(message: &MessageDescriptor) -> Option<(Sort, u32, u32)> {
             && field.field_descriptor_proto().default_value.is_none()
     };
     (plain(seconds, "seconds", Kind::Int64) && plain(nanos, "nanos", Kind::Int32))
-        .then(|| (sort, seconds.number(), nanos.number()))
+        .then(|| (kind, seconds.number(), nanos.number()))
 }

@@ -4,7 +4,7 @@ use sonic_number::ParserNumber;
 use sonic_rs::reader::Reader;
 
 use super::{Cursor, Malformed};
-use crate::formats::json::words::non_digits;
+use crate::formats::json::swar::non_digits;
 
 /// Jackson's limit, and so Spark's: digits of one number, without a zero before the point.
 const MAX_DIGITS: usize = 1000;

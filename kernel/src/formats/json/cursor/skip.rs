@@ -1,7 +1,7 @@
 //! Skips values that are not selected. They are not parsed, but they must be well-formed.
 
 use super::{Cursor, MAX_DEPTH, Malformed, SHORT_STRING};
-use crate::formats::json::words::{non_digits, special_bytes};
+use crate::formats::json::swar::{non_digits, special_bytes};
 
 impl Cursor<'_> {
     /// Skips the value that begins with `first`, which is consumed. It must be well-formed.

@@ -64,7 +64,7 @@ fn is_abort_marker(header: &Header, payload: &[u8]) -> Result<bool, Fault> {
 mod tests {
     use super::*;
     use crate::batch::{Front, read_front};
-    use crate::forge::Batch;
+    use crate::test_batches::Batch;
 
     const COMMIT: i16 = 1;
 

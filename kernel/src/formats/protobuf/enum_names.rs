@@ -8,7 +8,7 @@ use prost_reflect::{EnumDescriptor, Syntax};
 /// Numbers below this are found without hashing.
 const DENSE: i32 = 256;
 
-pub struct Names {
+pub struct EnumNames {
     enum_name: String,
     dense: Vec<Option<Box<[u8]>>>,
     sparse: HashMap<i32, Box<[u8]>>,
@@ -16,9 +16,9 @@ pub struct Names {
     pub closed: bool,
 }
 
-impl Names {
+impl EnumNames {
     pub fn new(descriptor: &EnumDescriptor) -> Self {
-        let mut names = Names {
+        let mut names = EnumNames {
             enum_name: descriptor.name().to_owned(),
             dense: Vec::new(),
             sparse: HashMap::new(),

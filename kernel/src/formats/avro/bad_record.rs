@@ -2,7 +2,7 @@
 
 /// The path goes from the innermost field outwards.
 #[derive(Debug)]
-pub struct Bad {
+pub struct BadRecord {
     pub kind: Kind,
     path: Vec<String>,
     reason: String,
@@ -15,7 +15,7 @@ pub enum Kind {
     Other,
 }
 
-impl std::fmt::Display for Bad {
+impl std::fmt::Display for BadRecord {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if !self.path.is_empty() {
             let path: Vec<&str> = self.path.iter().rev().map(String::as_str).collect();
@@ -26,20 +26,20 @@ impl std::fmt::Display for Bad {
 }
 
 /// Boxed: results must stay small, and errors are rare.
-pub type Read<T> = Result<T, Box<Bad>>;
+pub type Read<T> = Result<T, Box<BadRecord>>;
 
 #[cold]
 pub fn bad<T>(reason: impl Into<String>) -> Read<T> {
-    Err(Box::new(Bad { kind: Kind::Other, path: Vec::new(), reason: reason.into() }))
+    Err(Box::new(BadRecord { kind: Kind::Other, path: Vec::new(), reason: reason.into() }))
 }
 
 #[cold]
 pub fn not_text<T>(reason: impl Into<String>) -> Read<T> {
-    Err(Box::new(Bad { kind: Kind::NotText, path: Vec::new(), reason: reason.into() }))
+    Err(Box::new(BadRecord { kind: Kind::NotText, path: Vec::new(), reason: reason.into() }))
 }
 
 #[cold]
-pub fn inside(mut bad: Box<Bad>, name: &str) -> Box<Bad> {
+pub fn inside(mut bad: Box<BadRecord>, name: &str) -> Box<BadRecord> {
     if !name.is_empty() {
         bad.path.push(name.to_owned());
     }

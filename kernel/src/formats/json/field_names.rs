@@ -13,7 +13,7 @@ const LOOK_AHEAD: usize = 4;
 /// Documents of one topic usually have the same fields in the same order. So the last names are kept as they were
 /// written, from quote to colon, and a name is first compared with the name that followed last time. That takes two
 /// loads and a comparison; reading and hashing a name takes ten times as long.
-pub struct Names {
+pub struct FieldNames {
     fields: HashMap<Box<[u8]>, usize>,
     guesses: Vec<Guess>,
     most: usize,
@@ -51,7 +51,7 @@ impl Guess {
     }
 }
 
-impl Names {
+impl FieldNames {
     /// Padding that the text needs after the last document.
     pub const PADDING: usize = 16 + MAX_GUESS;
 
@@ -62,7 +62,7 @@ impl Names {
         for (field, name) in names.enumerate() {
             fields.entry(name.as_bytes().into()).or_insert(field);
         }
-        Names { fields, guesses: Vec::new(), most }
+        FieldNames { fields, guesses: Vec::new(), most }
     }
 
     /// The field of a name whose opening quote is consumed. Consumes the name and the colon. `next` is the position of

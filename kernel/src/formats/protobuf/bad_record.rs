@@ -6,7 +6,7 @@ use crate::formats::budget::TooWide;
 
 /// The reason, and the field. Boxed: results must stay small, and errors are rare.
 #[derive(Debug)]
-pub struct Bad(Box<Wrong>);
+pub struct BadRecord(Box<Wrong>);
 
 #[derive(Debug)]
 struct Wrong {
@@ -21,10 +21,10 @@ enum Reason {
     Other(String),
 }
 
-impl Bad {
+impl BadRecord {
     #[cold]
     pub fn new(reason: String) -> Self {
-        Bad(Box::new(Wrong { path: Vec::new(), reason: Reason::Other(reason) }))
+        BadRecord(Box::new(Wrong { path: Vec::new(), reason: Reason::Other(reason) }))
     }
 
     #[cold]
@@ -51,16 +51,16 @@ impl Bad {
     }
 }
 
-impl From<Broken> for Bad {
+impl From<Broken> for BadRecord {
     #[cold]
     fn from(broken: Broken) -> Self {
-        Bad(Box::new(Wrong { path: Vec::new(), reason: Reason::Broken(broken) }))
+        BadRecord(Box::new(Wrong { path: Vec::new(), reason: Reason::Broken(broken) }))
     }
 }
 
-impl From<TooWide> for Bad {
+impl From<TooWide> for BadRecord {
     #[cold]
     fn from(_: TooWide) -> Self {
-        Bad::new(TooWide::REASON.to_owned())
+        BadRecord::new(TooWide::REASON.to_owned())
     }
 }

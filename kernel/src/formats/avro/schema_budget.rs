@@ -9,18 +9,18 @@ const MOST: usize = 64 * UNIT;
 /// The minimum cost of any step.
 pub const STEP: usize = 64;
 
-pub struct Work {
+pub struct SchemaBudget {
     left: usize,
     is_used_up: bool,
 }
 
-impl Default for Work {
+impl Default for SchemaBudget {
     fn default() -> Self {
-        Work { left: MOST, is_used_up: false }
+        SchemaBudget { left: MOST, is_used_up: false }
     }
 }
 
-impl Work {
+impl SchemaBudget {
     /// Call before the step.
     pub fn spend(&mut self, bytes: usize) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
@@ -31,14 +31,14 @@ impl Work {
             None => {
                 self.left = 0;
                 self.is_used_up = true;
-                Err(Work::refusal())
+                Err(SchemaBudget::refusal())
             }
         }
     }
 
     /// Fails if the budget is used up. For errors of a failed attempt, whatever was tried last.
     pub fn check(&self) -> Result<(), String> {
-        if self.is_used_up { Err(Work::refusal()) } else { Ok(()) }
+        if self.is_used_up { Err(SchemaBudget::refusal()) } else { Ok(()) }
     }
 
     fn refusal() -> String {

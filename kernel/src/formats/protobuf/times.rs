@@ -6,18 +6,18 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_array::types::{DurationMicrosecondType, TimestampMicrosecondType};
 
-use super::bad::Bad;
+use super::bad_record::BadRecord;
 use super::values::{Absence, Values};
 use super::wire::{Broken, Cursor, END_GROUP, START_GROUP, VARINT};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
+pub enum TimeKind {
     Timestamp,
     Duration,
 }
 
-pub struct Moment {
-    sort: Sort,
+pub struct Times {
+    kind: TimeKind,
     seconds_tag: u32,
     nanos_tag: u32,
     values: Values<i64>,
@@ -28,10 +28,10 @@ pub struct Moment {
     always: bool,
 }
 
-impl Moment {
-    pub fn new(sort: Sort, seconds: u32, nanos: u32, always: bool) -> Self {
-        Moment {
-            sort,
+impl Times {
+    pub fn new(kind: TimeKind, seconds: u32, nanos: u32, always: bool) -> Self {
+        Times {
+            kind,
             seconds_tag: seconds << 3 | VARINT,
             nanos_tag: nanos << 3 | VARINT,
             values: Values::new(Absence::never()),
@@ -82,7 +82,7 @@ impl Moment {
         Ok(())
     }
 
-    pub fn fill(&mut self, row: usize) -> Result<(), Bad> {
+    pub fn fill(&mut self, row: usize) -> Result<(), BadRecord> {
         if self.values.len() > row {
             return Ok(());
         }
@@ -93,7 +93,8 @@ impl Moment {
         // Fractions of a microsecond are truncated, as in Spark.
         let micros =
             seconds.checked_mul(1_000_000).and_then(|whole| whole.checked_add(i64::from(nanos / 1000)));
-        let micros = micros.ok_or_else(|| Bad::new(format!("{seconds} s are too many for microseconds")))?;
+        let micros =
+            micros.ok_or_else(|| BadRecord::new(format!("{seconds} s are too many for microseconds")))?;
         self.values.set(row, micros, false);
         Ok(())
     }
@@ -112,11 +113,11 @@ impl Moment {
     }
 
     pub fn finish(&mut self) -> ArrayRef {
-        match self.sort {
-            Sort::Timestamp => {
+        match self.kind {
+            TimeKind::Timestamp => {
                 Arc::new(self.values.primitive::<TimestampMicrosecondType>().with_timezone("UTC"))
             }
-            Sort::Duration => Arc::new(self.values.primitive::<DurationMicrosecondType>()),
+            TimeKind::Duration => Arc::new(self.values.primitive::<DurationMicrosecondType>()),
         }
     }
 }

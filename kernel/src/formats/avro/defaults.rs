@@ -8,23 +8,23 @@ use super::cursor::Cursor;
 use super::fill::{Column, Default};
 use super::resolve::Resolver;
 use super::schema::{Kind, NodeId, Schema};
+use super::schema_budget::{STEP, SchemaBudget};
 use super::types::Path;
-use super::work::{STEP, Work};
 use crate::formats::budget::RECORD;
 
-pub fn constant(
+pub fn encode_default(
     schema: &Schema,
     id: NodeId,
     value: &Value,
     wanted: &DataType,
     path: &Path<'_>,
-    work: &mut Work,
+    budget: &mut SchemaBudget,
 ) -> Result<Default, String> {
     let refused = |reason: &dyn std::fmt::Display| path.error(format!("its default {reason}"));
-    let mut writer = Writer { schema, to: Vec::new(), work };
+    let mut writer = Writer { schema, to: Vec::new(), budget };
     writer.write(id, value).map_err(|reason| refused(&reason))?;
-    let Writer { to: bytes, work, .. } = writer;
-    let mut resolver = Resolver::new(schema, schema, work);
+    let Writer { to: bytes, budget, .. } = writer;
+    let mut resolver = Resolver::new(schema, schema, budget);
     let fill = resolver.resolve(id, id, wanted, path)?;
     let mut default = Default { bytes, fill, shared: resolver.finish()?, cost: 0 };
     // Decode it once here: then no record is bad because of it, and its cost is known.
@@ -33,7 +33,7 @@ pub fn constant(
     cursor.fill(&default.fill, &mut column).map_err(|bad| refused(&bad))?;
     let array = column.finish().map_err(|error| refused(&error))?;
     default.cost = array.to_data().get_slice_memory_size().map_err(|error| refused(&error))?;
-    work.spend(default.cost)?;
+    budget.spend(default.cost)?;
     if default.cost > RECORD {
         return Err(refused(&format!("takes {} bytes of columns, more than a record may", default.cost)));
     }
@@ -59,12 +59,12 @@ fn shown(value: &Value) -> String {
 struct Writer<'a> {
     schema: &'a Schema,
     to: Vec<u8>,
-    work: &'a mut Work,
+    budget: &'a mut SchemaBudget,
 }
 
 impl Writer<'_> {
     fn write(&mut self, id: NodeId, value: &Value) -> Result<(), String> {
-        self.work.spend(STEP / 4 + value.as_str().map_or(0, str::len))?;
+        self.budget.spend(STEP / 4 + value.as_str().map_or(0, str::len))?;
         let schema = self.schema;
         let kind = schema.kind(id);
         let mismatch = || format!("{} is no {}", shown(value), kind.name());
@@ -93,14 +93,14 @@ impl Writer<'_> {
                 to.extend(bytes(value).filter(|bytes| bytes.len() == *size).ok_or_else(mismatch)?);
             }
             Kind::Enum { symbols, .. } => {
-                self.work.spend(symbols.len())?;
+                self.budget.spend(symbols.len())?;
                 let index = symbols.iter().position(|symbol| value.as_str() == Some(symbol));
                 long(index.ok_or_else(mismatch)? as i64, to);
             }
             Kind::Record(fields) => {
                 let entries = value.as_object().ok_or_else(mismatch)?;
                 // Each field is searched among all entries.
-                self.work.spend(fields.len().saturating_mul(STEP / 4 + entries.len()))?;
+                self.budget.spend(fields.len().saturating_mul(STEP / 4 + entries.len()))?;
                 for field in fields {
                     let value = value.get(field.name.as_str()).or(field.default.as_ref());
                     let value = value.ok_or_else(|| format!("has no value for field {}", field.name))?;
@@ -120,7 +120,7 @@ impl Writer<'_> {
                 if !entries.is_empty() {
                     long(entries.len() as i64, to);
                     for (key, value) in entries.iter() {
-                        self.work.spend(key.len())?;
+                        self.budget.spend(key.len())?;
                         long(key.len() as i64, &mut self.to);
                         self.to.extend(key.as_bytes());
                         self.write(*item, value)?;
@@ -136,7 +136,7 @@ impl Writer<'_> {
                     if self.write(branch, value).is_ok() {
                         return Ok(());
                     }
-                    self.work.check()?;
+                    self.budget.check()?;
                     self.to.truncate(start);
                 }
                 return Err(mismatch());
