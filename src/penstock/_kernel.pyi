@@ -1,4 +1,4 @@
-"""The Rust kernel: bytes of a fetch response in, Arrow columns (or their rows as messages) out."""
+"""The Rust kernel: decodes the bytes of a fetch response into Arrow columns, or into messages, one per row."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
@@ -13,28 +13,31 @@ class _ArrowSchema(Protocol):
 
 @final
 class Type:
-    """An Arrow type: `pyarrow.field(it).type`."""
+    """An Arrow type. `pyarrow.field(it).type` converts it."""
 
     def __arrow_c_schema__(self) -> object: ...
 
 @final
 class Decoded:
-    """A typed column: `pyarrow.array(it)`."""
+    """A typed column. `pyarrow.array(it)` converts it."""
 
     @property
     def faults(self) -> list[tuple[int, str]]:
-        """Rows that do not say what their bytes said, and why."""
+        """Rows that do not hold the values of their record, and why: (row, reason)."""
 
     @property
     def unknown_schemas(self) -> list[int]:
-        """Ids of writers' schemas that were missing: then nothing was decoded. Add or refuse them, and try again."""
+        """Ids of unknown writers' schemas. If there are any, nothing was decoded: add or refuse them and retry."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
 
 @final
 class Format:
-    """Turns keys or values into one typed column. `wanted` is its Arrow type; `framed` bytes begin with the zero byte
-    and the schema id of a schema registry. Not for two threads at once. Constructors raise ValueError."""
+    """Decodes keys or values into one typed column.
+
+    `wanted` is the Arrow type of the column. `framed` bytes begin with the zero byte and the schema id of a schema
+    registry. Only one thread at a time may use it. Constructors raise ValueError.
+    """
 
     @staticmethod
     def text(*, framed: bool = False) -> Format: ...
@@ -47,43 +50,57 @@ class Format:
     @property
     def type(self) -> Type: ...
     def add_schema(self, schema_id: int, schema: bytes) -> None:
-        """What values of this id were written with: Avro's JSON, or Protobuf's descriptor set. Raises ValueError if it
-        does not fit the reader's."""
+        """Adds the writer's schema of this id: Avro's JSON, or a Protobuf descriptor set.
+
+        Raises ValueError if the reader's schema cannot read it.
+        """
 
     def refuse_schema(self, schema_id: int, reason: str) -> None:
-        """Values of this id are bad."""
+        """Makes all values of this id bad, with this reason."""
 
     def forget_refused(self) -> None:
-        """Ids that were refused are unknown again."""
+        """Makes refused ids unknown again."""
 
     def assume_schema(self, schema: bytes) -> None:
-        """What all values were written with, whatever their ids say. Raises ValueError as `add_schema`."""
+        """Sets the writer's schema of all values, whatever their ids. Raises ValueError as `add_schema` does."""
 
     def decode(self, values: _ArrowArray) -> Decoded:
-        """A row for each value of a binary column; or for the first of them, one at least, if all together would take
-        too much memory. Decode the rest in another call."""
+        """Decodes a binary column: one row per value.
+
+        If all values together would take too much memory, decodes only the first ones, at least one. Decode the rest in
+        another call.
+        """
 
 def avro_type(schema: str) -> Type:
-    """The type of the column that an Avro schema (JSON) makes. Raises ValueError."""
+    """The column type of an Avro schema (JSON). Raises ValueError."""
 
 def protobuf_type(descriptors: bytes, message: str) -> Type:
-    """The type of the column that a message of a descriptor set makes. Raises ValueError."""
+    """The column type of a message of a descriptor set. Raises ValueError."""
 
 def protobuf_message(descriptors: bytes, message: str) -> str:
-    """The full name of a message given by any name; of the set's first, if that is empty. Raises ValueError."""
+    """The full name of a message, by its full name or its last part. Raises ValueError.
+
+    If `message` is empty: the name of the first message of the set's last file.
+    """
 
 def compile_protobuf(main: str, files: Sequence[tuple[str, str | bytes]]) -> bytes:
-    """A descriptor set out of files by name: `.proto` texts, or FileDescriptorProtos. Raises ValueError."""
+    """Compiles files into a serialized descriptor set. Raises ValueError.
+
+    `files` are pairs of name and content: a `.proto` text, or a serialized FileDescriptorProto.
+    """
 
 class Decoder:
     """Decodes the record batches of one topic partition, chunk by chunk.
 
     A chunk is the records field of one partition in one fetch response. Usage: `open` a chunk, call `next_batch`
-    until it returns None, then look at `next_offset`, `position` and `legacy`. Not for two threads at once.
+    until it returns None, then read `next_offset`, `position` and `legacy`. Only one thread at a time may use it.
     """
 
     def __init__(self, topic: str, partition: int, columns: Sequence[str], *, decompression_limit: int = ...) -> None:
-        """`columns`: names out of COLUMNS, in order. `decompression_limit`: bytes one batch may unpack to."""
+        """`columns`: names from COLUMNS, in the order of the output.
+
+        `decompression_limit`: the most bytes that one batch may take after decompression.
+        """
 
     def open(
         self,
@@ -99,42 +116,42 @@ class Decoder:
         batch_rows: int = ...,
         batch_bytes: int = ...,
     ) -> None:
-        """Begin at byte `position` of `data`, emitting the records with offsets in [start, stop).
+        """Opens a chunk at byte `position` of `data`, to read the records with offsets in [start, stop).
 
-        `aligned`: `start` is known to be a batch's first offset (the last batch read ended just before it), so the
-        first batch may not begin below it. `cut`: the response was as long as the fetch allowed, so its last batch
-        may be incomplete. `aborted`: (producer id, first offset) of aborted transactions; None reads uncommitted.
-        `high_watermark`: a batch that leaves a gap before it may not reach past it.
-        The buffer is held until the chunk is used up, the next `open`, or `close`.
+        `aligned`: `start` is the first offset of a batch (the last batch read ended just before it), so the first batch
+        must not begin below it. `cut`: the response was as long as the fetch allowed, so its last batch may be
+        incomplete. `aborted`: (producer id, first offset) of the aborted transactions; None reads uncommitted.
+        `high_watermark`: a batch after a gap must end below it.
+        The decoder holds the buffer until the end of the chunk, the next `open`, or `close`.
         """
 
     def next_batch(self) -> Batch | None:
         """The next Arrow batch, or None at the end of the chunk. Raises penstock.errors.CorruptBatch."""
 
     def close(self) -> None:
-        """Let go of the buffer."""
+        """Releases the buffer."""
 
     @property
     def next_offset(self) -> int:
-        """The first offset that was not looked at yet; never above `stop` unless a gap lies there."""
+        """The first offset that was not read yet. It exceeds `stop` only if there is a gap."""
 
     @property
     def position(self) -> int:
-        """The byte where the batch holding `next_offset` begins, or the end of what was complete."""
+        """The byte at which the batch with `next_offset` begins, or the end of the last complete batch."""
 
     @property
     def legacy(self) -> bool:
-        """Whether decoding stopped at `position` because a message set of magic 0 or 1 begins there."""
+        """Whether decoding stopped because a message set of magic 0 or 1 begins at `position`."""
 
 class Batch:
-    """One Arrow record batch, handed over through the Arrow C data interface."""
+    """One Arrow record batch, exported through the Arrow C data interface."""
 
     @staticmethod
     def from_arrow(data: _ArrowArray) -> Batch:
-        """A batch that was made elsewhere (a pyarrow.RecordBatch, say), without a copy.
+        """Imports a batch of another library, for example a pyarrow.RecordBatch, without a copy.
 
-        It may have any of COLUMNS in any order, each of exactly the type that the kernel gives it: anything else is a
-        ValueError that names the column.
+        It may have any of COLUMNS in any order, each of exactly the kernel's type. Otherwise raises a ValueError that
+        names the column.
         """
 
     @property
@@ -146,10 +163,10 @@ class Batch:
 
 @final
 class Message:
-    """One record of a partition. Not made by hand: Messages hands it out.
+    """One record of a partition. Messages creates it; user code cannot.
 
-    It reads from its batch what is asked for when it is asked for, and keeps that whole batch in memory: who stores
-    a few messages for long should store their parts instead. It cannot be pickled or compared, and does not change.
+    It reads each value from its batch at the access, and keeps that whole batch in memory. To keep a few messages for a
+    long time, keep their keys and values instead. Messages are immutable, and cannot be pickled or compared.
     """
 
     @property
@@ -164,8 +181,9 @@ class Message:
 
     @property
     def event_time(self) -> int | None:
-        """Milliseconds since 1970; None if the record has none. The timestamp, unless a watermark strategy has it read
-        from elsewhere.
+        """Milliseconds since 1970; None if the record has none.
+
+        The timestamp, unless a watermark strategy reads the event time from another field.
         """
 
     @property
@@ -174,23 +192,23 @@ class Message:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """In the record's order, a name as often as it is there; [] if the record has none."""
+        """Pairs of name and value in the order of the record. Names may repeat. [] if the record has none."""
 
     @property
     def key(self) -> Any:
-        """bytes or None, or what the key decoder makes of the bytes; see `value`."""
+        """bytes or None, or the result of the key decoder; see `value`."""
 
     @property
     def value(self) -> Any:
-        """bytes or None, or what the value decoder makes of the bytes.
+        """bytes or None, or the result of the value decoder.
 
-        The decoder runs at the first access, its result is kept, and its error is raised as it is (then it runs
-        again at the next access). It is not called for None: a tombstone has nothing to decode.
+        The decoder runs at the first access, and its result is kept. If it raises, the access raises the same
+        error, and the next access runs it again. It does not run for None: a tombstone has nothing to decode.
         """
 
 @final
 class Messages:
-    """Hands out the messages of one batch, one by one. For any number of threads at once."""
+    """An iterator over the messages of one batch. Any number of threads may use it at once."""
 
     def __init__(
         self,
@@ -202,31 +220,35 @@ class Messages:
         value_decoder: Callable[[bytes], Any] | None = None,
         event_times: _ArrowArray | None = None,
     ) -> None:
-        """`batch` has the columns key, value, offset, timestamp, timestampType and headers, in any order and among
-        others: a ValueError names those that are missing. `end` is the offset after this batch; it may lie beyond that
-        of the last row plus one, as a gap (of a compacted topic, or transaction markers) belongs to the batch before.
-        `event_times` has one for each row, in milliseconds since 1970, if they are not the timestamps.
+        """`batch` needs the columns key, value, offset, timestamp, timestampType and headers, in any order; it may have
+        more. A ValueError names missing ones.
+
+        `end` is the offset after this batch. It may exceed the offset of the last row plus one, because a gap (of a
+        compacted topic, or transaction markers) belongs to the batch before it. `event_times`: milliseconds since 1970,
+        one per row, if they differ from the timestamps.
         """
 
     def __iter__(self) -> Messages: ...
     def __next__(self) -> Message: ...
     def stop(self) -> int:
-        """Hand out nothing more from now on. Returns `position`, which stays: every message below it was handed out and
-        none at or above it will be, whatever another thread does meanwhile.
+        """Stops the iteration for all threads. Returns `position`, which does not change any more.
+
+        Every message below it was handed out, and no message at or above it will be.
         """
 
     @property
     def position(self) -> int:
-        """The offset of the next message to be handed out; `end` once all are."""
+        """The offset of the next message; `end` after the last one."""
 
     @property
     def remaining(self) -> int:
-        """How many messages will be handed out yet; 0 once stopped."""
+        """The number of messages still to come; 0 after `stop`."""
 
 def scan(data: Buffer, start: int) -> int:
-    """The offset after the last whole batch of a chunk by its headers alone, unchecked; `start` if they do not tell.
+    """The offset after the last complete batch of a chunk, from the batch headers alone.
 
-    For asking the broker for what follows before the chunk is decoded.
+    Returns `start` if the headers do not show it. The headers are not verified. Lets a caller send the next fetch
+    request before it decodes the chunk.
     """
 
 COLUMNS: tuple[str, ...]
