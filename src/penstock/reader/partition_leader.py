@@ -81,7 +81,7 @@ class PartitionLeader:
             raise RetriableError(f"{wanted.topic_partition} has no leader")
         return leader
 
-    def cut_at(self) -> int | None:
+    def find_truncation(self) -> int | None:
         """Where the log was cut since the range was planned, if that is before the range's end; asked once per leader.
 
         A leader elected from among replicas that lagged (an unclean election) lacks records that could be read before,

@@ -1,7 +1,7 @@
-"""The handover (F16): one slot between the thread that fetches and the thread that emits.
+"""Prefetching (F16): a thread fetches one item ahead of the thread that emits.
 
-The fetching thread fills the slot and blocks while it is full, so memory stays bounded; the emitting thread drains it.
-An error crosses over the same way and is raised where the records were awaited. Closing wakes both sides.
+One slot is between the two. The prefetching thread fills it and blocks while it is full, so memory stays bounded. An
+error crosses over the same way, and is raised where the caller waits for records. Closing wakes both threads.
 """
 
 from __future__ import annotations
@@ -15,49 +15,51 @@ log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 JOIN_TIMEOUT = 30.0
-"""The fetching thread is woken before it is joined; it ends within one decode call, which takes milliseconds."""
+"""Seconds. The prefetching thread is woken before it is joined; it ends within one decode call, in milliseconds."""
 
 
-class Closed(Exception):
-    """The handover was closed under the fetching thread: not an error, a request to stop."""
+class PrefetchClosed(Exception):
+    """The slot was closed: the prefetching thread must end. Not an error."""
 
 
-class Handover(Generic[Item]):
+class PrefetchSlot(Generic[Item]):
+    """Holds one item between the prefetching and the emitting thread."""
+
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._slot: list[Item] = []
+        self._items: list[Item] = []
         self._error: BaseException | None = None
         self._finished = False
         self._closed = False
 
     def put(self, item: Item) -> None:
-        """Called by the fetching thread: blocks while the slot is full; raises Closed when nobody wants more."""
+        """Called by the prefetching thread. Blocks while the slot is full; raises PrefetchClosed once it is closed."""
         with self._condition:
-            while self._slot and not self._closed:
+            while self._items and not self._closed:
                 self._condition.wait()
             if self._closed:
-                raise Closed
-            self._slot.append(item)
+                raise PrefetchClosed
+            self._items.append(item)
             self._condition.notify_all()
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Called by the fetching thread when it ends, with the error that ended it."""
+        """Called by the prefetching thread when it ends, with the error that ended it."""
         with self._condition:
             self._finished = True
             self._error = error
             self._condition.notify_all()
 
-    def take(self, alive: Callable[[], bool]) -> Item | None:
-        """Called by the emitting thread: the next item, None at the end; raises what the fetching thread met.
+    def take(self, is_alive: Callable[[], bool]) -> Item | None:
+        """Called by the emitting thread: the next item, None at the end. Raises the prefetching thread's error.
 
-        Waits as long as the fetching thread lives: that one has a deadline for everything it does.
+        Waits while the prefetching thread is alive: that thread has a deadline for everything it does.
         """
         with self._condition:
-            while not self._slot and not self._finished and not self._closed:
-                if not self._condition.wait(timeout=1.0) and not alive() and not self._finished:
-                    raise RuntimeError("the fetching thread died without a word")
-            if self._slot:
-                item = self._slot.pop()
+            while not self._items and not self._finished and not self._closed:
+                if not self._condition.wait(timeout=1.0) and not is_alive() and not self._finished:
+                    raise RuntimeError("the prefetching thread died without an error")
+            if self._items:
+                item = self._items.pop()
                 self._condition.notify_all()
                 return item
             if self._error is not None:
@@ -65,41 +67,39 @@ class Handover(Generic[Item]):
             return None
 
     def close(self) -> None:
-        """Called by the emitting thread, or by anyone: wakes both sides."""
+        """Wake both threads. Any thread may call it."""
         with self._condition:
             self._closed = True
-            self._slot.clear()
+            self._items.clear()
             self._condition.notify_all()
 
 
-def run_ahead(
-    produce: Callable[[], Iterable[Item]], wake: Callable[[], None], name: str
-) -> Generator[Item, None, None]:
+def prefetch(produce: Callable[[], Iterable[Item]], wake: Callable[[], None], name: str) -> Generator[Item, None, None]:
     """Iterate `produce()` in a thread of its own, one item ahead. `wake` must unblock `produce` from outside.
 
-    When the caller stops early (a LIMIT, an error downstream) the thread is woken and joined before this returns.
+    If the caller stops early (a LIMIT, an error downstream), the thread is woken and joined before this returns.
     """
-    handover: Handover[Item] = Handover()
+    slot: PrefetchSlot[Item] = PrefetchSlot()
 
-    def fetch() -> None:
+    def run() -> None:
         try:
             for item in produce():
-                handover.put(item)
-        except Closed:
-            handover.finish()
+                slot.put(item)
+        except PrefetchClosed:
+            slot.finish()
         except BaseException as error:
-            handover.finish(error)
+            slot.finish(error)
         else:
-            handover.finish()
+            slot.finish()
 
-    thread = threading.Thread(target=fetch, name=name, daemon=True)
+    thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     try:
-        while (item := handover.take(thread.is_alive)) is not None:
+        while (item := slot.take(thread.is_alive)) is not None:
             yield item
     finally:
-        handover.close()
+        slot.close()
         wake()
         thread.join(JOIN_TIMEOUT)
         if thread.is_alive():
-            log.warning("%s did not end within %g s of being told to", name, JOIN_TIMEOUT)
+            log.warning("thread %s did not end within %g s after it was stopped", name, JOIN_TIMEOUT)

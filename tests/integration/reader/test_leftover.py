@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest
 from fixtures.produce import Rec, log_ends, rdkafka, send
 from penstock.config.source import parse_options
 from penstock.planner.batch import plan_batch
-from penstock.reader.leftover import TAILS
+from penstock.reader.leftover import LEFTOVERS
 from penstock.reader.range_reader import RangeReader
 from penstock.testing import EmbeddedKafka
 from penstock.wire.transport.connection import Connection
@@ -24,10 +24,10 @@ RECORDS = [Rec(b"%d " % i + bytes(80)) for i in range(1000)]
 
 @pytest.fixture(autouse=True)
 def cold():
-    TAILS.clear()
+    LEFTOVERS.clear()
     POOL.close()
     yield
-    TAILS.clear()
+    LEFTOVERS.clear()
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_fifty_small_ranges_take_one_request(topic, produce, kafka, fetches):
     assert len(fetches) == 1
 
 
-def test_what_a_tail_holds_is_read_without_a_broker(topic, produce, kafka, monkeypatch):
+def test_what_a_leftover_holds_is_read_without_a_broker(topic, produce, kafka, monkeypatch):
     name = topic()
     produce(name, RECORDS)
     options, r = planned(kafka, name)
@@ -81,7 +81,7 @@ def test_what_a_tail_holds_is_read_without_a_broker(topic, produce, kafka, monke
     assert offsets(nowhere, options) == list(range(20, 1000))
 
 
-def test_records_that_came_later_follow_those_of_the_tail(topic, produce, kafka, fetches):
+def test_records_that_came_later_follow_those_of_the_leftover(topic, produce, kafka, fetches):
     name = topic()
     produce(name, RECORDS[:100])
     options, r = planned(kafka, name)
@@ -98,7 +98,7 @@ def test_ranges_cut_inside_batches_of_every_codec(topic, produce, kafka, fetches
     produce(name, RECORDS[:300], **{"compression.type": codec, "batch.num.messages": 50, "linger.ms": 100})
     options, r = planned(kafka, name)
     for step in (1, 7, 50, 99):
-        TAILS.clear()
+        LEFTOVERS.clear()
         fetches.clear()
         parts = cut(r, *range(0, 300, step), 300)
         assert [offsets(part, options) for part in parts] == [list(range(p.start, p.stop)) for p in parts]
@@ -151,7 +151,7 @@ def test_transactions_across_one_another_cut_at_every_offset(topic, produce, kaf
         time.sleep(0.1)
     (r,) = plan_batch(options)
     for first, second in itertools.combinations(range(1, at), 2):
-        TAILS.clear()
+        LEFTOVERS.clear()
         fetches.clear()
         parts = cut(r, 0, first, second, at)
         found = [offset for part in parts for offset in offsets_here(part, options)]
@@ -165,12 +165,12 @@ def offsets_here(r, options):
     return [offset for batch in reader for offset in batch.column("offset").to_pylist()]
 
 
-def test_F27_a_tail_is_not_read_as_records_of_a_new_topic_of_that_name(topic, produce, kafka):
+def test_F27_a_leftover_is_not_read_as_records_of_a_new_topic_of_that_name(topic, produce, kafka):
     name = topic()
     produce(name, RECORDS[:100])
     options, r = planned(kafka, name)
     offsets(dataclasses.replace(r, stop=20), options)
-    assert TAILS.kept_bytes > 0
+    assert LEFTOVERS.kept_bytes > 0
     kafka.delete_topic(name)
     kafka.create_topic(name)
     produce(name, [Rec(b"another %d" % i) for i in range(100)])
@@ -196,7 +196,7 @@ def test_F16_a_kept_connection_that_breaks_unseen_costs_no_pause_and_no_warning(
     hint = {"host": "127.0.0.1", "port": proxy(cut_when_told).port}
     first, second = (dataclasses.replace(part, **hint) for part in cut(r, 0, 20, 1000))
     offsets(first, options)
-    TAILS.clear()
+    LEFTOVERS.clear()
     pauses = []
     monkeypatch.setattr(Attempts, "rest", lambda self: pauses.append(self.what))
     cutting.append(True)
@@ -227,7 +227,7 @@ def test_F16_a_broker_restarted_between_two_ranges_costs_no_pause_and_no_warning
     options, r = planned(own_kafka, name)
     first, second = cut(r, 0, 20, 1000)
     offsets(first, options)
-    assert TAILS.kept_bytes > 0
+    assert LEFTOVERS.kept_bytes > 0
     getattr(own_kafka, how)(1)
     own_kafka.restart_node(1)
     options, after = planned(own_kafka, name)
@@ -237,7 +237,7 @@ def test_F16_a_broker_restarted_between_two_ranges_costs_no_pause_and_no_warning
     fetches.clear()
     with caplog.at_level(logging.WARNING):
         assert offsets(dataclasses.replace(after, start=20), options) == list(range(20, 1000))
-        assert len(fetches) == 1, "the tail left under another epoch is not to be trusted"
+        assert len(fetches) == 1, "the leftover left under another epoch is not to be trusted"
         # Planned before: the epoch is not the leader's any more, but no record of it is lost.
         assert offsets(second, options) == list(range(20, 1000))
     assert (pauses, caplog.text) == ([], "")

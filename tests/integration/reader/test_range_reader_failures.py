@@ -79,7 +79,7 @@ def test_a_bit_flipped_on_the_way_heals_by_fetching_again(topic, produce, kafka,
 def test_bytes_that_stay_damaged_are_a_corrupt_batch_with_its_place(topic, produce, kafka, monkeypatch):
     name = topic()
     produce(name, RECORDS[:100])
-    import penstock.wire.api.fetch as wire_fetch
+    import penstock.wire.api.fetch_client as wire_fetch
 
     def damage(frame, version, correlation_id, broker):
         response = honest(frame, version, correlation_id, broker)
@@ -99,7 +99,7 @@ def test_bytes_that_stay_damaged_are_a_corrupt_batch_with_its_place(topic, produ
 def test_damage_before_a_giant_record_does_not_pin_the_buffer_that_must_grow(topic, produce, kafka, monkeypatch):
     name = topic(max_message_bytes=3_000_000)
     produce(name, [*RECORDS[:10], Rec(bytes(2_000_000))], **{"message.max.bytes": 3_000_000})
-    import penstock.wire.api.fetch as wire_fetch
+    import penstock.wire.api.fetch_client as wire_fetch
 
     damaged = []
 
@@ -325,7 +325,7 @@ def test_F27_a_topic_deleted_after_planning_is_data_loss(topic, produce, kafka, 
     with pytest.raises(DataLoss, match="does not exist"):
         offsets(RangeReader(r, ["offset"], options.client))
     assert offsets(RangeReader(r, ["offset"], options.client, fail_on_data_loss=False)) == []
-    assert "Going on" in caplog.text
+    assert "Reading on" in caplog.text
 
 
 def test_F27_a_topic_created_anew_is_not_taken_for_the_old_one(topic, produce, kafka):

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-import penstock.reader.leftover as tail_module
+import penstock.reader.leftover as leftover_module
 import penstock.reader.range_reader as reader_module
 from hostile.forge import PARTITION, TOPIC, Batch, counted, marker
 from penstock.model.offset_range import OffsetRange
-from penstock.reader.leftover import TAILS, Tail, Tails
+from penstock.reader.leftover import LEFTOVERS, Leftover, Leftovers
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
 from support.configs import client_config
@@ -88,7 +88,7 @@ class Pool:
 @pytest.fixture
 def log_of(monkeypatch):
     """`log_of(batches)` is what every reader of the test reads."""
-    TAILS.clear()
+    LEFTOVERS.clear()
     monkeypatch.setattr(reader_module, "POOL", Pool())
 
     def make(batches, **more):
@@ -116,7 +116,7 @@ def log_of(monkeypatch):
         return log
 
     yield make
-    TAILS.clear()
+    LEFTOVERS.clear()
 
 
 def part(start, stop, **more):
@@ -141,25 +141,25 @@ def test_the_range_that_follows_needs_no_broker(log_of):
     log = log_of(tens())
     assert [read(at, at + 4) for at in range(0, 100, 4)] == [list(range(at, at + 4)) for at in range(0, 100, 4)]
     assert [offset for offset, _ in log.asked] == [0]
-    assert TAILS.kept_bytes == 0, "the last range left nothing"
+    assert LEFTOVERS.kept_bytes == 0, "the last range left nothing"
 
 
-def test_every_range_that_begins_inside_a_tail_is_served(log_of):
+def test_every_range_that_begins_inside_a_leftover_is_served(log_of):
     log = log_of(tens())
     read(0, 5)
     assert read(20, 25) == list(range(20, 25)), "the worker next door got what lies between"
     assert read(67, 91) == list(range(67, 91))
     assert [offset for offset, _ in log.asked] == [0]
-    assert read(10, 15) == list(range(10, 15)), "a range before the tail"
+    assert read(10, 15) == list(range(10, 15)), "a range before the leftover"
     assert [offset for offset, _ in log.asked] == [0, 10]
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
-def test_reading_goes_on_over_the_network_where_the_tail_ends(log_of, monkeypatch, codec):
-    monkeypatch.setattr(reader_module, "SMALLEST_ASK", 1500)  # three to five batches and a piece
-    monkeypatch.setattr(reader_module, "GUESSED_BYTES_PER_OFFSET", 1.0)
+def test_reading_goes_on_over_the_network_where_the_leftover_ends(log_of, monkeypatch, codec):
+    monkeypatch.setattr(reader_module, "SMALLEST_FETCH", 1500)  # three to five batches and a piece
+    monkeypatch.setattr(reader_module, "DEFAULT_BYTES_PER_OFFSET", 1.0)
     for step in range(1, 40):
-        TAILS.clear()
+        LEFTOVERS.clear()
         log = log_of(tens(codec=codec))
         found = [read(at, min(at + step, 100)) for at in range(0, 100, step)]
         assert list(itertools.chain(*found)) == list(range(100))
@@ -167,15 +167,15 @@ def test_reading_goes_on_over_the_network_where_the_tail_ends(log_of, monkeypatc
         assert len(log.asked) < 100 / 20
 
 
-def test_a_tail_that_is_nothing_but_a_piece_of_a_batch_is_not_kept(log_of, monkeypatch):
+def test_a_leftover_that_is_nothing_but_a_piece_of_a_batch_is_not_kept(log_of, monkeypatch):
     size = len(counted(0, 10).encode())
-    monkeypatch.setattr(reader_module, "SMALLEST_ASK", size + 50)
-    monkeypatch.setattr(reader_module, "GUESSED_BYTES_PER_OFFSET", 1.0)
+    monkeypatch.setattr(reader_module, "SMALLEST_FETCH", size + 50)
+    monkeypatch.setattr(reader_module, "DEFAULT_BYTES_PER_OFFSET", 1.0)
     log_of(tens())
     read(0, 10)
-    assert TAILS.kept_bytes == 0
+    assert LEFTOVERS.kept_bytes == 0
     read(10, 19)
-    assert TAILS.kept_bytes == size + 50
+    assert LEFTOVERS.kept_bytes == size + 50
 
 
 def gaps():
@@ -194,7 +194,7 @@ def test_gaps_wherever_the_ranges_are_cut(log_of):
     everything = [*range(10), *range(20, 25), 50, *range(70, 80)]
     log = log_of(gaps())
     for first, second in itertools.combinations(range(1, 80), 2):
-        TAILS.clear()
+        LEFTOVERS.clear()
         log.asked.clear()
         parts = [(0, first), (first, second), (second, 80)]
         assert [read(*each) for each in parts] == [[o for o in everything if a <= o < b] for a, b in parts]
@@ -244,7 +244,7 @@ def test_transactions_wherever_the_ranges_are_cut(log_of):
     assert len(aborted) > 5
     log = log_of(batches, aborted=aborted)
     for first, second in itertools.combinations(range(1, log.end), 2):
-        TAILS.clear()
+        LEFTOVERS.clear()
         log.asked.clear()
         parts = [(0, first), (first, second), (second, log.end)]
         found = [read(*each, config=COMMITTED) for each in parts]
@@ -253,18 +253,18 @@ def test_transactions_wherever_the_ranges_are_cut(log_of):
 
 
 def test_transactions_in_short_chunks_and_short_ranges(log_of, monkeypatch):
-    monkeypatch.setattr(reader_module, "GUESSED_BYTES_PER_OFFSET", 1.0)
+    monkeypatch.setattr(reader_module, "DEFAULT_BYTES_PER_OFFSET", 1.0)
     batches, committed, aborted = interleaved()
     for size, step in itertools.product([400, 700, 1500], [1, 2, 3, 5, 8]):
-        monkeypatch.setattr(reader_module, "SMALLEST_ASK", size)
-        TAILS.clear()
+        monkeypatch.setattr(reader_module, "SMALLEST_FETCH", size)
+        LEFTOVERS.clear()
         log = log_of(batches, aborted=aborted)
         edges = [*range(0, log.end, step), log.end]
         found = [read(a, b, config=COMMITTED) for a, b in itertools.pairwise(edges)]
         assert list(itertools.chain(*found)) == committed
 
 
-def test_what_is_read_uncommitted_is_no_tail_for_what_is_read_committed(log_of):
+def test_what_is_read_uncommitted_is_no_leftover_for_what_is_read_committed(log_of):
     batches, committed, aborted = interleaved()
     log = log_of(batches, aborted=aborted)
     read(0, 10)
@@ -284,28 +284,28 @@ def test_what_is_read_uncommitted_is_no_tail_for_what_is_read_committed(log_of):
     ],
     ids=str,
 )
-def test_a_tail_is_for_the_same_topic_epoch_and_client_only(log_of, other):
+def test_a_leftover_is_for_the_same_topic_epoch_and_client_only(log_of, other):
     log = log_of(tens())
     read(0, 5)
     assert read(5, 10, **other) == list(range(5, 10))
     assert [offset for offset, _ in log.asked] == [0, 5]
 
 
-def test_a_tail_of_another_epoch_is_dropped(log_of):
+def test_a_leftover_of_another_epoch_is_dropped(log_of):
     log_of(tens())
     read(0, 5)
-    assert TAILS.take(CONFIG, part(5, 10, leader_epoch=EPOCH + 1)) is None
-    assert TAILS.kept_bytes == 0
+    assert LEFTOVERS.take(CONFIG, part(5, 10, leader_epoch=EPOCH + 1)) is None
+    assert LEFTOVERS.kept_bytes == 0
 
 
 @pytest.mark.parametrize("unknown", [{"topic_id": None}, {"leader_epoch": -1}], ids=str)
 def test_nothing_is_kept_that_nobody_vouches_for(log_of, unknown):
     log_of(tens())
     read(0, 5, **unknown)
-    assert TAILS.kept_bytes == 0
+    assert LEFTOVERS.kept_bytes == 0
 
 
-def test_a_tail_ends_where_a_consumer_was_allowed_to_read(log_of):
+def test_a_leftover_ends_where_a_consumer_was_allowed_to_read(log_of):
     """A broker reads the high watermark before the records: those appended in between lie above it."""
     log = log_of(tens(), readable=60)
     read(0, 5)
@@ -314,22 +314,22 @@ def test_a_tail_ends_where_a_consumer_was_allowed_to_read(log_of):
     assert [offset for offset, _ in log.asked] == [0, 60]
 
 
-def test_a_damaged_tail_is_fetched_anew(log_of, caplog):
+def test_a_damaged_leftover_is_fetched_anew(log_of, caplog):
     log = log_of(tens())
     log.damage = {len(counted(0, 10).encode()) * 4 + 80: 1}  # in the batch of offsets 40 to 49
     assert read(0, 25) == list(range(25))
     with caplog.at_level(logging.WARNING):
         assert read(25, 75) == list(range(25, 75))
-    assert "left by an earlier fetch, fetching it again" in caplog.text
+    assert "left over from an earlier fetch, fetching it again" in caplog.text
     assert [offset for offset, _ in log.asked] == [0, 40]
     assert read(75, 90) == list(range(75, 90))
     assert len(log.asked) == 2
 
 
 @pytest.mark.parametrize("place", [0, 7, 8, 11, 16, 23, 26])
-def test_a_damaged_header_in_a_tail_loses_and_repeats_nothing(log_of, place):
+def test_a_damaged_header_in_a_leftover_loses_and_repeats_nothing(log_of, place):
     for bit in (1, 64, 128):
-        TAILS.clear()
+        LEFTOVERS.clear()
         log = log_of(tens())
         log.damage = {len(counted(0, 10).encode()) * 4 + place: bit}
         assert read(0, 25) == list(range(25))
@@ -339,15 +339,15 @@ def test_a_damaged_header_in_a_tail_loses_and_repeats_nothing(log_of, place):
 def test_small_ranges_ask_for_little_and_large_ones_for_full_chunks(log_of):
     log = log_of([counted(100 * i, 100) for i in range(300)])
     read(0, 20)
-    assert log.asked == [(0, reader_module.SMALLEST_ASK)]
-    TAILS.clear()
+    assert log.asked == [(0, reader_module.SMALLEST_FETCH)]
+    LEFTOVERS.clear()
     log.asked.clear()
     read(0, 29_990)
     assert log.asked[0] == (0, CONFIG.partition_max_bytes)
     weight = len(counted(100, 100).encode()) / 100
     left = 29_990 * weight * 1.1
     log.asked.clear()
-    TAILS._kept.clear()
+    LEFTOVERS._kept.clear()
     read(0, 29_990)
     assert log.asked[0][1] == pytest.approx(left, rel=0.1), "what was seen of the partition is remembered"
 
@@ -355,68 +355,68 @@ def test_small_ranges_ask_for_little_and_large_ones_for_full_chunks(log_of):
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
-def tail_of(size, start=0, stop=10):
+def leftover_of(size, start=0, stop=10):
     chunk = FetchedPartition(TOPIC, 0, 0, 1000, 1000, [], -1, memoryview(bytes(size)))
-    return Tail(chunk, 0, start, stop, EPOCH)
+    return Leftover(chunk, 0, start, stop, EPOCH)
 
 
-def test_the_oldest_tails_make_room_for_new_ones(monkeypatch):
-    monkeypatch.setattr(tail_module, "TAILS_KEPT_BYTES", 1000)
-    tails = Tails()
+def test_the_oldest_leftovers_make_room_for_new_ones(monkeypatch):
+    monkeypatch.setattr(leftover_module, "KEPT_BYTES", 1000)
+    leftovers = Leftovers()
     places = [replace(part(0, 5), partition=p) for p in range(5)]
     for place in places:
-        tails.keep(CONFIG, place, tail_of(300))
-    assert tails.kept_bytes == 900
-    tails.keep(CONFIG, places[4], tail_of(200))
-    assert tails.kept_bytes == 800, "one per partition"
-    tails.keep(CONFIG, places[0], tail_of(1001))
-    assert tails.kept_bytes == 800, "one that is too large makes no room for itself"
-    assert list(tails._kept) == [tail_module._place(CONFIG, places[p]) for p in (2, 3, 4)]
-    tails.clear()
-    assert tails.kept_bytes == 0
+        leftovers.keep(CONFIG, place, leftover_of(300))
+    assert leftovers.kept_bytes == 900
+    leftovers.keep(CONFIG, places[4], leftover_of(200))
+    assert leftovers.kept_bytes == 800, "one per partition"
+    leftovers.keep(CONFIG, places[0], leftover_of(1001))
+    assert leftovers.kept_bytes == 800, "one that is too large makes no room for itself"
+    assert list(leftovers._kept) == [leftover_module._key(CONFIG, places[p]) for p in (2, 3, 4)]
+    leftovers.clear()
+    assert leftovers.kept_bytes == 0
 
 
-def test_an_old_tail_is_not_used(log_of, monkeypatch):
+def test_an_old_leftover_is_not_used(log_of, monkeypatch):
     log = log_of(tens())
     read(0, 5)
-    monkeypatch.setattr(tail_module, "TAIL_SECONDS", 0.0)
+    monkeypatch.setattr(leftover_module, "KEPT_SECONDS", 0.0)
     assert read(5, 10) == list(range(5, 10))
     assert len(log.asked) == 2
 
 
-def test_tails_go_when_their_time_has_come(monkeypatch):
-    monkeypatch.setattr(tail_module, "TAIL_SECONDS", 0.1)
-    tails = Tails()
+def test_leftovers_go_when_their_time_has_come(monkeypatch):
+    monkeypatch.setattr(leftover_module, "KEPT_SECONDS", 0.1)
+    leftovers = Leftovers()
     for p in range(3):
-        tails.keep(CONFIG, replace(part(0, 5), partition=p), tail_of(100))
+        leftovers.keep(CONFIG, replace(part(0, 5), partition=p), leftover_of(100))
         time.sleep(0.04)
     deadline = time.monotonic() + 60
-    while tails.kept_bytes or tails._sweeper is not None:
+    while leftovers.kept_bytes or leftovers._sweeper is not None:
         assert time.monotonic() < deadline, "they stay for ever"
         time.sleep(0.02)
 
 
 def test_remembered_weights_are_bounded(monkeypatch):
-    monkeypatch.setattr(tail_module, "ESTIMATES_KEPT", 3)
-    tails = Tails()
+    monkeypatch.setattr(leftover_module, "ESTIMATES_KEPT", 3)
+    leftovers = Leftovers()
     for p in range(5):
-        tails.note_bytes_per_offset(CONFIG, replace(part(0, 5), partition=p), float(p))
-    remembered = [tails.bytes_per_offset(CONFIG, replace(part(0, 5), partition=p), -1.0) for p in range(5)]
+        leftovers.note_bytes_per_offset(CONFIG, replace(part(0, 5), partition=p), float(p))
+    remembered = [leftovers.bytes_per_offset(CONFIG, replace(part(0, 5), partition=p), -1.0) for p in range(5)]
     assert remembered == [-1.0, -1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_fork_begins_without_tails():
+def test_a_fork_begins_without_leftovers():
     program = """
 import os
-from unit.reader.test_leftover import CONFIG, part, tail_of
-from penstock.reader.leftover import TAILS
-TAILS.keep(CONFIG, part(0, 5), tail_of(100))
-assert TAILS.kept_bytes == 100
+from unit.reader.test_leftover import CONFIG, part, leftover_of
+from penstock.reader.leftover import LEFTOVERS
+LEFTOVERS.keep(CONFIG, part(0, 5), leftover_of(100))
+assert LEFTOVERS.kept_bytes == 100
 child = os.fork()
 if child == 0:
-    os._exit(TAILS.kept_bytes)
+    os._exit(LEFTOVERS.kept_bytes)
 assert os.waitpid(child, 0)[1] == 0
-assert TAILS.kept_bytes == 100
+assert LEFTOVERS.kept_bytes == 100
 """
     ran = subprocess.run(
         [sys.executable, "-c", program],

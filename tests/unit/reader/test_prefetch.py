@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from penstock.reader.prefetch import run_ahead
+from penstock.reader.prefetch import prefetch
 
 
 def fetch_threads() -> list[str]:
@@ -17,7 +17,7 @@ def no_wake() -> None:
 
 
 def test_F16_items_arrive_in_order_and_the_thread_ends():
-    assert list(run_ahead(lambda: iter(range(100)), no_wake, "test-fetch")) == list(range(100))
+    assert list(prefetch(lambda: iter(range(100)), no_wake, "test-fetch")) == list(range(100))
     assert fetch_threads() == []
 
 
@@ -29,7 +29,7 @@ def test_F16_the_fetcher_blocks_with_one_item_in_the_slot_and_one_in_hand():
             made.append(i)
             yield i
 
-    taken = run_ahead(produce, no_wake, "test-fetch")
+    taken = prefetch(produce, no_wake, "test-fetch")
     for i in range(5):
         assert next(taken) == i
         ahead = i + 3  # what was taken, one in the slot, one waiting to be put there
@@ -49,7 +49,7 @@ def test_F16_an_error_in_the_fetching_thread_is_raised_where_records_are_awaited
         yield 1
         raise ValueError("decoding") from cause
 
-    taken = run_ahead(produce, no_wake, "test-fetch")
+    taken = prefetch(produce, no_wake, "test-fetch")
     assert next(taken) == 1
     with pytest.raises(ValueError, match="decoding") as caught:
         next(taken)
@@ -66,7 +66,7 @@ def test_F17_stopping_early_wakes_a_blocked_fetch_and_joins_it():
         assert woken.wait(60), "nobody woke the fetch"
         yield 3
 
-    taken = run_ahead(produce, woken.set, "test-fetch")
+    taken = prefetch(produce, woken.set, "test-fetch")
     assert next(taken) == 1
     taken.close()
     assert woken.is_set()
@@ -74,7 +74,7 @@ def test_F17_stopping_early_wakes_a_blocked_fetch_and_joins_it():
 
 
 def test_F17_stopping_early_wakes_a_fetch_that_waits_for_the_slot():
-    taken = run_ahead(lambda: iter(range(1000)), no_wake, "test-fetch")
+    taken = prefetch(lambda: iter(range(1000)), no_wake, "test-fetch")
     assert next(taken) == 0
     taken.close()
     assert fetch_threads() == []

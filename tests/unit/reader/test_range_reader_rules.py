@@ -68,7 +68,7 @@ class Leader:
     def broker(self):
         return Broker(1, "localhost", 1)
 
-    def cut_at(self):
+    def find_truncation(self):
         cut, self._cut = self._cut, None
         return cut
 
@@ -284,7 +284,9 @@ def test_a_broker_that_stays_away_is_an_error_even_if_every_connection_was_kept(
 
 
 def test_F27_a_log_that_an_election_has_cut_is_data_loss(scripted):
-    with pytest.raises(DataLoss, match=r"wanted offsets 700 to 1000 .* an unclean leader election has cut the log"):
+    with pytest.raises(
+        DataLoss, match=r"wanted offsets 700 to 1000 .* an unclean leader election has truncated the log"
+    ):
         list(scripted([whole], Leader(cut=700)))
 
 
@@ -317,21 +319,21 @@ def test_F27_a_log_is_cut_where_the_planned_epoch_ends_before_the_range(planned,
     r = OffsetRange("t", 0, 0, 1000, host="localhost", port=1, leader_epoch=planned)
     leader = PartitionLeader(r, CONFIG, lambda _: False)
     leader.cluster = Epochs(end)
-    assert leader.cut_at() is None
+    assert leader.find_truncation() is None
     assert leader.cluster.asked == [], "the leader is still the planned one"
     leader._leader = KnownLeader(Broker(2, "localhost", 2), now)
-    assert leader.cut_at() == cut
-    assert leader.cut_at() is None, "it is said once"
+    assert leader.find_truncation() == cut
+    assert leader.find_truncation() is None, "it is said once"
     assert leader.cluster.asked == ([{r.topic_partition: 4}] if planned == 4 and now == 6 else [])
     leader._leader = KnownLeader(Broker(3, "localhost", 3), now + 1)
     if planned == 4 and now == 6:
-        assert leader.cut_at() == cut, "the next election may have cut again"
+        assert leader.find_truncation() == cut, "the next election may have cut again"
 
 
 def test_F27_without_failing_the_rest_of_a_cut_log_is_read_and_the_loss_counted(scripted, caplog):
     reader = scripted([whole], Leader(cut=700), fail_on_data_loss=False)
     assert offsets(reader) == list(range(1000))
-    assert caplog.text.count("Going on") == 1
+    assert caplog.text.count("Reading on") == 1
     assert reader.lost == (700, 1000)
 
 
@@ -343,7 +345,7 @@ def test_F27_a_cut_log_that_stays_short_ends_its_range_soon(scripted, monkeypatc
     reader = scripted(answers, Leader(cut=700), fail_on_data_loss=False, poll_timeout=250.0)
     assert offsets(reader) == list(range(800))
     assert reader.lost == (700, 1000)
-    assert caplog.text.count("Going on") == 1, "one range, one warning"
+    assert caplog.text.count("Reading on") == 1, "one range, one warning"
 
 
 def test_a_silent_broker_is_doubted_for_what_it_is_read_as():

@@ -9,7 +9,7 @@ from penstock._kernel import Batch
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.reader.chunk_decoder import ChunkDecoder
-from penstock.reader.leftover import place_of
+from penstock.reader.leftover import find_batch
 from penstock.wire.api.fetch import FetchedPartition
 
 LAST_OFFSET = 2**63 - 1
@@ -110,7 +110,7 @@ class Chunk:
         """The byte at which the batch of an offset begins."""
         if offset == self.start or self.end is None:  # headers without an end have no usable places either
             return 0
-        at = place_of(self.fetched.records, offset)
+        at = find_batch(self.fetched.records, offset)
         return self.size if at is None else at
 
     def take_size(self) -> int:
