@@ -60,8 +60,8 @@ class Member:
         """What was handed out a moment ago may not be written yet."""
         end = time.monotonic() + WRITTEN_SECONDS
         partitions = [each for each in self.connector.metrics().partitions if (each.topic, each.partition) in owned]
-        positions = {TopicPartition(each.topic, each.partition): each.position or 0 for each in partitions}
-        begun = {TopicPartition(each.topic, each.partition): each.committed or 0 for each in partitions}
+        positions = {TopicPartition(each.topic, each.partition): each.current_offset or 0 for each in partitions}
+        begun = {TopicPartition(each.topic, each.partition): each.committed_offset or 0 for each in partitions}
         while any(self._written.get(tp, begun[tp]) < position for tp, position in positions.items()):
             assert time.monotonic() < end
             time.sleep(0.001)

@@ -42,7 +42,8 @@ from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopi
 from penstock.errors import CommitRefused, OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
-from penstock.metrics.consumer import ConsumerCounters, ConsumerMetrics, StreamQueue
+from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
+from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.subscription import TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster

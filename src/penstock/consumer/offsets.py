@@ -12,7 +12,7 @@ from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.assigned_partitions import AssignedPartitions, checked_partition
 from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import PenstockError
-from penstock.metrics.consumer import ConsumerCounters
+from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.topic_partition import TopicPartition
 
 

@@ -19,7 +19,7 @@ from penstock.consumer.stream.stream import Stream
 from penstock.consumer.stream.typed import TypedFormats
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedSource
-from penstock.metrics.consumer import ConsumerCounters
+from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.subscription import Subscription
 from penstock.wire.client_config import ClientConfig
 

@@ -1,1 +1,1 @@
-"""Metric names and values of the source and the consumer, and the adapter for Prometheus."""
+"""The metrics of the source and the consumer, and their export to Prometheus."""

@@ -1,7 +1,6 @@
-"""The metrics for Prometheus: an adapter, and an optional extra (`pip install penstock[prometheus]`).
+"""Exports the metrics to Prometheus. Requires the extra `penstock[prometheus]`.
 
-Nothing is written anywhere as a query or a consumer runs: a scrape asks for the newest values, and one that has ended
-is not among them.
+A scrape reads the current values of the queries and consumers that run. Nothing is written in between.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from penstock.metrics.consumer import CONSUMER_METRICS, ConsumerMetrics
-from penstock.metrics.source import METRICS, Metric, Sample, SourceMetrics
+from penstock.metrics.metric import Metric, Sample
+from penstock.metrics.source import METRICS, SourceMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.registry import CollectorRegistry
 
 SOURCE = ("query", "source")
-"""Labels of a source's series: the query's name (its id, if it has none) and the number of the source in the query."""
+"""Labels of a source's series: the query's name (or its id, without a name) and the number of the source in it."""
 
 CONSUMER = ("group", "consumer")
 """Labels of a connector's series: its group and its consumer id."""
@@ -30,11 +30,11 @@ class Measured(Protocol):
 
 
 Read: TypeAlias = Callable[[], Mapping[tuple[str, ...], Measured]]
-"""Gives what there is to measure, by the values of the labels that all its series have."""
+"""Returns the current metrics, by the values of the labels that all their series have."""
 
 
 class MetricsCollector:
-    """What a registry asks at each scrape; any thread may scrape."""
+    """A Prometheus collector. Any thread may scrape it."""
 
     def __init__(self, read: Read, metrics: Sequence[Metric] = METRICS, labels: Sequence[str] = SOURCE) -> None:
         self._read = read
@@ -42,7 +42,7 @@ class MetricsCollector:
         self._labels = labels
 
     def describe(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """The names alone: by them a registry finds out that two collectors clash."""
+        """The names only. A registry finds clashes of two collectors by them."""
         return [self._family(metric) for metric in self._metrics]
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
@@ -62,14 +62,14 @@ class MetricsCollector:
 def register(
     registry: CollectorRegistry | None, read: Callable[[], Mapping[tuple[str, str], SourceMetrics]]
 ) -> Callable[[], None]:
-    """Add a collector of sources to a registry (None: the process's own). Returns how to take it away again."""
+    """Register a collector of sources; None means the default registry. Returns a function that unregisters it."""
     chosen = _registry(registry)
     collector = MetricsCollector(read)  # type: ignore[arg-type] # a Mapping's keys are invariant
     try:
         chosen.register(collector)
     except ValueError as error:
         raise ValueError(
-            "this Prometheus registry has a LagListener already. One listener serves all queries of a session: use "
+            "this Prometheus registry already has a LagListener. One listener serves all queries of a session: use "
             "that one, close() it first, or give this one a CollectorRegistry of its own"
         ) from error
     return lambda: chosen.unregister(collector)
@@ -78,15 +78,15 @@ def register(
 # --- connectors ---------------------------------------------------------------------------------------------------
 
 _consumers: WeakKeyDictionary[Any, dict[tuple[str, str], Callable[[], ConsumerMetrics]]] = WeakKeyDictionary()
-"""By registry the connectors that are in it: they share one collector, because a registry takes a name only once, and a
-program may well have two connectors."""
+"""The connectors of each registry. They share one collector, because a registry accepts each name only once, and a
+program may have two connectors."""
 _lock = threading.Lock()
 
 
 def register_consumer(
     registry: CollectorRegistry | None, group: str, consumer_id: str, read: Callable[[], ConsumerMetrics]
 ) -> Callable[[], None]:
-    """Add a connector to a registry (None: the process's own). Returns how to take it away again.
+    """Register a connector; None means the default registry. Returns a function that unregisters it.
 
     `read` is called at each scrape, by the thread that scrapes.
     """
@@ -101,7 +101,7 @@ def register_consumer(
             _consumers[chosen] = readers
         if whose in readers:
             raise ValueError(
-                f"this Prometheus registry has a consumer {consumer_id!r} of group {group!r} already. Shut that one "
+                f"this Prometheus registry already has a consumer {consumer_id!r} of group {group!r}. Shut that one "
                 "down first, or give this one another consumer.id or a CollectorRegistry of its own"
             )
         readers[whose] = read
@@ -118,7 +118,7 @@ def _reading(readers: dict[tuple[str, str], Callable[[], ConsumerMetrics]]) -> R
     def read() -> Mapping[tuple[str, ...], Measured]:
         with _lock:
             now = dict(readers)
-        return {whose: one() for whose, one in now.items()}  # without the lock: a connector has its own
+        return {whose: one() for whose, one in now.items()}  # without the lock: a connector takes its own locks
 
     return read
 
@@ -128,6 +128,6 @@ def _registry(registry: CollectorRegistry | None) -> CollectorRegistry:
         from prometheus_client import REGISTRY
     except ImportError as error:
         raise ImportError(
-            "metrics for Prometheus need the package prometheus-client: pip install 'penstock[prometheus]'"
+            "metrics for Prometheus require the package prometheus-client: pip install 'penstock[prometheus]'"
         ) from error
     return REGISTRY if registry is None else registry

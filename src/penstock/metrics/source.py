@@ -1,74 +1,55 @@
-"""The metrics (F26): their names, and their values out of what Spark reports of one source.
+"""The source's metrics (F26): their names, and their values from Spark's progress of one source.
 
-The names are those of Flink's Kafka source where it has one, so that a dashboard's words carry over. One thing differs:
-offsets here name the next record to read, Flink's `currentOffset` the last one read.
-
-Everything is computed from Spark's progress, because that is the only way from a source in Spark to whoever watches.
-What a source does not report is None: Spark's own Kafka source reports offsets, but no commits and no bytes.
+All values come from the progress, because a source in Spark has no other way to report. Values that a source does not
+report are None: Spark's own Kafka source reports offsets, but no commits and no bytes.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from penstock.eventtime.tracker import EventTimeStatus
+from penstock.metrics.families import (
+    COMMITS_FAILED,
+    COMMITS_SUCCEEDED,
+    COMMITTED_OFFSET,
+    CURRENT_OFFSET,
+    DROPPED_RECORDS,
+    EVENT_TIME_LAG,
+    EVENT_TIME_WATERMARK,
+    LATE_RECORDS,
+    LATEST_OFFSET,
+    MALFORMED_RECORDS,
+    PARTITION_HELD,
+    PARTITION_IDLE,
+    PARTITION_WATERMARK,
+    PENDING_RECORDS,
+    RECORDS_LAG,
+    SKIPPED_RECORDS,
+)
+from penstock.metrics.metric import Metric, Sample, samples_of, seconds
+from penstock.metrics.partition import PartitionMetrics, total_lag
 from penstock.model.topic_partition import TopicPartition
 
 REPORT_KEY = "#penstock"
-"""The key beside the topics under which a Penstock source reports its own figures. No topic can be called so."""
+"""The key, next to the topics, of the metrics that a Penstock source reports. No topic can have this name."""
 
 LARGEST = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    name: str
-    kind: Literal["counter", "gauge"]
-    help: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def prometheus_name(self) -> str:
-        """`penstock_pending_records` for `pendingRecords`; a counter's `_total` is not part of it."""
-        return "penstock_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
-
-
-PARTITION = ("topic", "partition")
-
-PENDING_RECORDS = Metric("pendingRecords", "gauge", "Records between the query and the end of the log, all partitions")
-RECORDS_LAG = Metric("recordsLag", "gauge", "Records between the query and the end of the log", PARTITION)
-CURRENT_OFFSET = Metric("currentOffset", "gauge", "Offset of the next record the query will read", PARTITION)
-LATEST_OFFSET = Metric("latestOffset", "gauge", "Offset of the next record that will be produced", PARTITION)
-COMMITTED_OFFSET = Metric("committedOffset", "gauge", "Offset that the consumer group was told", PARTITION)
-COMMITS_SUCCEEDED = Metric("commitsSucceeded", "counter", "Commits to the consumer group that Kafka took")
-COMMITS_FAILED = Metric("commitsFailed", "counter", "Commits to the consumer group that failed")
 LOST_RANGES = Metric(
-    "lostRanges", "counter", "Offset ranges that were gone before they were read (failOnDataLoss false)"
+    "lostRanges", "counter", "Offset ranges that were lost before they were read (failOnDataLoss=false)"
 )
-MALFORMED_RECORDS = Metric("malformedRecords", "counter", "Records that did not parse, since the query was started")
-DROPPED_RECORDS = Metric("droppedRecords", "counter", "Of those, left out (modes DROPMALFORMED, DEADLETTER)")
-DEAD_LETTERS = Metric("deadLetters", "counter", "Of those, written to deadLetterTopic (mode DEADLETTER)")
-SKIPPED_RECORDS = Metric("skippedRecords", "counter", "Records that a deserializer of your own left out")
-EVENT_TIME_WATERMARK = Metric(
-    "eventTimeWatermark", "gauge", "Combined event-time watermark, in seconds since 1970, as of the last batch"
-)
-EVENT_TIME_LAG = Metric("eventTimeLag", "gauge", "Seconds that the combined event-time watermark is behind the clock")
-LATE_RECORDS = Metric("lateRecords", "counter", "Records whose event time the combined watermark had already passed")
-PARTITION_WATERMARK = Metric(
-    "partitionEventTimeWatermark", "gauge", "Event-time watermark of a partition, in seconds since 1970", PARTITION
-)
-PARTITION_IDLE = Metric("partitionIdle", "gauge", "1 while a partition is idle and holds no other back", PARTITION)
-PARTITION_HELD = Metric(
-    "partitionHeld", "gauge", "1 while a partition is held back, because it is too far ahead of others", PARTITION
-)
+DEAD_LETTERS = Metric("deadLetters", "counter", "Malformed records written to deadLetterTopic (mode DEADLETTER)")
 RECORDS_PER_SECOND = Metric("numRecordsInPerSecond", "gauge", "Records per second in the last batch; 0 while idle")
 BYTES_PER_SECOND = Metric(
-    "numBytesInPerSecond", "gauge", "Bytes per second, as stored by Kafka, in the last batch (estimated); 0 while idle"
+    "numBytesInPerSecond",
+    "gauge",
+    "Bytes per second, as Kafka stores them, in the last batch (estimated); 0 while idle",
 )
 
 METRICS = (
@@ -94,40 +75,14 @@ METRICS = (
     BYTES_PER_SECOND,
 )
 
-Sample: TypeAlias = tuple[Metric, tuple[str, ...], float]
-"""A metric, the values of its labels, its value."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetrics:
-    topic: str
-    partition: int
-    current_offset: int
-    latest_offset: int | None = None
-    committed_offset: int | None = None
-    watermark: int | None = None
-    """Its event-time watermark, in milliseconds since 1970."""
-    idle: bool | None = None
-    """Whether it had no records for so long that it holds no other back."""
-    held: bool | None = None
-    """Whether it is held back, because it would run too far ahead of others."""
-
-    @property
-    def lag(self) -> int | None:
-        """Records behind, never below 0: the log may have been asked for its end before the batch was planned."""
-        return None if self.latest_offset is None else max(0, self.latest_offset - self.current_offset)
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
 
 @dataclass(frozen=True, slots=True)
 class SourceMetrics:
-    """One source of one query, as of its last progress. What was not reported is None."""
+    """One source of one query, as of its last progress. Values that were not reported are None."""
 
     partitions: tuple[PartitionMetrics, ...] = ()
-    """Ordered by topic and number; only those the query reads. Partitions of the checkpoint that the subscription does
-    not include are left out."""
+    """The partitions that the query reads, ordered by topic and partition. Partitions of the checkpoint outside the
+    subscription are left out."""
     num_input_rows: int = 0
     records_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -141,28 +96,27 @@ class SourceMetrics:
     watermark: int | None = None
     """The combined event-time watermark, in milliseconds since 1970."""
     event_time_lag: float | None = None
-    """Seconds from that to the time of the progress; below 0 if records are of the future."""
+    """Seconds by which the watermark lags the time of the progress; below 0 if records are from the future."""
     late_records: int | None = None
     finished: bool | None = None
-    """Whether the stream has come to the end that its options set or its deserializer finds; None if it has none, or
-    does not say."""
+    """Whether the stream has reached the end that its options or its deserializer set; None without an end, or if it
+    was not reported."""
     reported: bool = False
-    """Whether a Penstock source told its own figures (option reportMetrics)."""
+    """Whether a Penstock source reported its own metrics (option reportMetrics)."""
 
     @property
     def lag(self) -> int | None:
-        """Records behind over all partitions whose end is known; None where none is known."""
-        known = [lag for partition in self.partitions if (lag := partition.lag) is not None]
-        return sum(known) if known or not self.partitions else None
+        """Records that wait in all partitions whose end is known; None if none is known."""
+        return total_lag(self.partitions)
 
     @property
     def worst(self) -> PartitionMetrics | None:
-        """The partition that is furthest behind."""
+        """The partition with the highest lag."""
         return max(self.partitions, key=lambda partition: partition.lag or 0, default=None)
 
     def samples(self) -> Iterator[Sample]:
-        """Everything that is known, as samples."""
-        for metric, value in (
+        """Samples of all known values."""
+        values = (
             (PENDING_RECORDS, self.lag),
             (COMMITS_SUCCEEDED, self.commits_succeeded),
             (COMMITS_FAILED, self.commits_failed),
@@ -171,26 +125,15 @@ class SourceMetrics:
             (DROPPED_RECORDS, self.dropped_records),
             (DEAD_LETTERS, self.dead_letters),
             (SKIPPED_RECORDS, self.skipped_records),
-            (EVENT_TIME_WATERMARK, _seconds(self.watermark)),
+            (EVENT_TIME_WATERMARK, seconds(self.watermark)),
             (EVENT_TIME_LAG, self.event_time_lag),
             (LATE_RECORDS, self.late_records),
             (RECORDS_PER_SECOND, self.records_per_second),
             (BYTES_PER_SECOND, self.bytes_per_second),
-        ):
-            if value is not None:
-                yield metric, (), value
-        for each in self.partitions:
-            for metric, value in (
-                (RECORDS_LAG, each.lag),
-                (CURRENT_OFFSET, each.current_offset),
-                (LATEST_OFFSET, each.latest_offset),
-                (COMMITTED_OFFSET, each.committed_offset),
-                (PARTITION_WATERMARK, _seconds(each.watermark)),
-                (PARTITION_IDLE, each.idle),
-                (PARTITION_HELD, each.held),
-            ):
-                if value is not None:
-                    yield metric, (each.topic, str(each.partition)), value
+        )
+        yield from samples_of(values)
+        for partition in self.partitions:
+            yield from partition.samples()
 
     @classmethod
     def from_progress(
@@ -202,8 +145,8 @@ class SourceMetrics:
         batch_duration_ms: float | None = None,
         timestamp: str | None = None,
     ) -> SourceMetrics | None:
-        """Out of the offset texts of a source's progress, and the time of that. None for a source that is not one of
-        Kafka, or says nothing yet: offsets of other sources look different, and are no error here."""
+        """Read the offsets in a source's progress, and its timestamp. None for a source that does not read Kafka, or
+        that has reported nothing yet: offsets of other sources have another form, which is not an error."""
         document = _document(latest_offset)
         report = document.pop(REPORT_KEY, None) if document is not None else None
         latest, end, start = _offsets(document), _offsets(_document(end_offset)), _offsets(_document(start_offset))
@@ -247,14 +190,14 @@ def _bytes(
     rows: int,
     per_record: Mapping[TopicPartition, float],
 ) -> float | None:
-    """Bytes of a batch, None if nothing is known of its records' size."""
+    """Bytes of a batch; None if the size of its records is unknown."""
     read = {tp: max(0, offset - start.get(tp, offset)) for tp, offset in end.items()} if start is not None else {}
     if rows == 0 and not any(read.values()):
         return 0.0
     if not per_record:
         return None
     average = sum(per_record.values()) / len(per_record)
-    if start is None:  # Spark's progress names no start for a query's first batch
+    if start is None:  # Spark's progress has no start for a query's first batch
         return rows * average
     return sum(count * per_record.get(tp, average) for tp, count in read.items())
 
@@ -263,7 +206,7 @@ def _bytes(
 
 
 def event_time_figures(status: EventTimeStatus, late: int) -> dict[str, Any]:
-    """What a source reports of event time."""
+    """The event-time part of a source's report."""
     watermarks: dict[str, dict[str, int]] = {}
     for tp, each in sorted(status.partitions.items()):
         if each.watermark is not None:
@@ -278,7 +221,7 @@ def event_time_figures(status: EventTimeStatus, late: int) -> dict[str, Any]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions as a source reports them: `{"topic": [0, 1]}`."""
+    """Partitions in the form of a source's report: `{"topic": [0, 1]}`."""
     document: dict[str, list[int]] = {}
     for tp in partitions:
         document.setdefault(tp.topic, []).append(tp.partition)
@@ -287,7 +230,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class _EventTime:
-    """The same, read again."""
+    """The event-time part of a source's report, parsed."""
 
     is_known: bool
     combined: int | None
@@ -322,15 +265,11 @@ class _EventTime:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - self.combined / 1000
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
-# --- texts that others wrote ------------------------------------------------------------------------------------------
+# --- parsing of reports, which may hold anything ----------------------------------------------------------------------
 
 
 def _document(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in a text; None if there is none. PySpark writes a missing offset as `None` or as `null`."""
+    """The JSON object in a text; None if it is not one. PySpark writes a missing offset as `None` or as `null`."""
     if text is None:
         return None
     try:
@@ -341,7 +280,7 @@ def _document(text: str | None) -> dict[str, Any] | None:
 
 
 def _numbers(document: object, fits: Callable[[object], bool] | None = None) -> dict[TopicPartition, float]:
-    """`{"topic": {"0": 1.5}}`, without whatever is not like that."""
+    """Parse `{"topic": {"0": 1.5}}`. Entries of another form are left out."""
     fits = fits or _is_number
     found: dict[TopicPartition, float] = {}
     for topic, partitions in document.items() if isinstance(document, dict) else ():
@@ -352,7 +291,7 @@ def _numbers(document: object, fits: Callable[[object], bool] | None = None) -> 
 
 
 def _partitions(document: object) -> frozenset[TopicPartition]:
-    """`{"topic": [0, 1]}`, without whatever is not like that."""
+    """Parse `{"topic": [0, 1]}`. Entries of another form are left out."""
     return frozenset(
         TopicPartition(topic, partition)
         for topic, partitions in (document.items() if isinstance(document, dict) else ())
@@ -362,7 +301,7 @@ def _partitions(document: object) -> frozenset[TopicPartition]:
 
 
 def _offsets(document: object) -> dict[TopicPartition, int] | None:
-    """`{"topic": {"0": 123}}`; None for anything else, because then it is an offset of some other source."""
+    """Parse `{"topic": {"0": 123}}`; None for anything else, which is an offset of another source."""
     if not isinstance(document, dict):
         return None
     found: dict[TopicPartition, int] = {}
@@ -377,7 +316,7 @@ def _offsets(document: object) -> dict[TopicPartition, int] | None:
 
 
 def _is_partition(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 10  # int32; Python refuses to read very long numbers
+    return text.isascii() and text.isdecimal() and len(text) <= 10  # int32; Python refuses to parse very long numbers
 
 
 def _is_number(value: object) -> bool:

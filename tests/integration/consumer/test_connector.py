@@ -125,7 +125,7 @@ def test_H16_the_metrics_say_what_happened(consumers, topic, produce):
     found = reading.connector.metrics()
     assert (found.messages, found.rebalances, found.lag) == (100, 1, 0)
     assert found.last_rebalance_seconds is not None
-    assert {p.partition: p.position for p in found.partitions} == {0: 50, 1: 50}
+    assert {p.partition: p.current_offset for p in found.partitions} == {0: 50, 1: 50}
     assert consumers.group.encode() in generate_latest(registry)
     reading.connector.shutdown()
     assert consumers.group.encode() not in generate_latest(registry)

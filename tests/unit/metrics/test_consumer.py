@@ -14,17 +14,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.metrics import consumer as module
-from penstock.metrics.consumer import (
-    CONSUMER_METRICS,
-    WINDOW_SECONDS,
-    ConsumerCounters,
-    ConsumerMetrics,
-    ConsumerPartition,
-    Meter,
-    StreamQueue,
-)
+from penstock.metrics.consumer import CONSUMER_METRICS, ConsumerMetrics, StreamQueue
+from penstock.metrics.consumer_counters import WINDOW_SECONDS, ConsumerCounters, Meter
+from penstock.metrics.metric import Metric
+from penstock.metrics.partition import PartitionMetrics
 from penstock.metrics.prometheus import register, register_consumer
-from penstock.metrics.source import METRICS, Metric
+from penstock.metrics.source import METRICS
 
 
 class Clock:
@@ -46,9 +41,9 @@ def counters(clock):
 
 
 PARTITIONS = [
-    ConsumerPartition("views", 0, "c-1"),
-    ConsumerPartition("clicks", 10, "c-1", position=100, end=90, committed=50),
-    ConsumerPartition("clicks", 2, "c-0", position=70, end=100),
+    PartitionMetrics("views", 0, thread_id="c-1"),
+    PartitionMetrics("clicks", 10, 100, 90, 50, thread_id="c-1"),
+    PartitionMetrics("clicks", 2, 70, 100, thread_id="c-0"),
 ]
 QUEUES = [StreamQueue("clicks", "c-0", 2), StreamQueue("clicks", "c-1", 0), StreamQueue("views", "c-0", 1)]
 
@@ -61,12 +56,12 @@ def test_H16_lag_position_and_commits_of_each_partition(counters):
     found = snapshot(counters)
     assert [str(each) for each in found.partitions] == ["clicks-2", "clicks-10", "views-0"]
     assert [each.lag for each in found.partitions] == [30, 0, None], "never below 0, and unknown where nothing is known"
-    assert [each.committed for each in found.partitions] == [None, 50, None]
+    assert [each.committed_offset for each in found.partitions] == [None, 50, None]
     assert found.lag == 30
 
 
 def test_H16_lag_is_unknown_while_no_partition_is_known_and_none_without_partitions(counters):
-    assert counters.snapshot("g", "c", [ConsumerPartition("t", 0, "c-0")], []).lag is None
+    assert counters.snapshot("g", "c", [PartitionMetrics("t", 0, thread_id="c-0")], []).lag is None
     assert counters.snapshot("g", "c", [], []).lag == 0
 
 
@@ -188,7 +183,10 @@ def test_E5_event_time_lag_is_what_the_clock_is_ahead_of_the_watermark(counters)
 
 def everything(counters: ConsumerCounters) -> ConsumerMetrics:
     counters.consumed("clicks", 10, 1000)
-    partitions = [*PARTITIONS[1:], ConsumerPartition("views", 0, "c-1", watermark=1_500, idle=True, held=False)]
+    partitions = [
+        *PARTITIONS[1:],
+        PartitionMetrics("views", 0, thread_id="c-1", watermark=1_500, idle=True, held=False),
+    ]
     figures = {"last_rebalance_seconds": 1.0, "watermark": 1_500, "late_records": 7}
     return counters.snapshot("words", "c", partitions, QUEUES, **figures)
 
@@ -247,7 +245,7 @@ def test_H16_connectors_of_one_program_share_a_registry_and_a_listener_has_room_
 def test_H16_the_same_consumer_twice_is_refused(counters):
     registry = CollectorRegistry()
     first = register_consumer(registry, "words", "c", lambda: snapshot(counters))
-    with pytest.raises(ValueError, match="has a consumer 'c' of group 'words' already"):
+    with pytest.raises(ValueError, match="already has a consumer 'c' of group 'words'"):
         register_consumer(registry, "words", "c", lambda: snapshot(counters))
     register_consumer(registry, "other", "c", lambda: snapshot(counters))
     first()

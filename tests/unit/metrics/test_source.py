@@ -315,7 +315,7 @@ def test_F26_prometheus_labels_are_escaped():
 def test_F26_a_second_listener_on_one_registry_is_refused_and_the_first_can_be_taken_away():
     registry = CollectorRegistry()
     unregister = register(registry, dict)
-    with pytest.raises(ValueError, match="a LagListener already"):
+    with pytest.raises(ValueError, match="already has a LagListener"):
         register(registry, dict)
     unregister()
     register(registry, dict)
