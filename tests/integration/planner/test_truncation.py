@@ -87,7 +87,7 @@ def test_F27_records_replaced_after_an_unclean_election_are_data_loss(cut_log, c
     reader = RangeReader(planned, ["value"], options.client, fail_on_data_loss=False, poll_timeout=600.0)
     assert values(reader) == [b"%d" % i for i in range(100)] + [b"another %d" % i for i in range(50)]
     assert reader.lost == (100, planned.stop)
-    assert caplog.text.count("Going on") == 1
+    assert caplog.text.count("Reading on") == 1
 
     # What lies below the cut is what it was: no false alarm, though the epoch is another one.
     part = dataclasses.replace(planned, stop=100)
