@@ -1,1 +1,1 @@
-"""Records that could not be decoded, written to a topic exactly once."""
+"""Dead letters: records that could not be decoded, written to a topic of their own."""

@@ -1,4 +1,4 @@
-"""A dead letter: a record that became no row, where it was and why; and how a topic takes it."""
+"""Dead letters: records that did not become a row, with their place and the reason; and how they are written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.wire.api.produce import ALL, BatchTooLarge, Producer, Record
 from penstock.wire.client_config import ClientConfig
 
 BATCH_BYTES = 500_000
-"""Brokers take batches of a megabyte unless told otherwise, and headers come on top."""
+"""Brokers accept batches of one megabyte by default, and the headers come on top."""
 
 ROWS_AT_ONCE = 500
-"""Rows that become Python objects together: a chunk that is bad throughout must not double in memory."""
+"""Rows that become Python objects together: a chunk with only bad records must not double in memory."""
 
 MALFORMED = "MalformedRecord"
 
@@ -28,7 +28,7 @@ REASON_CHARACTERS = 1000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that failed, as it was in Kafka, and why."""
+    """A record that failed, as it is in Kafka, and the reason."""
 
     topic: str
     partition: int
@@ -39,9 +39,9 @@ class DeadLetter:
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     stage: str
-    """`extractor` or `sink` of a Streamer; `key` or `value`, or `key,value`, where that could not be decoded."""
+    """What failed: `extractor` or `sink` of a Streamer; or decoding of `key`, `value` or `key,value`."""
     error: str
-    """The name of the error's class."""
+    """Class name of the error."""
     reason: str
 
     @property
@@ -50,7 +50,7 @@ class DeadLetter:
 
 
 class Cause(NamedTuple):
-    """Why a record became no row: three fields of its letter."""
+    """Why a record did not become a row: three fields of its letter."""
 
     stage: str
     error: str
@@ -58,8 +58,8 @@ class Cause(NamedTuple):
 
 
 def letters_of(tp: TopicPartition, records: pa.RecordBatch, causes: Iterable[Cause]) -> Iterator[DeadLetter]:
-    """Letters about records that have all columns; for each a cause."""
-    # No datetime for the timestamp: Kafka's may be further off than Python's reach.
+    """Letters about records with all columns, one cause for each record."""
+    # Not as datetime: Kafka's timestamps may be outside of Python's range.
     times = records.column("timestamp").cast(pa.int64()).to_pylist()
     columns = [records.column(name).to_pylist() for name in ("offset", "key", "value", "headers")]
     for timestamp, (stage, error, reason), offset, key, value, headers in zip(times, causes, *columns, strict=True):
@@ -80,7 +80,7 @@ def letters_of(tp: TopicPartition, records: pa.RecordBatch, causes: Iterable[Cau
 def fault_letters(
     tp: TopicPartition, records: pa.RecordBatch, faults: Iterable[tuple[int, str, str]]
 ) -> Iterator[DeadLetter]:
-    """Letters about rows that do not parse, in order: for each (row, column, reason), one per row."""
+    """Letters about rows that could not be decoded, one per row, in order. A fault is (row, column, reason)."""
     reasons: dict[int, dict[str, str]] = {}
     for row, column, reason in faults:
         reasons.setdefault(row, {}).setdefault(column, reason)
@@ -91,7 +91,7 @@ def fault_letters(
 
 
 def _cause(reasons: Mapping[str, str]) -> Cause:
-    """Of one record, whose key or value is at fault, or both."""
+    """The cause of one record whose key or value, or both, could not be decoded."""
     if len(reasons) == 1:
         ((stage, reason),) = reasons.items()
         return Cause(stage, MALFORMED, reason)
@@ -101,7 +101,7 @@ def _cause(reasons: Mapping[str, str]) -> Cause:
 
 
 def batched(letters: Sequence[DeadLetter], limit: int) -> Iterator[list[DeadLetter]]:
-    """Letters in batches of so many bytes, or of one letter that is larger."""
+    """Letters in batches of at most `limit` bytes. A larger letter is a batch of its own."""
     batch: list[DeadLetter] = []
     size = 0
     for letter in letters:
@@ -117,9 +117,9 @@ def batched(letters: Sequence[DeadLetter], limit: int) -> Iterator[list[DeadLett
 def append_letters(
     append: Callable[[Sequence[Record]], None], letters: Sequence[DeadLetter], topic: str, group: str | None = None
 ) -> None:
-    """Write letters by `append`, which takes a batch for good or raises BatchTooLarge, in batches that it takes.
+    """Write letters with `append`, which writes a batch or raises BatchTooLarge, in batches that the topic accepts.
 
-    They carry the time of now: topics forget by it.
+    Their timestamp is the current time, because retention goes by it.
     """
     now = time.time_ns() // 1_000_000
     for batch in batched(letters, BATCH_BYTES):
@@ -145,11 +145,13 @@ def _append(
             with suppress(BatchTooLarge):
                 append([_record(letters[0], group, now, whole=False, with_key=with_key)])
                 return
-        raise BrokerError(f"topic {topic!r} takes no batch that holds a letter's headers") from error
+        raise BrokerError(
+            f"topic {topic!r} does not accept a batch with the headers of one letter. Raise its max.message.bytes"
+        ) from error
 
 
 def _record(letter: DeadLetter, group: str | None, now: int, whole: bool = True, with_key: bool = True) -> Record:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "topic": letter.topic,
         "partition": letter.partition,
         "offset": letter.offset,
@@ -160,16 +162,16 @@ def _record(letter: DeadLetter, group: str | None, now: int, whole: bool = True,
         "reason": letter.reason,
     }
     if not whole:
-        said["dropped"] = len(letter.value or b"")
+        fields["dropped"] = len(letter.value or b"")
     if not with_key:
-        said["dropped.key"] = len(letter.key or b"")
+        fields["dropped.key"] = len(letter.key or b"")
     headers = list(letter.headers) if whole else []
-    headers += [(f"penstock.{name}", str(what).encode("utf-8", "replace")) for name, what in said.items()]
+    headers += [(f"penstock.{name}", str(value).encode("utf-8", "replace")) for name, value in fields.items()]
     return Record(letter.key if with_key else None, letter.value if whole else None, now, headers)
 
 
 class TopicWriter:
-    """Writes letters to a topic and waits until all replicas in sync have them. A retry may write them twice.
+    """Writes letters to a topic and waits until all in-sync replicas have them. A retry may write them twice.
 
     For one thread.
     """
@@ -189,7 +191,7 @@ class TopicWriter:
         try:
             self._write(letters)
         except BrokerError:
-            # A leader that has moved, or a connection that lay idle for too long: once more, with what is true now.
+            # The leader has moved, or the connection was idle for too long: retry once with fresh metadata.
             self.close()
             self._write(letters)
 
@@ -198,12 +200,12 @@ class TopicWriter:
         by_partition: dict[int, list[DeadLetter]] = {}
         for letter in letters:
             by_partition.setdefault(letter.partition % producer.partitions, []).append(letter)
-        for partition, mine in by_partition.items():
+        for partition, its_letters in by_partition.items():
 
             def append(records: Sequence[Record], partition: int = partition) -> None:
                 producer.append(partition, records)
 
-            append_letters(append, mine, self._topic, self._group)
+            append_letters(append, its_letters, self._topic, self._group)
 
     def close(self) -> None:
         producer, self._producer = self._producer, None

@@ -1,5 +1,6 @@
-"""A chunk, the records of one partition in one response, becomes Arrow batches: magic 2 in the kernel, what is older
-through kafka-python."""
+"""Decodes chunks to Arrow batches. A chunk is the records of one partition in one response.
+
+The kernel decodes record batches (magic 2). kafka-python decodes the older message sets."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ class ChunkDecoder:
         self._config = config
         self._decoder = Decoder(topic, partition, self._columns, decompression_limit=config.decompression_limit)
         self.next_offset = 0
-        """The first offset that is in none of the batches given out, nor in a gap after them."""
+        """The offset after the emitted batches, and after a gap that follows them."""
 
     @property
     def at(self) -> int:
-        """The byte of the chunk where the batch that holds `next_offset` begins, once all batches are given out."""
+        """First byte of the batch that holds `next_offset`, once all batches of the chunk are emitted."""
         return self._decoder.position
 
     def batches(
         self, chunk: FetchedPartition, start: int, stop: int, *, at: int = 0, aligned: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """The records with offsets in [start, stop), from byte `at` on. Lets go of the chunk however it ends."""
+        """Decode the records with offsets [start, stop), from byte `at` on. Releases the chunk in every case."""
         native = self.native_batches(chunk, start, stop, at=at, aligned=aligned)
         try:
             for batch in native:
@@ -43,7 +44,7 @@ class ChunkDecoder:
     def native_batches(
         self, chunk: FetchedPartition, start: int, stop: int, *, at: int = 0, aligned: bool = False
     ) -> Generator[Batch, None, None]:
-        """The same as the kernel's own batches."""
+        """Like `batches`, but yields the kernel's own batches."""
         try:
             yield from self._native(chunk, start, stop, at, aligned)
         finally:
@@ -59,8 +60,8 @@ class ChunkDecoder:
                 stop=stop,
                 high_watermark=chunk.high_watermark,
                 aligned=aligned,
-                # Always possible: a quota or the broker's own limit may have cut it below what was asked for. A last
-                # batch whose length lies is found out when it comes first, for then it must be whole.
+                # The last batch may always be incomplete: a quota or a limit of the broker may have cut the response.
+                # A batch with a wrong length is found when it comes first, because the first batch must be complete.
                 cut=True,
                 aborted=chunk.aborted if self._config.read_committed else None,
                 position=at,
@@ -71,7 +72,7 @@ class ChunkDecoder:
             self.next_offset = decoder.next_offset
             if not decoder.legacy:
                 break
-            from penstock.wire.message_set import decode_legacy  # rarely met, so rarely loaded
+            from penstock.wire.message_set import decode_legacy  # rarely needed, so not loaded before
 
             old, self.next_offset, at = decode_legacy(
                 chunk.records,

@@ -1,4 +1,4 @@
-"""Where to fetch a partition from: its leader, or the replica that the leader recommends (KIP-392)."""
+"""Finds the broker to fetch a partition from: its leader, or the replica that the leader recommends (KIP-392)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import UNKNOWN_TOPIC_GRACE, Broker, Cluster, Leader
 
-FOLLOWER_TIME = 300.0
-"""How long a recommended replica is used before the leader is asked again: Kafka's metadata.max.age.ms."""
+FOLLOWER_SECONDS = 300.0
+"""How long the reader uses a recommended replica before it asks the leader again: Kafka's metadata.max.age.ms."""
 
 
 class PartitionLeader:
-    """Knows the broker to fetch one range from; asks the cluster only when the plan's hint has proved wrong."""
+    """Finds the broker to fetch one range from. Asks the cluster only if the leader in the plan is out of date."""
 
     def __init__(self, range_: OffsetRange, config: ClientConfig, wait: Callable[[float], object]) -> None:
         self._range = range_
@@ -26,19 +26,19 @@ class PartitionLeader:
         self._follower: Broker | None = None
         self._follower_until = 0.0
         self._missing_since: float | None = None
-        self._held_against = range_.leader_epoch
+        self._checked_epoch = range_.leader_epoch
         if range_.host:
             self._leader = Leader(Broker(-1, range_.host, range_.port), range_.leader_epoch)
 
     @property
     def epoch(self) -> int:
-        """The leader epoch to send, which fences a broker that knows less. Not to a follower: whose metadata lags a
-        little would refuse us, and the leader would send us back to it."""
+        """The leader epoch to send, which fences a broker with older metadata. Not sent to a follower: one whose
+        metadata lags would refuse the fetch, and the leader would recommend it again."""
         return -1 if self.on_follower else self.leader_epoch
 
     @property
     def leader_epoch(self) -> int:
-        """Of the leader we know, wherever we fetch from; -1 if it is unknown."""
+        """Epoch of the known leader, also while a follower is used; -1 if unknown."""
         return -1 if self._leader is None else self._leader.epoch
 
     @property
@@ -46,7 +46,7 @@ class PartitionLeader:
         return self._follower is not None
 
     def broker(self) -> Broker:
-        """The broker to fetch from now. Raises RetriableError while the partition has no leader."""
+        """The broker to fetch from. Raises RetriableError while the partition has no leader."""
         if self._follower is not None:
             if time.monotonic() < self._follower_until:
                 return self._follower
@@ -56,7 +56,7 @@ class PartitionLeader:
         return self._leader.broker
 
     def doubt(self) -> str | None:
-        """Why not to wait any longer for the broker that was handed out last, if another one knows a reason."""
+        """A reason not to wait for the current broker any longer, if another broker knows one."""
         broker = self._leader.broker if self._follower is None and self._leader is not None else self._follower
         if broker is None:
             return None
@@ -73,7 +73,7 @@ class PartitionLeader:
         if wanted.partition not in topic.partitions:
             self._missing_since = self._missing_since or time.monotonic()
             if time.monotonic() - self._missing_since < UNKNOWN_TOPIC_GRACE:
-                raise RetriableError(f"{wanted.topic_partition} is not listed so far")
+                raise RetriableError(f"{wanted.topic_partition} is not listed yet")
             raise UnknownTopic(wanted.topic, wanted.partition)
         self._missing_since = None
         leader = topic.partitions[wanted.partition]
@@ -82,31 +82,31 @@ class PartitionLeader:
         return leader
 
     def find_truncation(self) -> int | None:
-        """Where the log was cut since the range was planned, if that is before the range's end; asked once per leader.
+        """Where the log was truncated since the range was planned, if before the range's end. Asked once per leader.
 
-        A leader elected from among replicas that lagged (an unclean election) lacks records that could be read before,
-        and gives their offsets to others. It knows where the records of earlier leaders end in its own log.
+        An unclean election makes a replica that lagged the leader. It lacks records that were readable before, and
+        gives their offsets to others. It knows where the records of earlier leaders end in its own log.
         """
         planned = self._range.leader_epoch
-        if planned < 0 or self.leader_epoch <= self._held_against:
+        if planned < 0 or self.leader_epoch <= self._checked_epoch:
             return None
         tp = self._range.topic_partition
         _, end = self.cluster.epoch_ends({tp: planned}).get(tp, (-1, -1))
-        self._held_against = self.leader_epoch
+        self._checked_epoch = self.leader_epoch
         return truncated_at(end, self._range.stop)
 
     def forget(self) -> None:
-        """What we knew was wrong: the next `broker` asks the cluster."""
+        """Drop the known brokers: the next call of `broker` asks the cluster."""
         self._leader = None
         self._follower = None
 
     def prefer(self, node_id: int) -> None:
-        """The leader recommends a replica. Raises RetriableError if the cluster lists no such broker (any more)."""
+        """Use the replica that the leader recommends. Raises RetriableError if the cluster does not list that broker."""
         broker = self.cluster.metadata((self._range.topic,)).brokers.get(node_id)
         if broker is None:
             raise RetriableError(f"replica {node_id} is recommended, but the cluster does not list it")
         self._follower = broker
-        self._follower_until = time.monotonic() + FOLLOWER_TIME
+        self._follower_until = time.monotonic() + FOLLOWER_SECONDS
 
     def back_to_leader(self) -> None:
         self._follower = None

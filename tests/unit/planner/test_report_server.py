@@ -237,7 +237,7 @@ def test_a_stranger_who_listens_at_that_port_is_not_believed(listen, monkeypatch
     monkeypatch.setattr(module, "RETRY_SECONDS", SECONDS)  # told once, with all the time for the answer
     impostor = listen()  # a planner of another query, say
     address = replace(impostor.address, token="of the real one")
-    with pytest.raises(PenstockError, match="closed without a word"):
+    with pytest.raises(PenstockError, match="closed without an acknowledgement"):
         send_report(address, replace(REPORT, ended_at=150), SECONDS)
 
 

@@ -19,7 +19,7 @@ from penstock.consumer.fetch.fetcher import Fetcher
 from penstock.errors import BrokerUnavailable, NoGroupOffset, OffsetOutOfRange, PenstockError, UnknownTopic
 from penstock.model.log_identity import is_recreated, leader_changed, truncated_at
 from penstock.model.reader_index import reader_index
-from penstock.reader.partition_leader import FOLLOWER_TIME
+from penstock.reader.partition_leader import FOLLOWER_SECONDS
 from penstock.wire.api.metadata import Broker, Leader, Metadata
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster
@@ -368,7 +368,7 @@ class LeaderFinder:
                 number = reader_index(cursor.tp.topic, cursor.tp.partition, self._fetchers_per_broker)
                 if follower is not None:
                     # No epoch to a follower: one whose metadata lags would refuse us, and we would be sent back to it.
-                    self._followers[cursor] = time.monotonic() + FOLLOWER_TIME
+                    self._followers[cursor] = time.monotonic() + FOLLOWER_SECONDS
                     by_fetcher[follower, number].append((cursor, -1))
                 else:
                     by_fetcher[leader.broker, number].append((cursor, leader.epoch))
