@@ -101,7 +101,7 @@ class PartitionLeader:
         self._follower = None
 
     def prefer(self, node_id: int) -> None:
-        """Use the replica that the leader recommends. Raises RetriableError if the cluster does not list that broker."""
+        """Use the replica that the leader recommends. Raises RetriableError if the cluster does not list it."""
         broker = self.cluster.metadata((self._range.topic,)).brokers.get(node_id)
         if broker is None:
             raise RetriableError(f"replica {node_id} is recommended, but the cluster does not list it")

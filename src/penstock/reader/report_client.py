@@ -23,8 +23,8 @@ SILENCE_SECONDS = 600.0
 would cost every task its timeout."""
 
 EVENT_TIME_SILENCE_SECONDS = 20.0
-"""The same for event times. While they are missing, the planner looks them up at every trigger, at the brokers or in the
-last records, and that costs time."""
+"""The same for event times. While they are missing, the planner looks them up at every trigger, at the brokers or in
+the last records, and that costs time."""
 
 MISSING_COUNTS = "the query's counts of lost ranges, malformed and skipped records are too low"
 MISSING_EVENT_TIME = (

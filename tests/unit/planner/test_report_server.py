@@ -181,7 +181,7 @@ def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(n
     now = 1000.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     asked = []
-    monkeypatch.setattr(module, "_tell_any", lambda *_: asked.append(now) or ["no"])
+    monkeypatch.setattr(module, "_send_to_any", lambda *_: asked.append(now) or ["no"])
     times = replace(REPORT, has_event_time=True, event_time=5)
     for report, silence in ((times, module.EVENT_TIME_SILENCE_SECONDS), (REPORT, module.SILENCE_SECONDS)):
         asked.clear()
