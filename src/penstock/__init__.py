@@ -2,8 +2,8 @@
 
     spark.read.format("penstock").option("kafka.bootstrap.servers", "broker:9092").option("subscribe", "words").load()
 
-The names below are the contract; everything else is private by position. Importing the package is light: Spark, Arrow
-and the Kafka client are loaded with the first name that needs them.
+The names below are the public API; everything else is private. Importing the package is fast: Spark, Arrow and the
+Kafka client are imported with the first name that needs them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ __all__ = [
     "register",
 ]
 
-_HOMES = {
+_MODULES = {
     "AdbcSink": "penstock.streamer.sinks.adbc",
     "AllowTopics": "penstock.consumer.subscription",
     "AsyncStream": "penstock.consumer.stream.async_stream",
@@ -137,7 +137,7 @@ _HOMES = {
     "PartitionEventTime": "penstock.eventtime.tracker",
     "Stream": "penstock.consumer.stream.stream",
     "Streamer": "penstock.streamer.streamer",
-    "TopicPartition": "penstock.model.subscription",
+    "TopicPartition": "penstock.model.topic_partition",
     "WatermarkStrategy": "penstock.eventtime.strategy",
     "read_batches": "penstock.arrow",
     "register": "penstock.spark",
@@ -145,15 +145,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for (PEP 562)."""
+    """Import a public name on its first use (PEP 562)."""
     if name == "__version__":
         from importlib.metadata import version
 
         value: Any = version("penstock")
-    elif name in _HOMES:
+    elif name in _MODULES:
         from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     globals()[name] = value

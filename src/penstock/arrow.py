@@ -3,13 +3,12 @@
     for batch in penstock.read_batches(subscribe="words", **{"kafka.bootstrap.servers": "broker:9092"}):
         ...
 
-The same options, the same planning and the same reading as the Spark source, one range after the other in this thread
-with one more thread fetching ahead.
+Options, planning and reading are those of the Spark source. The caller's thread reads one range after the other, and
+one more thread fetches ahead.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -18,7 +17,6 @@ import pyarrow as pa
 
 from penstock.config.source import SourceOptions, parse_options
 from penstock.dead_letters.scope import LetterScope
-from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan
 from penstock.model.columns import arrow_schema, checked_columns
 from penstock.model.offset_range import OffsetRange
@@ -27,7 +25,7 @@ from penstock.reader.task import read_range
 from penstock.sampling.typed_source import typed_source
 
 Value: TypeAlias = str | int | bool | Sequence[str] | Mapping[str, Any]
-"""What an option may be given as: options of Spark are texts, and Python has other ways to write a list."""
+"""The Python types of an option: text as in Spark, or a number, a flag, a list or a dict."""
 
 
 def read_batches(
@@ -36,19 +34,20 @@ def read_batches(
     columns: Sequence[str] | None = None,
     **more: Value,
 ) -> pa.RecordBatchReader:
-    """Read Kafka as Arrow record batches, partition after partition.
+    """Read Kafka as Arrow record batches, one partition after the other.
 
-    The reader knows its schema, iterates over batches as they arrive, and `read_all()` makes one table of them.
+    The returned reader knows its schema and iterates over batches as they arrive; `read_all()` collects them into one
+    table.
 
-    `options` and `more` are those of the Spark source (docs/options.md): names with a dot go into the mapping, the
-    others may be keywords; topics may be a list, and what is JSON there a dict. `columns` names what to build, in that
-    order; fewer columns are read faster. Without it: key, value, topic, partition, offset, timestamp, timestampType,
+    `options` and `more` are the options of the Spark source (docs/options.md). Names with a dot go into the mapping;
+    others may be keywords. Lists of topics may be Python lists, and JSON a dict. `columns` names the columns to read,
+    in that order; fewer columns are faster. Default: key, value, topic, partition, offset, timestamp, timestampType,
     and headers if `includeHeaders` is true. With `valueFormat` or `keyFormat` columns are typed (docs/formats.md).
 
-    What to read is settled by the call, wrong options and unknown topics fail there; records are fetched as the
-    reader is advanced. Drop it to stop early.
+    The call plans the read: wrong options and unknown topics raise here. Records are fetched as the reader is advanced.
+    Drop the reader to stop early.
     """
-    parsed = parse_options({name: _text(name, value) for name, value in {**(options or {}), **more}.items()})
+    parsed = parse_options({**(options or {}), **more})
     if parsed.formats.typed:
         plan = typed_source(parsed).picked(columns, has_watermarks=True)
         ranges = plan_batch(parsed, whole_partitions=plan.may_end)
@@ -56,22 +55,6 @@ def read_batches(
     include_watermarks = parsed.event_time is not None and parsed.event_time.include_columns
     wanted = checked_columns(columns, parsed.include_headers, include_watermarks)
     return pa.RecordBatchReader.from_batches(arrow_schema(wanted), _read(plan_batch(parsed), wanted, parsed))
-
-
-def _text(name: str, value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case Mapping():
-            return json.dumps(dict(value))
-        case list() | tuple() if all(isinstance(part, str) for part in value):
-            return ",".join(value)
-        case None | list() | tuple() | set():
-            kind = "None: leave it out" if value is None else f"a {type(value).__name__} of other things"
-            raise OptionError(
-                name, None, f"must be text, a number, true or false, a list of texts or a dict, not {kind}"
-            )
-    return str(value)
 
 
 def _read(

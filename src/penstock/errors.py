@@ -3,37 +3,37 @@
     PenstockError
     ├── OptionError               an option is unknown, malformed or contradicts another
     ├── UnrelatedCheckpoint       a checkpoint and a subscription share no topic
-    ├── BrokerError               talking to Kafka failed
-    │   ├── BrokerUnavailable     no answer within the deadline; carries the history of tries
-    │   ├── AuthenticationFailed  the broker refused who we are, or TLS failed
-    │   ├── AuthorizationFailed   the broker knows who we are and says no
-    │   ├── UnknownTopic          a topic or partition that does not exist
+    ├── BrokerError               a request to Kafka failed
+    │   ├── BrokerUnavailable     no answer within the deadline; has the history of tries
+    │   ├── AuthenticationFailed  the broker refused the login, or the TLS handshake failed
+    │   ├── AuthorizationFailed   the broker accepted the login but does not allow the request
+    │   ├── UnknownTopic          a topic or partition does not exist
     │   ├── TimeLookupTimeout     the first record of a time was not found within the deadline
-    │   ├── CommitRefused         the group has given our partitions to others, or does not know us any more
-    │   └── ProtocolError         the broker's answer makes no sense to us
-    ├── CorruptBatch              bytes of a partition that are not what Kafka wrote
-    ├── RecordTooLarge            a record that fits no fetch
-    ├── DataLoss                  offsets that were asked for and are gone
-    ├── OpenTransaction           offsets that were asked for lie past a transaction that did not end in time
-    ├── OffsetOutOfRange          a consumer's position is gone and no reset rule is set
-    ├── SinkError                 a streamer's sink failed, for good or too often
-    │   └── RowsRefused           it will never take some of the rows it was given
+    │   ├── CommitRefused         the group assigned the partitions to others, or removed this member
+    │   └── ProtocolError         the broker's response is invalid
+    ├── CorruptBatch              the bytes of a record batch are damaged
+    ├── RecordTooLarge            a record does not fit into a fetch response
+    ├── DataLoss                  requested offsets no longer exist
+    ├── OpenTransaction           requested offsets are behind a transaction that did not end in time
+    ├── OffsetOutOfRange          a consumer's position no longer exists and auto.offset.reset is none
+    ├── SinkError                 the sink of a Streamer failed
+    │   └── RowsRefused           the sink will never store some of the rows
     ├── MalformedRecord           a key or value does not parse, and mode is FAILFAST
-    ├── RegistryError             a schema registry failed, or its answer makes no sense
-    │   ├── RegistryUnavailable   no answer after all retries; carries the history of tries
-    │   ├── RegistryRefused       the registry, or a proxy before it, does not let us in, or TLS failed
-    │   ├── SchemaNotFound        an id, subject or version that the registry does not have
-    │   ├── UnreadableSchema      a schema of a type that Penstock does not know, or that refers to too many others
-    │   └── IncompatibleSchema    records were written with a schema that the one to read with cannot take
-    ├── DeserializerFailed        a user's own deserializer failed on a record, or broke its contract
+    ├── RegistryError             a request to a schema registry failed
+    │   ├── RegistryUnavailable   no answer after all retries; has the history of tries
+    │   ├── RegistryRefused       the registry, or a proxy, refused the login, or the TLS handshake failed
+    │   ├── SchemaNotFound        the registry does not have an id, subject or version
+    │   ├── UnreadableSchema      Penstock does not support the type of a schema, or it has too many references
+    │   └── IncompatibleSchema    records cannot be read with the reader's schema
+    ├── DeserializerFailed        a user's deserializer failed on a record, or broke its contract
     ├── EventTimeError            a column or a user's function gives no event times, or no watermarks
-    ├── ConsumerTimeout           nothing came within consumer.timeout.ms; the stream can be read again
-    ├── NoOffsetForTimestamp      strategy `error`, and no record is that young
-    ├── NoGroupOffset             the group has committed nothing and no reset rule is set
-    └── EmbeddedBrokerError       the embedded broker could not be fetched or started
+    ├── ConsumerTimeout           no message arrived within consumer.timeout.ms; the stream can be read again
+    ├── NoOffsetForTimestamp      no record is at or after a timestamp, and the strategy is `error`
+    ├── NoGroupOffset             the group has no committed offset and auto.offset.reset is none
+    └── EmbeddedBrokerError       the embedded broker could not be downloaded or started
 
-An error says what happened, where (topic, partition, offset) and the way out. All survive pickle, because they cross
-from Spark's workers to its driver. None holds a secret.
+An error says what happened, where (topic, partition, offset) and how to fix it. All errors can be pickled, because they
+go from Spark's workers to its driver. None contains a secret.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from penstock.masking import MASK, is_secret, masked
 
 
 class PenstockError(Exception):
-    """Base of everything Penstock raises on purpose."""
+    """Base class of Penstock's errors."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(masked(each) if isinstance(each, str) else each for each in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Do not simplify: Exception's own __reduce__ calls cls(*args), and args holds the finished message, not
-        # what __init__ wants.
+        # Do not simplify: Exception's own __reduce__ calls cls(*args), and args is the finished message, not the
+        # arguments of __init__.
         return _revive, (type(self), str(self), self.__dict__)
 
 
@@ -72,7 +72,7 @@ class OptionError(PenstockError, ValueError):
         if value is not None and is_secret(name):
             value = MASK
         if isinstance(value, str) and (harmless := masked(value)) != value:
-            # A part that the reason quotes may be half a password: lists are split at commas.
+            # The reason may quote a part of the value that is half a password: lists are split at commas.
             value, reason = harmless, re.sub(r"""['"].*['"]""", repr(MASK), reason, flags=re.DOTALL)
         self.name = name
         self.value = value
@@ -91,20 +91,20 @@ class UnrelatedCheckpoint(PenstockError):
         shown = ", ".join(map(repr, self.topics[:10]))
         more = f" and {len(self.topics) - 10} more" if len(self.topics) > 10 else ""
         super().__init__(
-            f"the checkpoint holds offsets of {shown}{more}, and the subscription ({subscription}) includes none of "
-            "these topics. Correct the subscription, or give this query a checkpoint of its own. To keep this "
-            "checkpoint, set option allowUnrelatedCheckpoint to true: the subscription is then read from the beginning "
-            "of its topics, and the offsets in the checkpoint stay, unread. To read the topics in the checkpoint too, "
-            "set filterRestoredPartitions to false"
+            f"the checkpoint has offsets of {shown}{more}, and the subscription ({subscription}) includes none of "
+            "these topics. Correct the subscription, or use another checkpoint location for this query. To keep this "
+            "checkpoint, set option allowUnrelatedCheckpoint to true: the subscribed topics are then read from their "
+            "beginning, and the offsets in the checkpoint stay unread. To read the topics of the checkpoint too, set "
+            "filterRestoredPartitions to false"
         )
 
 
 class BrokerError(PenstockError):
-    """Talking to Kafka failed."""
+    """A request to Kafka failed."""
 
 
 class BrokerUnavailable(BrokerError):
-    """Kafka did not do what was asked within the deadline. `history` lists the tries, oldest first."""
+    """A request did not succeed within the deadline. `history` lists the tries, oldest first."""
 
     def __init__(self, what: str, history: Sequence[str] = (), hint: str = "") -> None:
         self.what = what
@@ -114,11 +114,11 @@ class BrokerUnavailable(BrokerError):
 
 
 class AuthenticationFailed(BrokerError):
-    """The broker refused who we are, or the TLS handshake failed."""
+    """The broker refused the login, or the TLS handshake failed."""
 
 
 class AuthorizationFailed(BrokerError):
-    """The broker knows who we are and does not allow this."""
+    """The broker accepted the login but does not allow the request."""
 
 
 class UnknownTopic(BrokerError):
@@ -132,10 +132,10 @@ class UnknownTopic(BrokerError):
 
 
 class TimeLookupTimeout(BrokerError):
-    """The first record at or after a time was not found within the deadline: brokers did not know it, and the log that
-    had to be scanned is long.
+    """The first record at or after a time was not found within the deadline: the broker's index did not have it, and
+    scanning the log took too long.
 
-    `partitions` lists (topic, partition, time, offset where the scan stands, offset where it would end).
+    `partitions` lists (topic, partition, time, next offset of the scan, last offset of the scan).
     """
 
     def __init__(self, partitions: Sequence[tuple[str, int, int, int, int]], seconds: float, option: str) -> None:
@@ -143,31 +143,31 @@ class TimeLookupTimeout(BrokerError):
         topic, partition, time, at, stop = self.partitions[0]
         more = f" and in {len(self.partitions) - 1} more partitions" if len(self.partitions) > 1 else ""
         super().__init__(
-            f"the first record at or after timestamp {time} was not found within {seconds:g} s: the broker does not "
-            f"know it, and {topic}-{partition} was scanned up to offset {at} of {stop}{more}. Give offsets instead of "
-            f"a time, or raise {option}"
+            f"the first record at or after timestamp {time} was not found within {seconds:g} s: the broker's index "
+            f"does not have it, and {topic}-{partition} was scanned up to offset {at} of {stop}{more}. Use offsets "
+            f"instead of a time, or raise {option}"
         )
 
 
 class CommitRefused(BrokerError):
-    """The coordinator takes no commit from us: the group was rebalanced, or we are not in it any more."""
+    """The coordinator refused a commit: the group was rebalanced, or this member is no longer in it."""
 
     def __init__(self, group: str, reason: str, hint: str = "") -> None:
         self.group = group
         self.reason = reason
         hint = hint or (
-            "Its partitions may be with other members, who begin where the last commit was. If it happens often, raise "
+            "Other members may own its partitions and continue at the last commit. If it happens often, raise "
             "session.timeout.ms, or commit in revoked of a rebalance listener"
         )
-        super().__init__(f"group {group!r} takes no commit from this consumer: {reason}. {hint}")
+        super().__init__(f"group {group!r} refused a commit of this consumer: {reason}. {hint}")
 
 
 class ProtocolError(BrokerError):
-    """The broker's answer makes no sense to us."""
+    """The broker's response is invalid."""
 
 
 class CorruptBatch(PenstockError):
-    """A record batch whose bytes are not what Kafka wrote: damaged on the way, on disk, or made with intent."""
+    """The bytes of a record batch are damaged: on the network, on disk, or on purpose."""
 
     def __init__(self, topic: str, partition: int, base_offset: int, position: int, reason: str) -> None:
         self.topic = topic
@@ -177,31 +177,31 @@ class CorruptBatch(PenstockError):
         self.reason = reason
         super().__init__(
             f"corrupt record batch in {topic}-{partition}, base offset {base_offset}, byte {position} of the "
-            f"response: {reason}. Check the broker's log files (kafka-dump-log) and the network in between"
+            f"response: {reason}. Check the broker's log files (kafka-dump-log) and the network"
         )
 
 
 class DataLoss(PenstockError):
-    """Offsets that were asked for and that the broker no longer (or not yet) has.
+    """The broker no longer (or not yet) has requested offsets.
 
-    `ranges` lists (topic, partition, wanted, available) with `available` in words; `what` is the message without the
-    way out, for those who have taken it.
+    `ranges` lists (topic, partition, wanted, available), with `available` in words. `what` is the message without the
+    hint, for warnings when failOnDataLoss is already false.
     """
 
     def __init__(self, ranges: Sequence[tuple[str, int, str, str]]) -> None:
         self.ranges = tuple(ranges)
         lines = "".join(f"\n  - {t}-{p}: wanted {wanted}, the broker has {has}" for t, p, wanted, has in self.ranges)
         self.what = (
-            f"some of the data asked for is gone (retention, a deleted or recreated topic, or truncation).{lines}"
+            f"some of the requested data is lost (retention, a deleted or recreated topic, or truncation).{lines}"
         )
-        super().__init__(f"{self.what}\nTo read what is left, set option failOnDataLoss to false")
+        super().__init__(f"{self.what}\nTo read the remaining data, set option failOnDataLoss to false")
 
 
 class OpenTransaction(PenstockError):
-    """Under read_committed, offsets that were asked for lie past a transaction that was not ended in time.
+    """Under read_committed, requested offsets are behind a transaction that did not end in time.
 
-    `partitions` lists (topic, partition, wanted, last stable offset, owner): up to which offset was to be read, where
-    the first open transaction begins, and who began it, in words, empty where brokers do not say.
+    `partitions` lists (topic, partition, wanted, last stable offset, owner): the end of the read, the start of the
+    first open transaction, and its producer in words, empty if brokers do not report it.
     """
 
     def __init__(self, partitions: Sequence[tuple[str, int, int, int, str]], seconds: float, option: str = "") -> None:
@@ -214,7 +214,7 @@ class OpenTransaction(PenstockError):
             for topic, partition, wanted, stable, owner in self.partitions
         )
         super().__init__(
-            f"records that were asked for lie past an open transaction, which was waited for {seconds:g} s.{lines}\n"
+            f"requested records are behind an open transaction that did not end within {seconds:g} s.{lines}\n"
             "Committed records cannot be read past it. Commit or abort it (kafka-transactions.sh shows and aborts it), "
             "wait longer with kafkaConsumer.pollTimeoutMs, end the read before it, or set kafka.isolation.level to "
             "read_uncommitted"
@@ -222,7 +222,7 @@ class OpenTransaction(PenstockError):
 
 
 class OffsetOutOfRange(PenstockError):
-    """A consumer stands where its partition has no records, and `auto.offset.reset` is none."""
+    """The partition does not have the consumer's position, and `auto.offset.reset` is none."""
 
     def __init__(self, topic: str, partition: int, offset: int, has: str) -> None:
         self.topic = topic
@@ -230,36 +230,37 @@ class OffsetOutOfRange(PenstockError):
         self.offset = offset
         super().__init__(
             f"{topic}-{partition}: wanted offset {offset}, the broker has {has}, and auto.offset.reset is none. Seek "
-            "to an offset that is there, or set auto.offset.reset to earliest or latest"
+            "to an existing offset, or set auto.offset.reset to earliest or latest"
         )
 
 
 class RecordTooLarge(PenstockError):
-    """A record whose batch came incomplete: no fetch can hold it."""
+    """A record batch does not fit into a fetch response."""
 
     def __init__(self, topic: str, partition: int, offset: int, fetched: int) -> None:
         self.topic = topic
         self.partition = partition
         self.offset = offset
         super().__init__(
-            f"the record batch at offset {offset} of {topic}-{partition} does not fit into {fetched} bytes, all that "
-            "the broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a "
+            f"the record batch at offset {offset} of {topic}-{partition} does not fit into {fetched} bytes, the most "
+            "that the broker sends at once. Raise max.partition.fetch.bytes and fetch.max.bytes (the broker has a "
             "fetch.max.bytes too), or seek past it"
         )
 
 
 class SinkError(PenstockError):
-    """A streamer's sink failed.
+    """The sink of a Streamer failed.
 
-    A sink raises it for what cannot get better by trying again, such as a table that does not exist: the Streamer then
-    fails at once. Every other error of a sink is tried again; the Streamer wraps it in a SinkError when it gives up.
+    A sink raises it if a retry cannot help, for example if a table does not exist: the Streamer then fails at once.
+    After any other error of a sink the Streamer retries; when it gives up, it raises a SinkError with that error as
+    its cause.
     """
 
 
 class RowsRefused(SinkError):
-    """A sink will never take some of the rows it was given, though others it may: wrong data, not a wrong sink.
+    """A sink will never store some of the rows, because of their data.
 
-    The Streamer looks for the messages that they came from, and goes on without them.
+    The Streamer finds the messages that they came from, and continues without them.
     """
 
 
@@ -267,7 +268,7 @@ FIRST_BYTES = 64
 
 
 class MalformedRecord(PenstockError):
-    """A key or value that does not parse, and `mode` is FAILFAST."""
+    """A key or value does not parse, and `mode` is FAILFAST."""
 
     def __init__(self, topic: str, partition: int, offset: int, column: str, reason: str, data: bytes | None) -> None:
         self.topic = topic
@@ -278,52 +279,52 @@ class MalformedRecord(PenstockError):
         self.data = None if data is None else bytes(data[:FIRST_BYTES])
         begins = "" if self.data is None else f" It begins with {self.data!r}."
         super().__init__(
-            f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To go on without "
-            "such records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
+            f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To skip such "
+            "records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
         )
 
 
 class RegistryError(PenstockError):
-    """A schema registry failed, or answered what makes no sense."""
+    """A request to a schema registry failed, or its response is invalid."""
 
 
 class RegistryUnavailable(RegistryError):
-    """A schema registry gave no answer after all retries. `history` lists the tries, oldest first."""
+    """A schema registry did not answer after all retries. `history` lists the tries, oldest first."""
 
     def __init__(self, what: str, history: Sequence[str] = ()) -> None:
         self.what = what
         self.history = tuple(history)
         tries = "".join(f"\n  - {line}" for line in self.history)
         super().__init__(
-            f"the schema registry did not answer: {what}. Check schemaRegistry.url and schemaRegistry.proxy, that this "
-            "machine reaches them, and schemaRegistry.timeout.ms and schemaRegistry.retries"
+            f"the schema registry did not answer: {what}. Check schemaRegistry.url and schemaRegistry.proxy, whether "
+            "this machine can reach them, and schemaRegistry.timeout.ms and schemaRegistry.retries"
             + (f"\ntried:{tries}" if tries else "")
         )
 
 
 class RegistryRefused(RegistryError):
-    """A schema registry, or a proxy before it, does not let us in; or TLS with it failed."""
+    """A schema registry, or a proxy before it, refused the login, or the TLS handshake failed."""
 
     def __init__(self, url: str, reason: str, hint: str) -> None:
         self.url = url
         self.reason = reason
-        super().__init__(f"the schema registry at {url} refused us: {reason}. {hint}")
+        super().__init__(f"the schema registry at {url} refused access: {reason}. {hint}")
 
 
 class SchemaNotFound(RegistryError):
-    """An id, subject or version that the schema registry does not have."""
+    """The schema registry does not have an id, subject or version."""
 
     def __init__(self, url: str, what: str) -> None:
         self.url = url
         self.what = what
         super().__init__(
             f"the schema registry at {url} has no {what}. It may have been deleted, or registered elsewhere: check "
-            "schemaRegistry.url, and subjectNameStrategy where a subject was looked for"
+            "schemaRegistry.url, and subjectNameStrategy if a subject is missing"
         )
 
 
 class UnreadableSchema(RegistryError):
-    """A schema that the registry has and Penstock does not read. `kind` and `text` are the registry's."""
+    """Penstock does not support a schema of the registry. `kind` and `text` are the registry's."""
 
     def __init__(self, url: str, what: str, reason: str, kind: str, text: str) -> None:
         self.url = url
@@ -335,7 +336,7 @@ class UnreadableSchema(RegistryError):
 
 
 class IncompatibleSchema(RegistryError):
-    """Records were written with a schema that the one they are to be read with cannot take.
+    """Records were written with a schema that is incompatible with the reader's.
 
     `where` is a subject or a column.
     """
@@ -345,18 +346,18 @@ class IncompatibleSchema(RegistryError):
         self.writer_id = writer_id
         self.reader_id = reader_id
         self.reason = reason
-        reader = "the schema given" if reader_id is None else f"schema {reader_id}"
+        reader = "the given schema" if reader_id is None else f"schema {reader_id}"
         super().__init__(
-            f"{where}: records written with schema {writer_id} cannot be read with {reader}: {reason}. Start the query "
-            "anew to read with the latest schema, or name one that takes both; a compatibility rule in the registry "
-            "keeps such schemas out"
+            f"{where}: records written with schema {writer_id} cannot be read with {reader}: {reason}. Restart the "
+            "query to read with the latest schema, or set one that is compatible with both. A compatibility rule in "
+            "the registry refuses such schemas"
         )
 
 
 class DeserializerFailed(PenstockError):
-    """A user's own deserializer failed on a record, or returned what it must not.
+    """A user's deserializer failed on a record, or returned a wrong result.
 
-    `details` is the traceback of what it raised, if it did: the cause itself stays in the process where it happened.
+    `details` is the traceback of its exception, if it raised one. The exception itself stays in the worker process.
     """
 
     def __init__(
@@ -381,10 +382,10 @@ class DeserializerFailed(PenstockError):
 
 
 class EventTimeError(PenstockError):
-    """A column, or a user's own function, gives no event times or no watermarks.
+    """A column, or a user's function, gives no event times or no watermarks.
 
-    `details` is the traceback of what a function raised, if it did: the cause itself stays in the process where it
-    happened.
+    `details` is the traceback of the function's exception, if it raised one. The exception itself stays in the worker
+    process.
     """
 
     def __init__(self, where: str, reason: str, hint: str = "", details: str = "") -> None:
@@ -396,7 +397,7 @@ class EventTimeError(PenstockError):
 
 
 class ConsumerTimeout(PenstockError):
-    """No message came within `consumer.timeout.ms`. Nothing is broken: the stream can be read again."""
+    """No message arrived within `consumer.timeout.ms`. The stream can be read again."""
 
     def __init__(self, thread_id: str, seconds: float) -> None:
         self.thread_id = thread_id
@@ -405,7 +406,7 @@ class ConsumerTimeout(PenstockError):
 
 
 class NoOffsetForTimestamp(PenstockError):
-    """No record at or after a timestamp, and the strategy says that is an error."""
+    """No record is at or after a timestamp, and startingOffsetsByTimestampStrategy is `error`."""
 
     def __init__(self, partitions: Sequence[tuple[str, int, int]]) -> None:
         self.partitions = tuple(partitions)
@@ -424,18 +425,18 @@ class NoGroupOffset(PenstockError):
         self.partitions = tuple(partitions)
         places = ", ".join(f"{t}-{p}" for t, p in self.partitions)
         super().__init__(
-            f"group {group!r} has no committed offset for {places}. Commit one (penstock groups reset), name the "
-            "offsets to start at, or set auto.offset.reset to earliest or latest (for the Spark source: "
+            f"group {group!r} has no committed offset for {places}. Commit one (penstock groups reset), set the "
+            "starting offsets, or set auto.offset.reset to earliest or latest (for the Spark source: "
             "startingOffsets, kafka.auto.offset.reset)"
         )
 
 
 class EmbeddedBrokerError(PenstockError):
-    """The embedded broker could not be fetched or started."""
+    """The embedded broker could not be downloaded or started."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or nothing."""
+    """A hint with the nearest known name; empty if none is near."""
     lowered = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     return f"Did you mean {lowered[close[0]]}?" if close else ""

@@ -1,4 +1,4 @@
-"""A sign of life while something takes long."""
+"""A progress line on the terminal during long waits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ TICK = 0.5
 
 
 def can_move(out: IO[str]) -> bool:
-    """Whether a line can be drawn over there: on a terminal, unless it is one that shows escapes as they are."""
+    """Whether a line can be overwritten: on a terminal that interprets escape sequences."""
     return out.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Progress:
-    """One line on a terminal's standard error from the moment that a wait gets long, gone at the end of the
-    `with` block. Nothing where nobody looks: no terminal, or done within two seconds."""
+    """One line on standard error, removed at the end of the `with` block.
+
+    It is shown only on a terminal, and only after two seconds."""
 
     def __init__(self) -> None:
         self._from = time.monotonic() + QUIET_SECONDS
@@ -32,7 +33,7 @@ class Progress:
     def show(self, text: str) -> None:
         if text != self._shown and time.monotonic() >= self._from and can_move(sys.stderr):
             self._shown = text
-            # Cut, because a line that wraps cannot be taken back.
+            # Cut to the width: a line that wraps cannot be overwritten.
             sys.stderr.write(f"\r\x1b[K{f'penstock: {text}'[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
@@ -49,18 +50,18 @@ class Progress:
 
 @contextlib.contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """The same for a call that tells nothing of itself: what it does, and for how long."""
+    """Show `what` and the elapsed seconds while the `with` block runs."""
     ended, began = threading.Event(), time.monotonic()
 
-    def tell() -> None:
+    def show() -> None:
         with Progress() as progress:
             while not ended.wait(TICK):
                 progress.show(f"{what} ({time.monotonic() - began:.0f} s)")
 
-    telling = threading.Thread(target=tell, name="penstock-waiting", daemon=True)
-    telling.start()
+    thread = threading.Thread(target=show, name="penstock-waiting", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        telling.join()
+        thread.join()

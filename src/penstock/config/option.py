@@ -6,6 +6,7 @@ the given values, with the table's defaults for the others. `docs/options.md` an
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -167,8 +168,15 @@ def as_text(name: str, raw: object) -> str:
             return str(int(raw)) if raw.is_integer() else str(raw)
         case list() | tuple() if all(isinstance(part, str) for part in raw):
             return ",".join(raw)
-    kind = "None: leave it out" if raw is None else f"a {type(raw).__name__}"
-    raise OptionError(name, raw, f"must be text, a number or true or false, not {kind}")
+        case Mapping():
+            return json.dumps(dict(raw))
+        case None:
+            kind = "None: leave it out"
+        case list() | tuple() | set():
+            kind = f"a {type(raw).__name__} of other things"
+        case _:
+            kind = f"a {type(raw).__name__}"
+    raise OptionError(name, raw, f"must be text, a number, true or false, a list of texts or a dict, not {kind}")
 
 
 def warn_of_ignored(ignored: Ignored, noun: str = "option") -> None:

@@ -114,7 +114,7 @@ def test_what_cannot_work_is_told_in_a_line(stream, words, postgres):
     assert "penstock stream: topic 'no-such-topic' does not exist" in err
     code, _, err = stream(words, "--to", f"{postgres.uri}?table=missing&mode=append", "--until-end")
     assert code == 1
-    assert "penstock stream: table 'missing' is not there" in err
+    assert "penstock stream: table 'missing' does not exist" in err
     assert "Traceback" not in err
 
 

@@ -66,7 +66,7 @@ def test_what_belongs_to_the_database_reaches_it(monkeypatch):
         ("parquet:x?by=date", "has no 'by'"),
         ("adbc:sqlite:x.db", "which table"),
         ("adbc:sqlite:x.db?table=t&mode=replace", "append or create_append"),
-        ("adbc:x.db?table=t", "which driver"),
+        ("adbc:x.db?table=t", "option driver: is missing"),
         ("adbc:sqlite:x.db?table=t&duplicates=drop", "may be skip"),
     ],
 )

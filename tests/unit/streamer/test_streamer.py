@@ -67,9 +67,9 @@ def test_I1_what_is_missing_or_wrong_is_named(wrong, said):
 
 def test_I1_a_sink_that_cannot_be_opened_fails_the_start_and_leaves_nothing(fake_connector, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SinkError, match="no Parquet files can be written"):
+    with pytest.raises(SinkError, match="Parquet files cannot be written"):
         Streamer("t", 2, sink=ParquetSink(tmp_path / "file" / "data"), config=CONFIG).start()
-    with pytest.raises(SinkError, match="table 'missing' is not there"):
+    with pytest.raises(SinkError, match="table 'missing' does not exist"):
         Streamer("t", 2, sink=AdbcSink(f"sqlite:{tmp_path}/x.db", "missing"), config=CONFIG).start()
     assert not fake_connector.streams
     assert until(lambda: not [t for t in threading.enumerate() if t.name.startswith("penstock-streamer")], SECONDS)

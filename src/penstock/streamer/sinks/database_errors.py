@@ -1,19 +1,19 @@
-"""What a database's errors mean: of the rows, of the setup, or of something that may pass."""
+"""Classification of database errors: wrong rows, wrong setup, or retriable."""
 
 from __future__ import annotations
 
 from penstock.masking import masked
 
 REFUSED_ROWS = ("22", "23", "44", "54000", "P0001")
-"""SQLSTATEs, by their beginnings, that speak of the rows: a value that does not fit, a constraint or a view's check
-that it breaks, a key too long for its index, and what a trigger raises."""
+"""Prefixes of SQLSTATEs that concern the rows: a value that does not fit, a broken constraint or check of a view, a key
+too long for its index, an exception of a trigger."""
 
 WRONG_SETUP = ("0A", "08P01", "28", "3D", "3F", "42")
-"""SQLSTATE classes that no waiting cures: not supported, not allowed, no such database, schema, table or column; and
-08P01, which is what comes of a value copied into a column of another type."""
+"""SQLSTATE classes that a retry does not fix: not supported, not allowed, no such database, schema, table or column.
+08P01 is the result of a value copied into a column of another type."""
 
 WRONG_SETUP_STATUS = ("NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "NOT_IMPLEMENTED", "UNAUTHORIZED")
-"""The same as ADBC's own status. ALREADY_EXISTS is what both drivers say of a column that the table does not have."""
+"""The same as ADBC statuses. Both drivers report ALREADY_EXISTS for a column that the table does not have."""
 
 REFUSED_WORDS = (
     " constraint failed",
@@ -22,17 +22,17 @@ REFUSED_WORDS = (
     "out of range of int64_t",
     "Could not format timestamp",
 )
-"""What SQLite's driver says of rows. Of these it gives no code: it calls them internal errors, or input and output."""
+"""Texts of SQLite's driver about wrong rows. It has no code for these: their status is internal error or I/O error."""
 
 NOT_PREPARED, LOCKED = "failed to prepare", "is locked"
-"""What it says of a statement that can never be, and of one that only has to wait."""
+"""Its texts about a statement that can never succeed, and about one that has to wait."""
 
 SHOWN = 300
-"""How much of a driver's error is shown."""
+"""The largest number of characters of a driver's error in our errors."""
 
 
 def kind_of(error: Exception) -> str:
-    """Whether an error speaks of `rows`, of the `setup`, or of something that may `pass`."""
+    """The kind of an error: `rows`, `setup` or `retriable`."""
     state = getattr(error, "sqlstate", None) or ""
     if state.startswith(REFUSED_ROWS):
         return "rows"
@@ -45,16 +45,18 @@ def kind_of(error: Exception) -> str:
         return "setup"
     if status and NOT_PREPARED in text and LOCKED not in text:
         return "setup"
-    return "pass"
+    return "retriable"
 
 
 def status_of(error: Exception) -> str:
-    """ADBC's name for what went wrong; empty if it is no error of a driver."""
+    """The name of the ADBC status; empty if the error is not a driver's."""
     name: str = getattr(getattr(error, "status_code", None), "name", "")
     return name
 
 
 def in_one_line(error: Exception) -> str:
-    """Cut before the statement that drivers repeat at the end."""
-    text = masked(" ".join(str(error).split()) or type(error).__name__)  # before it is cut: a URI may be cut in two
+    """The text of an error, shortened: drivers repeat the statement at the end."""
+    text = masked(
+        " ".join(str(error).split()) or type(error).__name__
+    )  # masked before it is cut: a cut may split a URI
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."

@@ -1,4 +1,4 @@
-"""Rows made to fit the columns of a table."""
+"""Conversion of rows to the column types of a table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.errors import RowsRefused, SinkError
 
 
 def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """The rows as the table's columns are.
+    """The rows with the types of the table's columns.
 
-    PostgreSQL's driver copies bytes and converts nothing: an int64 is refused by an `integer`, and four letters would
-    become one. Other drivers convert by themselves, and SQLite's only guesses what a column holds.
+    PostgreSQL's driver copies bytes and does not convert: an `integer` column refuses an int64, and stores text of four
+    bytes as one number. Other drivers convert by themselves, and SQLite's only guesses the type of a column.
     """
     for at, field in enumerate(rows.schema):
         if field.name not in target.names:
@@ -22,7 +22,7 @@ def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
         if not native or wanted.type == field.type:
             continue
         if native == "jsonb" and _kind(field.type) == "text":
-            # Its binary form is a version, 1, before the text; the driver sends the text alone.
+            # The binary form of jsonb is a version byte, 1, before the text. The driver sends only the text.
             text = rows.column(at).cast(pa.binary())
             rows = rows.set_column(at, field.name, pc.binary_join_element_wise(b"\x01", text, b""))
         elif _kind(field.type) == _kind(wanted.type) and _kind(field.type) in ("integer", "float"):
@@ -32,12 +32,14 @@ def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
                 raise RowsRefused(f"column {field.name!r} of the table is {native}: {error}") from error
             rows = rows.set_column(at, field.name, column)
         elif _kind(field.type) != _kind(wanted.type) and (_kind(wanted.type) or native == "uuid"):
-            raise SinkError(f"column {field.name!r} is {field.type} here and {native} in the table: make them the same")
+            raise SinkError(
+                f"column {field.name!r} is {field.type} in the rows and {native} in the table. Use one type"
+            )
     return rows
 
 
 def _kind(type_: pa.DataType) -> str:
-    """Types of one kind are converted, or stand for the same; empty for those that the driver has to judge."""
+    """Types of one kind are converted or equivalent. Empty: the driver decides."""
     types = pa.types
     if types.is_dictionary(type_):
         return _kind(type_.value_type)

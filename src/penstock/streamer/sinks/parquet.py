@@ -1,4 +1,4 @@
-"""A Parquet dataset as a sink: a folder that grows by whole files."""
+"""ParquetSink: adds files to a Parquet dataset, which is a folder."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from penstock.streamer.sinks.sink import Limits, Rows, Writer, check_limits
 
 DATE = "date"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The folder of rows without a value, by the name that Hive gave it and everybody knows."""
+"""The folder of rows without a value, as Hive names it."""
 
 UNFINISHED = "."
-"""Files that begin so are left out by whoever reads a dataset: Arrow, Spark, DuckDB, Hive."""
+"""The prefix of files that readers of a dataset (Arrow, Spark, DuckDB, Hive) skip."""
 
 ABANDONED_SECONDS = 3600.0
-"""An unfinished file that nobody has written to for so long is what a killed process left. One is written in seconds;
-another process may be at it right now."""
+"""An unfinished file that has not changed for this long belongs to a killed process. A younger one may be in use by
+another process: a file is written within seconds."""
 
 
 class ParquetSink:
-    """Adds files to a folder. A file is complete and on disk before it has its name: readers see all of it or nothing,
-    and a crash leaves at most a hidden file, which goes the next time that a sink is opened there.
+    """Adds files to a folder. A file is complete and on disk before it gets its name: readers see all of it or nothing.
+    A crash leaves at most a hidden file, which is removed when a sink is next opened there.
 
-    Each write of a thread is one file (for each value of `partition_by`): whatever of `file_rows`, `file_bytes` and
-    `file_seconds` comes first, if the Streamer says nothing else. The bytes are those of Arrow in memory, of which
-    compressed Parquet is a fraction. `partition_by` names columns that become folders, as in
-    `topic=clicks/date=2025-01-31/`; `date` is the UTC day of `timestamp` where the rows have no such column. `options`
+    Each write of a thread is one file (for each value of `partition_by`). It is due at the first of `file_rows`,
+    `file_bytes` and `file_seconds`, unless the Streamer has limits of its own. `file_bytes` is the size as Arrow in
+    memory; compressed Parquet is a fraction of it. `partition_by` names columns that become folders, as in
+    `topic=clicks/date=2025-01-31/`; `date` is the UTC day of `timestamp` if the rows have no column `date`. `options`
     go to `pyarrow.parquet.write_table`.
     """
 
@@ -58,7 +58,7 @@ class ParquetSink:
     ) -> None:
         if "://" in os.fspath(path):
             raise OptionError(
-                "path", os.fspath(path), "is not a folder of this machine", "Mount it, or give a function as the sink"
+                "path", os.fspath(path), "is not a folder of this machine", "Mount it, or use a function as the sink"
             )
         if isinstance(partition_by, str):
             raise OptionError("partition_by", partition_by, "must be a list of columns", f'Example: ["{partition_by}"]')
@@ -73,12 +73,12 @@ class ParquetSink:
         return f"ParquetSink({str(self.path)!r})"
 
     def open(self, thread: str) -> Writer:
-        import pyarrow.parquet as pq  # it takes a while: not in the middle of the first write
+        import pyarrow.parquet as pq  # slow to import: now, and not during the first write
 
         try:
             pq.write_table(pa.table({"a": [0]}), io.BytesIO(), **self._options)
-        except Exception as error:  # whatever it is, each write would end like this
-            raise SinkError(f"pyarrow.parquet.write_table does not take these options: {error}") from error
+        except Exception as error:  # every write would fail like this
+            raise SinkError(f"pyarrow.parquet.write_table does not accept these options: {error}") from error
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             trial = self.path / f"{UNFINISHED}part-{uuid.uuid4().hex}.unfinished"
@@ -88,17 +88,17 @@ class ParquetSink:
                 sweep(self.path)
                 self._swept = True
         except OSError as error:
-            raise SinkError(f"no Parquet files can be written to {self.path}: {error.strerror or error}") from error
-        return _Folder(self.path, self.partition_by, self._options)
+            raise SinkError(f"Parquet files cannot be written to {self.path}: {error.strerror or error}") from error
+        return _FolderWriter(self.path, self.partition_by, self._options)
 
 
-class _Folder:
+class _FolderWriter:
     def __init__(self, path: Path, partition_by: tuple[str, ...], options: dict[str, Any]) -> None:
         self._path = path
         self._partition_by = partition_by
         self._options = options
         self._token = uuid.uuid4().hex[:12]
-        """No other writer has it, here or on another machine."""
+        """Unique to this writer, on all machines."""
         self._files = 0
 
     def write(self, rows: Rows) -> None:
@@ -107,8 +107,7 @@ class _Folder:
             return
         written: list[tuple[Path, Path]] = []
         try:
-            # All of them first, and names only then: an error on the way leaves nothing to be seen, and a retry writes
-            # nothing twice.
+            # Write all files before any gets its name: an error leaves no visible file, and a retry repeats none.
             for folder, part in partitions(rows, self._partition_by):
                 written.append(self._write(self._path / folder, part))
             for unfinished, path in written:
@@ -120,9 +119,9 @@ class _Folder:
                 for path in pair:
                     path.unlink(missing_ok=True)
             if isinstance(error, pa.ArrowInvalid | pa.ArrowNotImplementedError | pa.ArrowTypeError):
-                raise SinkError(f"no Parquet file can be made of the rows: {error}") from error
+                raise SinkError(f"the rows cannot be written as Parquet: {error}") from error
             if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-                # No waiting makes it shorter; the rows of other folders are fine.
+                # A retry does not make it shorter; the rows of other folders are fine.
                 raise RowsRefused(f"partition_by: a value is too long for the name of a folder: {error}") from error
             raise
 
@@ -132,7 +131,7 @@ class _Folder:
         made = [up for up in (folder, *folder.parents) if not up.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         for new in made:
-            _sync(new.parent)  # else a folder may be gone after a power cut, with the files in it
+            _sync(new.parent)  # else a power cut may lose the folder with its files
         self._files += 1
         name = f"part-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{self._token}-{self._files:06}.parquet"
         unfinished = folder / f"{UNFINISHED}{name}.unfinished"
@@ -151,17 +150,17 @@ class _Folder:
 
 
 def partitions(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Path, pa.Table]]:
-    """The rows by folder; a column that is in the folder's name is in its files no more."""
+    """The rows of each folder. Columns in the folder's name are dropped from its files."""
     if not columns:
         yield Path(), rows
         return
-    # Each row by its number: to look for the values again would miss those that equal nothing, as NaN does.
+    # Rows by number: a search for the values would miss NaN, which equals nothing.
     numbers = [str(at) for at in range(len(columns))]
     keys = pa.table([*(_key(rows, name) for name in columns), pa.array(range(rows.num_rows))], [*numbers, "row"])
     groups = keys.group_by(numbers, use_threads=False).aggregate([("row", "list")])
     kept = rows.drop_columns([name for name in columns if name in rows.column_names])
     if not kept.num_columns:
-        raise SinkError("partition_by: no column is left for the files. Leave one out, or write more columns")
+        raise SinkError("partition_by: no column is left for the files. Remove one, or write more columns")
     for at, chosen in enumerate(groups.column("row_list")):
         values = [_value(groups.column(number)[at]) for number in numbers]
         folder = Path(*(f"{name}={_folder_name(value)}" for name, value in zip(columns, values, strict=True)))
@@ -173,7 +172,7 @@ def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
         return rows.column(name)
     if name == DATE and "timestamp" in rows.column_names:
         days = rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
-        # A timestamp may be any number (microseconds taken for milliseconds, say), and a calendar ends.
+        # A timestamp may be any number (such as microseconds read as milliseconds), and the calendar ends.
         in_calendar = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
         return pc.if_else(in_calendar, days, pa.scalar(None, pa.date32()))
     raise SinkError(f"partition_by: the rows have no column {name!r}, only {', '.join(rows.column_names)}")
@@ -182,7 +181,7 @@ def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
 def _value(scalar: Any) -> object:
     try:
         return scalar.as_py()
-    except (OverflowError, ValueError):  # a time that Python has none for: by its number
+    except (OverflowError, ValueError):  # a time beyond Python's range: use its number
         return scalar.cast(pa.int64()).as_py()
 
 
@@ -194,20 +193,20 @@ def _folder_name(value: object) -> str:
 
 
 def sweep(path: Path) -> None:
-    """Remove what killed processes left."""
+    """Remove the unfinished files of killed processes."""
     for unfinished in path.rglob(f"{UNFINISHED}part-*.unfinished"):
-        with contextlib.suppress(FileNotFoundError):  # another thread of ours may have been faster
+        with contextlib.suppress(FileNotFoundError):  # another thread may have removed it
             if time.time() - unfinished.stat().st_mtime > ABANDONED_SECONDS:
                 unfinished.unlink()
 
 
 def _sync(folder: Path) -> None:
-    """A rename is on disk when its folder is."""
+    """Flush a folder to disk: a rename is durable only then."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EBADF):  # some file systems of other machines know no such thing
+        if error.errno not in (errno.EINVAL, errno.EBADF):  # some network file systems do not support it
             raise
     finally:
         os.close(handle)

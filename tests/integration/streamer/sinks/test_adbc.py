@@ -128,7 +128,7 @@ def test_columns_that_never_fit_are_an_error_of_the_setup(postgres, table, colum
 
 
 def test_a_table_that_is_not_there_is_found_when_the_sink_is_opened(postgres, table):
-    with pytest.raises(SinkError, match=r"is not there\. Create it"):
+    with pytest.raises(SinkError, match=r"does not exist\. Create it"):
         AdbcSink(postgres.uri, table()).open("0")
     with pytest.raises(Exception, match="password authentication failed"):
         AdbcSink(postgres.uri.replace("tester:", "tester:wrong"), table()).open("0")
