@@ -191,7 +191,7 @@ def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(n
             assert not send_report(nobody, report, SECONDS)
         assert asked == [began, began + silence + 0.5]
         now += module.SILENCE_SECONDS + 1
-    assert "how far its event time has come" in caplog.messages[0]
+    assert "looks up the event times itself" in caplog.messages[0]
 
 
 def test_F4_an_end_that_does_not_arrive_fails_the_task(nobody):
