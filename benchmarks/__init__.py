@@ -1,1 +1,1 @@
-"""Penstock beside its rivals, in one run on one machine: `python -m benchmarks`, or `make bench`."""
+"""Compares Penstock with other Kafka readers, in one run on one machine: `python -m benchmarks`, or `make bench`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: start a broker, load it, let everybody read, print the table, write the results."""
+"""`python -m benchmarks`: starts a broker, loads topics, runs all readers, prints a table and writes the results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from types import FrameType
 from typing import Any
 
 from benchmarks import environments, memory, report, speed
-from benchmarks.arena import Arena
 from benchmarks.consumer import latency, readers, throughput
-from benchmarks.event_time import catching_up as even
+from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
 from benchmarks.event_time import planning, replay
 from benchmarks.formats import figures as formats
@@ -24,10 +23,11 @@ from benchmarks.formats import reading
 from benchmarks.machine import load_average, machine, versions
 from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
-from benchmarks.processes import ContestantFailed
+from benchmarks.processes import ReaderFailed
 from benchmarks.progress import Progress
-from benchmarks.speed import CONTESTANTS, Result, Rivals
-from benchmarks.streaming import catching_up, idling, steadiness, triggers
+from benchmarks.run import BenchmarkRun
+from benchmarks.speed import READERS, Result, Rivals
+from benchmarks.streaming import catch_up, idle, memory_growth, triggers
 from benchmarks.streaming.measurement import (
     CATCH_UP,
     FIGURES,
@@ -56,19 +56,19 @@ PARTS = {
     FORMATS: formats.FIGURES,
     EVENT_TIME: event_time.FIGURES,
 }
-"""Figures that a name stands for in `--only`, and that have a file of results of their own."""
+"""Groups of figures for `--only`. Each group has its own file of results."""
 
-NAMES = (*CONTESTANTS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES)
+NAMES = (*READERS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES)
 ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES)))
 PARTITIONS = 4
 ROWS = 6_000_000
 QUICK = 10
-"""--quick divides by this."""
+"""--quick divides the number of records by this."""
 
 BROKER_HEAP_MB = 2048
 BROKER_SETTINGS = {
     "auto.create.topics.enable": False,
-    # Nothing but reading goes on while the clocks run.
+    # Only reads run while times are measured.
     "log.cleaner.enable": False,
     "log.retention.check.interval.ms": 2**40,
 }
@@ -76,24 +76,24 @@ BROKER_SETTINGS = {
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"a {QUICK}th of the records: for work on this program")
+    parser.add_argument("--quick", action="store_true", help=f"a {QUICK}th of the records, to test the benchmark")
     parser.add_argument(
         "--only",
         action="append",
         metavar="NAME",
         choices=(*NAMES, *PARTS),
-        help=f"this one alone, may be repeated: {', '.join(NAMES)}; or {STREAMS} for all that begin with stream-, "
-        f"{CONSUMER} for all that begin with consumer-, {FORMATS} for all that begin with formats-, {EVENT_TIME} for "
-        "all that begin so",
+        help=f"run only this figure (repeatable): {', '.join(NAMES)}; or {STREAMS} for all stream- figures, "
+        f"{CONSUMER} for all consumer- figures, {FORMATS} for all formats- figures, {EVENT_TIME} for all "
+        "event-time- figures",
     )
     parser.add_argument(
         "--side",
         action="append",
         choices=ALL_SIDES,
-        help="of the stream, consumer, format and event-time figures this side alone, may be repeated",
+        help="run only this side of the stream, consumer, format and event-time figures (repeatable)",
     )
-    parser.add_argument("--codecs", default=",".join(CODECS), help="with commas between them (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="timed runs of each contestant (default: %(default)s)")
+    parser.add_argument("--codecs", default=",".join(CODECS), help="comma-separated codecs (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="timed runs of each reader (default: %(default)s)")
     parser.add_argument(
         "--stream-rounds",
         type=int,
@@ -106,7 +106,7 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.codecs = arguments.codecs.split(",")
     if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
-        parser.error(f"no such codec: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown codec: {', '.join(sorted(unknown))}")
     if min(arguments.rounds, arguments.stream_rounds) < 1:
         parser.error("at least one round is needed")
     if arguments.only:
@@ -116,16 +116,16 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    # A plain SIGTERM would end us without leaving the `with` blocks.
+    # SIGTERM would end this process without leaving the `with` blocks.
     signal.signal(signal.SIGTERM, _interrupt)
     progress = Progress()
     scratch = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
         run(arguments, scratch, progress)
     except KeyboardInterrupt:
-        progress.note("interrupted: broker and contestants are gone, nothing was written")
+        progress.note("interrupted: broker and readers were stopped, no results were written")
         return 130
-    except (ContestantFailed, environments.EnvironmentMissing, speed.WrongRead, PenstockError) as error:
+    except (ReaderFailed, environments.EnvironmentMissing, speed.WrongRead, PenstockError) as error:
         progress.note(f"failed: {error}")
         return 1
     finally:
@@ -137,18 +137,20 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
     names = arguments.only or list(NAMES)
     busy = load_average()
     if busy > 0.5:
-        progress.note(f"the machine is not idle (load {busy}): figures will be lower than they could be")
+        progress.note(f"the machine is not idle (load {busy}): figures will be too low")
     distribution = get_distribution()
     rivals = make_rivals(arguments, names, distribution, progress)
     progress("starting the broker")
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
         results = measure_speed(arguments, names, kafka, rivals, scratch, progress)
         peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
-        arena = Arena(kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress)
-        consumers = measure_consumers(names, arena)
-        typed = reading.measure(arena, names)
-        timed = measure_event_time(names, arena)
-        streams, growths = measure_streams(names, arena)
+        bench = BenchmarkRun(
+            kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress
+        )
+        consumers = measure_consumers(names, bench)
+        typed = reading.measure(bench, names)
+        timed = measure_event_time(names, bench)
+        streams, growths = measure_streams(names, bench)
     progress.clear()
     sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed, timed) + "\n\n")
     path = write_results(
@@ -160,7 +162,7 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
 def make_rivals(
     arguments: argparse.Namespace, names: list[str], distribution: Distribution, progress: Progress
 ) -> Rivals:
-    """The environments of those who take part, made before anything is measured."""
+    """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
     beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED, event_time.REPLAY}
     jvm_source = speed.SPARK_JVM in names or (JVM in sides and beside_jvm & set(names))
@@ -192,7 +194,7 @@ def measure_speed(
     scratch: Path,
     progress: Progress,
 ) -> list[Result]:
-    if not set(names) & set(CONTESTANTS):
+    if not set(names) & set(READERS):
         return []
     results: list[Result] = []
     for codec in arguments.codecs:
@@ -207,15 +209,15 @@ def measure_speed(
             say=progress,
         )
         results += speed.measure(topic, names, kafka.bootstrap_servers, rivals, arguments.rounds, scratch, progress)
-        kafka.delete_topic(topic.name)  # its pages would only push others out
-    return sorted(results, key=lambda result: CONTESTANTS.index(result.contestant))
+        kafka.delete_topic(topic.name)  # frees the page cache for the next topic
+    return sorted(results, key=lambda result: READERS.index(result.reader))
 
 
 def measure_memory(
     arguments: argparse.Namespace, kafka: EmbeddedKafka, distribution: Distribution, progress: Progress
 ) -> list[Peak]:
     if sys.platform != "linux":
-        progress.note("memory is read from /proc, which this system does not have: left out")
+        progress.note("memory: skipped, because it is read from /proc, which this system does not have")
         return []
     peaks: list[Peak] = []
     size = PARTITION_BYTES // QUICK if arguments.quick else PARTITION_BYTES
@@ -235,31 +237,31 @@ def measure_memory(
     return peaks
 
 
-def measure_consumers(names: list[str], arena: Arena) -> list[Measurement]:
-    measured = throughput.measure(arena, names)
+def measure_consumers(names: list[str], bench: BenchmarkRun) -> list[Measurement]:
+    measured = throughput.measure(bench, names)
     if readers.LATENCY in names:
-        measured += latency.measure(arena)
+        measured += latency.measure(bench)
     return measured
 
 
-def measure_event_time(names: list[str], arena: Arena) -> list[Measurement]:
-    parts = {event_time.CATCH_UP: even, event_time.REPLAY: replay, event_time.PLANNING: planning}
-    return [one for name, part in parts.items() if name in names for one in part.measure(arena)]
+def measure_event_time(names: list[str], bench: BenchmarkRun) -> list[Measurement]:
+    parts = {event_time.CATCH_UP: event_time_catch_up, event_time.REPLAY: replay, event_time.PLANNING: planning}
+    return [one for name, part in parts.items() if name in names for one in part.measure(bench)]
 
 
-def measure_streams(names: list[str], arena: Arena) -> tuple[list[Measurement], list[Growth]]:
+def measure_streams(names: list[str], bench: BenchmarkRun) -> tuple[list[Measurement], list[Growth]]:
     measured: list[Measurement] = []
     growths: list[Growth] = []
     if CATCH_UP in names:
-        measured += catching_up.measure(arena)
+        measured += catch_up.measure(bench)
     if MICRO_BATCH in names:
-        measured += triggers.measure_micro_batch(arena)
+        measured += triggers.measure_micro_batch(bench)
     if IDLE in names:
-        measured += idling.measure(arena)
+        measured += idle.measure(bench)
     if STEADINESS in names:
-        growths += steadiness.measure(arena)
-    if PLANNING in names:  # last, for a broker of 2,000 partitions is another broker
-        measured += triggers.measure_planning(arena)
+        growths += memory_growth.measure(bench)
+    if PLANNING in names:  # last: the broker is slower with 2,000 partitions
+        measured += triggers.measure_planning(bench)
     return measured, growths
 
 
@@ -276,8 +278,10 @@ def write_results(
     busy: float,
     distribution: Distribution,
 ) -> Path:
-    """`latest.json` is a whole run, `streams.json`, `consumer.json` and so on one of all figures of that part;
-    anything shorter goes to `partial.json`, which git ignores."""
+    """Write `latest.json` for a full run, or the file of a group (such as `streams.json`) if exactly its figures ran.
+
+    Anything shorter goes to `partial.json`, which git ignores.
+    """
     full = not arguments.quick and not arguments.side
     name = "partial"
     if full and not arguments.only and set(CODECS) <= set(arguments.codecs):

@@ -1,13 +1,13 @@
-"""The environments that Penstock's rivals run in: made once, kept, never mixed with the project's own.
+"""The environments of Penstock's rivals: created once, kept, and separate from the project's own environment.
 
-    <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's own Kafka source; the tests use it too
-    benchmarks/.envs/avro-source-*/     the same of PySpark 4.1.1, with spark-avro
+    <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's Kafka source; tests use it, too
+    benchmarks/.envs/avro-source-*/     the same with PySpark 4.1.1 and spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
-    benchmarks/.envs/kafka-python-*/    kafka-python, with the C libraries it uses where they are there
-    benchmarks/.envs/aiokafka-*/        aiokafka, the same
+    benchmarks/.envs/kafka-python-*/    kafka-python, with its optional C libraries
+    benchmarks/.envs/aiokafka-*/        aiokafka, with its optional C libraries
     benchmarks/.envs/flink-*/           Flink and its Kafka connector: jars alone
 
-An environment is whole when its stamp says so, and the stamp is written last. One process makes it, others wait.
+A stamp file, written last, marks an environment as complete. One process creates it while others wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 JVM_SOURCE_VERSION = "4.2.0"
 AVRO_SOURCE_VERSION = "4.1.1"
-"""The newest that spark-avro resolves for."""
+"""The newest version for which spark-avro is available."""
 
 CONFLUENT_VERSION = "2.16.1"
 KAFKA_PYTHON_VERSION = "3.0.12"
@@ -42,8 +42,8 @@ AIOKAFKA_VERSION = "0.14.0"
 FLINK_VERSION = "2.2.0"
 PYARROW_VERSION = "26.0.1"
 
-# What these depend on is either in PySpark or listed: Spark's POMs would bring Spark itself along. The token provider
-# is the newest that resolves; nothing in it is called without Kerberos delegation tokens.
+# Dependencies are either in PySpark or listed here: Spark's POMs would bring Spark itself. The token provider is the
+# newest one available; without Kerberos delegation tokens none of it is called.
 _BESIDE_THE_SOURCE = (
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
@@ -55,58 +55,58 @@ _AVRO_SOURCE_JARS = (
     ("org.apache.spark", "spark-avro_2.13", AVRO_SOURCE_VERSION),
     *_BESIDE_THE_SOURCE,
 )
-# With all that these depend on: kafka-clients comes with the connector.
+# With all dependencies: kafka-clients comes with the connector.
 _FLINK_JARS = (
     ("org.apache.flink", "flink-connector-kafka", f"5.0.0-{FLINK_VERSION.rpartition('.')[0]}"),
     ("org.apache.flink", "flink-connector-base", FLINK_VERSION),
     ("org.apache.flink", "flink-streaming-java", FLINK_VERSION),
     ("org.apache.flink", "flink-clients", FLINK_VERSION),
 )
-# PySpark need not be squeezed into a wheel that is taken apart at once, nor compiled before anybody imports it.
+# Without compression and compilation: pip unpacks the wheel of PySpark at once.
 _QUICK_INSTALL = ("--no-compile", "--config-settings=--build-option=--compression=stored")
-_PIP_SECONDS = 1200.0  # PySpark is 450 MB and comes as source, with a wheel to be built of it
+_PIP_SECONDS = 1200.0  # PySpark is a source distribution of 450 MB, from which pip builds a wheel
 _LOCK_SECONDS = 1800.0
 _STAMP = "made-of"
 
 
 class EnvironmentMissing(Exception):
-    """An environment could not be made: no network, or no such version. Says why."""
+    """An environment could not be created: no network, or no such version. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """An interpreter with a rival's packages, and the jars it wants on Spark's class path."""
+    """An interpreter with the packages of a rival, and the jars for Spark's class path."""
 
     python: Path
     jars: tuple[Path, ...] = ()
 
 
 def jvm_source(say: Say) -> Rival:
-    """Spark's own Kafka source, ready to run."""
+    """Spark's Kafka source."""
     folder = cache_folder() / f"jvm-source-{JVM_SOURCE_VERSION}"
     return _spark("Spark's Kafka source", folder, JVM_SOURCE_VERSION, _JVM_SOURCE_JARS, say)
 
 
 def avro_source(say: Say) -> Rival:
-    """The same with `from_avro`."""
+    """Spark's Kafka source with `from_avro`."""
     folder = Path(__file__).parent / ".envs" / f"avro-source-{AVRO_SOURCE_VERSION}"
     return _spark("Spark's Kafka source and Avro", folder, AVRO_SOURCE_VERSION, _AVRO_SOURCE_JARS, say)
 
 
 def confluent(say: Say) -> Rival:
-    """confluent-kafka, with the pyarrow that its messages are filled into."""
+    """confluent-kafka, and pyarrow for its messages."""
     wanted = [f"confluent-kafka=={CONFLUENT_VERSION}", f"pyarrow=={PYARROW_VERSION}"]
     return _python_client(f"confluent-{CONFLUENT_VERSION}", wanted, say)
 
 
 def kafka_python(say: Say) -> Rival:
-    """kafka-python, with all that makes it fast."""
+    """kafka-python with its optional C libraries."""
     wanted = [f"kafka-python[lz4,crc32c]=={KAFKA_PYTHON_VERSION}"]
     return _python_client(f"kafka-python-{KAFKA_PYTHON_VERSION}", wanted, say)
 
 
 def aiokafka(say: Say) -> Rival:
-    """aiokafka, with all that makes it fast."""
+    """aiokafka with its optional C libraries."""
     wanted = [f"aiokafka[lz4]=={AIOKAFKA_VERSION}"]
     return _python_client(f"aiokafka-{AIOKAFKA_VERSION}", wanted, say)
 
@@ -154,8 +154,8 @@ def _make_venv(folder: Path) -> Path:
 
 
 def _make(folder: Path, made_of: Sequence[str], fill: Callable[[], None], witness: Path, say: Say) -> None:
-    """Fill the environment in `folder` where its stamp is missing or says otherwise, or where `witness` is gone."""
-    # The interpreter that made it belongs to the stamp: a venv does not outlive the one it links to.
+    """Create the environment in `folder` if its stamp is missing or different, or if `witness` is missing."""
+    # The stamp includes the interpreter: a venv breaks when the interpreter it links to is removed.
     stamp_text = "\n".join([*made_of, sys.version, str(Path(sys.executable).resolve())])
     stamp = folder / _STAMP
     digest = hashlib.sha256(stamp_text.encode()).hexdigest()
@@ -166,7 +166,7 @@ def _make(folder: Path, made_of: Sequence[str], fill: Callable[[], None], witnes
     if whole():
         return
     with _lock(folder.with_name(folder.name + ".lock"), say):
-        if not whole():  # else another process was quicker
+        if not whole():  # otherwise another process created it
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             fill()
@@ -174,7 +174,7 @@ def _make(folder: Path, made_of: Sequence[str], fill: Callable[[], None], witnes
 
 
 def _install(python: Path, wanted: Sequence[str], say: Say) -> None:
-    say(f"installing {', '.join(wanted)} into an environment of its own, once: a minute or two")
+    say(f"installing {', '.join(wanted)} into its own environment, once: a minute or two")
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_QUICK_INSTALL, *wanted]
     try:
         ran = subprocess.run(
@@ -210,12 +210,12 @@ def _fetch_jars(
         except EmbeddedBrokerError as error:
             raise EnvironmentMissing(str(error)) from error
     if missing := [name for _, name, revision in wanted if not (jars / f"{name}-{revision}.jar").is_file()]:
-        raise EnvironmentMissing(f"the repository served no {', '.join(missing)}")
+        raise EnvironmentMissing(f"the repository did not serve {', '.join(missing)}")
 
 
 @contextlib.contextmanager
 def _lock(path: Path, say: Say) -> Iterator[None]:
-    """Held by the process that makes the environment; the system drops it when that one dies."""
+    """Held by the process that creates the environment. The system releases it when that process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         end = time.monotonic() + _LOCK_SECONDS
@@ -226,9 +226,9 @@ def _lock(path: Path, say: Say) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise EnvironmentMissing(f"another process has held {path.name} too long") from None
+                    raise EnvironmentMissing(f"another process holds {path.name} for too long") from None
                 if not waiting:
-                    say("waiting for another process that makes this environment")
+                    say("waiting for another process that creates this environment")
                     waiting = True
                 time.sleep(0.2)
         yield

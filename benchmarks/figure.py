@@ -1,4 +1,4 @@
-"""One line of the report: what was measured beside what was aimed for."""
+"""One line of the report: a measured value and its target."""
 
 from __future__ import annotations
 

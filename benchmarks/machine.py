@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine and the versions that the figures were measured with."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def versions(distribution: Distribution) -> dict[str, str]:
 
 
 def load_average() -> float:
-    """Of the last minute: over 0.5 before the start means that somebody else is at work too."""
+    """Load average of the last minute. Above 0.5 before the start, other programs are running."""
     return round(os.getloadavg()[0], 2)
 
 

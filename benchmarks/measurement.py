@@ -1,4 +1,4 @@
-"""What one side made of one case of a figure that is taken in rounds."""
+"""The values that one side reached in one case of a figure, one per round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Measurement:
     side: str
     unit: str
     rounds: list[float] = field(default_factory=list)
-    """One value per round; of many triggers or records in it, their median or percentile."""
+    """One value per round. If a round has many triggers or records: their median or percentile."""
     extra: list[dict[str, Any]] = field(default_factory=list)
 
     @property

@@ -1,7 +1,7 @@
-"""How much memory a worker takes to read a large partition, and whether that grows with the partition.
+"""Peak memory of a worker that reads a large partition, and whether it grows with the size of the partition.
 
-One partition is loaded, and a quarter, a half and all of it are read, each by a fresh process: a peak never falls. Once
-as a Spark worker, as seen from outside, and once as the same read path in plain Python.
+One partition is loaded. A quarter, a half and all of it are read, each by a new process, because a peak never falls.
+The reader is once a Spark worker, seen from outside, and once the same read path in plain Python.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.processes import Contestant
+from benchmarks.processes import ReaderProcess
 from benchmarks.progress import Progress
-from benchmarks.speed import HERE
+from benchmarks.speed import PROGRAMS
 from benchmarks.topics import Topic
 
 SHARES = (0.25, 0.5, 1.0)
@@ -41,8 +41,8 @@ class Peak:
 def measure(topic: Topic, bootstrap: str, progress: Progress) -> list[Peak]:
     peaks = []
     programs: dict[str, list[str | Path]] = {
-        "Spark worker": [sys.executable, HERE / "spark_read.py", "penstock", "1"],
-        "plain Python": [sys.executable, HERE / "plain_penstock.py"],
+        "Spark worker": [sys.executable, PROGRAMS / "spark_read.py", "penstock", "1"],
+        "plain Python": [sys.executable, PROGRAMS / "plain_penstock.py"],
     }
     for where, command in programs.items():
         for share in SHARES:
@@ -50,9 +50,9 @@ def measure(topic: Topic, bootstrap: str, progress: Progress) -> list[Peak]:
             size = topic.bytes * share / 1e6
             progress(f"{topic.codec}: memory of a {where} over {size:.0f} MB")
             options = {"subscribe": topic.name, "endingOffsets": json.dumps({topic.name: {"0": rows}})}
-            order = {"do": "memory", "bootstrap": bootstrap, "rows": rows, "options": options, "ahead": True}
-            with Contestant(where, command) as contestant:
-                answer = contestant.ask(order)
+            request = {"do": "memory", "bootstrap": bootstrap, "rows": rows, "options": options, "ahead": True}
+            with ReaderProcess(where, command) as reader:
+                answer = reader.ask(request)
             peak = Peak(where, topic.codec, size, answer["idle_mb"], answer["peak_mb"])
             progress.note(f"{topic.codec}: {where} over {size:.0f} MB: {peak.over_idle_mb:.0f} MB more than idle")
             peaks.append(peak)

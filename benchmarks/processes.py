@@ -1,7 +1,7 @@
-"""Contestants as processes: started, asked, and gone when we are.
+"""Reader processes: started, sent requests, and ended with the runner.
 
-Each runs in a session of its own, so that Ctrl-C reaches the runner alone and it can end them in order; and each reads
-its orders from a pipe, so that it ends by itself when the runner was killed.
+Each runs in its own session, so that Ctrl-C reaches only the runner, which then ends them one by one. Each reads its
+requests from a pipe, so it ends by itself if the runner is killed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.contestants.answering import PREFIX
+from benchmarks.programs.serving import PREFIX
 from penstock.testing import Distribution
 
 ANSWER_SECONDS = 900.0
 _STOP_SECONDS = 10.0
 
 
-class ContestantFailed(Exception):
-    """A contestant ended or fell silent; with the end of what it printed."""
+class ReaderFailed(Exception):
+    """A reader ended or did not answer in time. The message holds the end of its standard error."""
 
 
 class Process:
-    """A child that is told lines and prints lines. Used by one thread."""
+    """A child process that reads and writes lines. Used by one thread."""
 
     def __init__(self, name: str, command: Sequence[str | Path]) -> None:
         self.name = name
-        # A SPARK_HOME around us would be taken for the PySpark of every environment.
+        # A SPARK_HOME of the runner would override the PySpark of every environment.
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
         self._child = subprocess.Popen(
@@ -50,44 +50,44 @@ class Process:
             env=environment,
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, name=f"listen-{name}", daemon=True).start()
+        threading.Thread(target=self._read_output, name=f"read-{name}", daemon=True).start()
 
-    def _listen(self) -> None:
-        """Runs in a thread of its own until the child closes its output."""
+    def _read_output(self) -> None:
+        """Runs in its own thread until the child closes its output."""
         assert self._child.stdout is not None
         for line in self._child.stdout:
             self._lines.put(line)
         self._lines.put(None)
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         assert self._child.stdin is not None
         try:
             self._child.stdin.write(line + "\n")
             self._child.stdin.flush()
         except OSError:
-            raise ContestantFailed(f"{self.name} ended: {self._last_words()}") from None
+            raise ReaderFailed(f"{self.name} ended: {self._stderr_tail()}") from None
 
-    def hear(self, seconds: float = ANSWER_SECONDS) -> str | None:
-        """The next line it prints; None when it has ended well."""
+    def read_line(self, seconds: float = ANSWER_SECONDS) -> str | None:
+        """The next line of its output; None if it ended with exit code 0."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise ContestantFailed(f"{self.name} said nothing for {seconds:g} s") from None
+            raise ReaderFailed(f"{self.name} printed nothing for {seconds:g} s") from None
         if line is not None:
             return line.rstrip("\n")
         if self._child.wait() != 0:
-            raise ContestantFailed(f"{self.name} ended with {self._child.returncode}: {self._last_words()}")
+            raise ReaderFailed(f"{self.name} ended with {self._child.returncode}: {self._stderr_tail()}")
         return None
 
-    def _last_words(self, characters: int = 2000) -> str:
+    def _stderr_tail(self, characters: int = 2000) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1)
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - characters))
-        return self._errors.read().decode(errors="replace").strip() or "(it printed no error)"
+        return self._errors.read().decode(errors="replace").strip() or "(its standard error is empty)"
 
     def close(self) -> None:
-        """End it and everything it has started. May be called twice."""
+        """End it and all processes it started. May be called twice."""
         if self._child.stdin is not None and not self._child.stdin.closed:
             with contextlib.suppress(OSError):
                 self._child.stdin.close()
@@ -102,7 +102,7 @@ class Process:
         self._errors.close()
 
     def kill(self) -> None:
-        """End it at once, without waiting for the order it works on."""
+        """End it at once, without waiting for the current request."""
         self._signal(signal.SIGTERM)
         end = time.monotonic() + 3.0
         while self._child.poll() is None and time.monotonic() < end:
@@ -111,7 +111,7 @@ class Process:
         self.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the whole group: the child leads one, and nothing else is in it."""
+        """Signal the whole process group, which the child leads."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._child.pid, number)
 
@@ -127,34 +127,34 @@ class Process:
             self.kill()
 
 
-class Contestant(Process):
-    """A child that answers orders as `contestants.answering` has it."""
+class ReaderProcess(Process):
+    """A child that answers requests by the protocol of `benchmarks.programs`."""
 
-    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        self.tell(json.dumps(order))
-        while (line := self.hear(seconds)) is not None:
+    def ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        self.write_line(json.dumps(request))
+        while (line := self.read_line(seconds)) is not None:
             if line.startswith(PREFIX):
                 answer: dict[str, Any] = json.loads(line.removeprefix(PREFIX))
                 return answer
-        raise ContestantFailed(f"{self.name} ended without an answer")
+        raise ReaderFailed(f"{self.name} ended without an answer")
 
 
-class JavaConsumer(Contestant):
-    """Kafka's ConsumerPerformance in one warm JVM, in the words of the others."""
+class JavaConsumer(ReaderProcess):
+    """Kafka's ConsumerPerformance in one warm JVM, with the same requests and answers."""
 
-    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        self.tell(f"{order['bootstrap']} {order['topic']} {order['rows']}")
-        while (line := self.hear(seconds)) is not None:
+    def ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+        self.write_line(f"{request['bootstrap']} {request['topic']} {request['rows']}")
+        while (line := self.read_line(seconds)) is not None:
             answer = performance_figures(line)
             if answer is not None:
                 return answer
             if "WARNING" in line and "Exiting before consuming" in line:
-                raise ContestantFailed(f"{self.name}: {line}")
-        raise ContestantFailed(f"{self.name} ended without an answer")
+                raise ReaderFailed(f"{self.name}: {line}")
+        raise ReaderFailed(f"{self.name} ended without an answer")
 
 
 class JavaTool:
-    """Kafka's ConsumerPerformance as it is shipped: a process for every run, as kafka-consumer-perf-test starts it."""
+    """Kafka's ConsumerPerformance as shipped: a new process per run, as kafka-consumer-perf-test starts it."""
 
     def __init__(self, name: str, distribution: Distribution) -> None:
         self.name = name
@@ -164,25 +164,25 @@ class JavaTool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass  # every run has ended by itself
+        pass  # every run ends by itself
 
-    def ask(self, order: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         ran = self._distribution.run_tool(
             "org.apache.kafka.tools.ConsumerPerformance",
-            *("--bootstrap-server", order["bootstrap"], "--topic", order["topic"]),
-            *("--num-records", str(order["rows"]), "--group", f"bench-{uuid.uuid4()}", "--hide-header"),
+            *("--bootstrap-server", request["bootstrap"], "--topic", request["topic"]),
+            *("--num-records", str(request["rows"]), "--group", f"bench-{uuid.uuid4()}", "--hide-header"),
             seconds=seconds,
-            jvm_options=("-Xmx512m",),  # what kafka-consumer-perf-test.sh gives it
+            jvm_options=("-Xmx512m",),  # as in kafka-consumer-perf-test.sh
         )
         for line in ran.stdout.splitlines():
             answer = performance_figures(line)
             if answer is not None:
                 return answer
-        raise ContestantFailed(f"{self.name}: {ran.stdout[-500:]}{ran.stderr[-500:]}")
+        raise ReaderFailed(f"{self.name}: {ran.stdout[-500:]}{ran.stderr[-500:]}")
 
 
 def performance_figures(line: str) -> dict[str, Any] | None:
-    """ConsumerPerformance's line of figures: its own time without joining the group, and the bytes it took up."""
+    """Parse the figures of ConsumerPerformance: its fetch time without joining the group, and the bytes it read."""
     # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s
     fields = line.split(", ")
     if len(fields) != 10:

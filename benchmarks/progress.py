@@ -1,4 +1,4 @@
-"""What the runner is at: one line that changes on a terminal, a line now and then where there is none."""
+"""Shows the progress of a run: one changing line on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Progress:
         self._logged = 0.0
 
     def __call__(self, text: str) -> None:
-        """What is being done now."""
+        """Show the current step."""
         now = time.monotonic()
         if self._terminal:
             sys.stderr.write(f"\r\x1b[K{self._clock()} {text}")
@@ -25,7 +25,7 @@ class Progress:
             self.note(text)
 
     def note(self, text: str) -> None:
-        """What has come of it; stays."""
+        """Print a result on a line of its own."""
         start = "\r\x1b[K" if self._terminal else ""
         sys.stderr.write(f"{start}{self._clock()} {text}\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""From medians to the table: ratios, targets, and whether they were reached."""
+"""Builds the tables: ratios, targets, and whether they were reached."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from benchmarks.streaming.measurement import Growth
 
 MEMORY_TARGET_MB = 250.0
 FLAT_MB = 30.0
-"""A peak that differs by less between a quarter of a partition and all of it is flat: one batch more or less in flight
-makes that much."""
+"""Memory is flat if the peaks over a quarter of a partition and all of it differ by less. One batch more in flight
+takes that much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def figures(
     formats: Sequence[Measurement] = (),
     event_time: Sequence[Measurement] = (),
 ) -> list[Figure]:
-    """Everything that has a target and was measured."""
-    by_name = {(result.contestant, result.codec): result.rows_per_second for result in results}
+    """All figures that were measured and have a target."""
+    by_name = {(result.reader, result.codec): result.rows_per_second for result in results}
     codecs = list(dict.fromkeys(codec for _, codec in by_name))
     found = []
     for target in TARGETS:
@@ -97,20 +97,20 @@ def text(
     formats: Sequence[Measurement] = (),
     event_time: Sequence[Measurement] = (),
 ) -> str:
-    """The tables for a reader: speeds, memory, streams, consumers, formats, event time, targets."""
+    """The tables as text: speeds, memory, streams, consumers, formats, event time, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
         rows = [
             (
-                result.contestant,
+                result.reader,
                 result.codec,
                 f"{result.rows_per_second / 1e6:.2f}",
                 " ".join(f"{result.rows / run / 1e6:.2f}" for run in result.runs),
             )
             for result in results
         ]
-        parts.append(_table(("contestant", "codec", "M rows/s", "all runs"), rows))
+        parts.append(_table(("reader", "codec", "M rows/s", "all runs"), rows))
     if peaks:
         rows = [
             (
@@ -163,7 +163,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
-        # Words to the left, figures to the right.
+        # Text is left-aligned, numbers are right-aligned.
         cells = [
             cell.rjust(width) if cell[:1].isdigit() and " " not in cell.strip() else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)

@@ -1,4 +1,4 @@
-"""What two sides of a figure are to come to, one by the other."""
+"""Targets: the ratio that two sides of a figure should reach."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Target:
 
 
 def compare(targets: Sequence[Target], measurements: Iterable[Measurement], codec: str) -> list[Figure]:
-    """The ratios of those targets of which both sides were measured."""
+    """The ratio of each target whose two sides were measured."""
     by_name = {(one.figure, one.side, one.case): one.value for one in measurements}
     found = []
     for target in targets:

@@ -1,4 +1,4 @@
-"""The records that everybody reads: loaded per codec by a Java producer with its default batch size."""
+"""Loads the topics that all readers read: one per codec, written by a Java producer with its default batch size."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.processes import ContestantFailed, Process
+from benchmarks.processes import Process, ReaderFailed
 from penstock.testing import Distribution, EmbeddedKafka
 
-LOADER = Path(__file__).parent / "contestants" / "Load.java"
+LOADER = Path(__file__).parent / "programs" / "Load.java"
 BATCH_SIZE = 16_384
-"""Kafka's default. Of 128 KB, measured: Penstock needs as much processor time uncompressed, 5% less with zstd."""
+"""Kafka's default. Measured with 128 KB: Penstock takes the same CPU time uncompressed, and 5% less with zstd."""
 
 RECORD_BYTES = 101.83
-"""Key and value of an average record that Load.java makes."""
+"""Average size of key and value of the records that Load.java writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,21 @@ class Topic:
     partitions: int
     rows: int
     bytes: int
-    """Of keys and values: what a contestant must have seen to have read everything."""
+    """Total size of keys and values. A reader must report the same number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Timestamps of a topic's records, in milliseconds: a partition's rise evenly over `span`."""
+    """Timestamps of a topic's records, in milliseconds. Within a partition they rise evenly over `span`."""
 
     first: int
-    """Of partition 0."""
+    """First timestamp of partition 0."""
     span: int
     apart: int = 0
-    """How much later each partition begins than the one before it."""
+    """Difference between the first timestamps of two neighbouring partitions."""
 
     def at(self, partition: int, offset: int, records: int) -> int:
-        """The timestamp of a record, of so many in its partition."""
+        """The timestamp of a record. `records` is the number of records in its partition."""
         return self.first + partition * self.apart + offset * self.span // records
 
     def settings(self) -> list[str]:
@@ -59,8 +59,8 @@ def load(
     times: Times | None = None,
     configs: Mapping[str, object] | None = None,
 ) -> Topic:
-    """Load.java's own events, or what it is told of files of `values`."""
-    # The events' times lie in the past, and compressed topics must not be recompressed by the broker.
+    """Load a topic with Load.java: its own events, or the values of files (`values` are arguments of Load.java)."""
+    # The timestamps lie in the past, and the broker must not recompress the records.
     kafka.create_topic(
         name, partitions, configs={"retention.ms": -1, "compression.type": "producer", **(configs or {})}
     )
@@ -69,11 +69,11 @@ def load(
     command += [kafka.bootstrap_servers, name, str(partitions), str(rows), codec, str(batch_size), *values]
     size = None
     with Process(f"loading {name}", command) as loader:
-        while (line := loader.hear()) is not None:
+        while (line := loader.read_line()) is not None:
             if line.startswith("bytes "):
                 size = int(line.removeprefix("bytes "))
             elif line.isdigit():
                 say(f"loading {name}: {int(line) / 1e6:.1f} of {rows / 1e6:.1f} M records")
     if size is None:
-        raise ContestantFailed(f"loading {name} ended without a word")
+        raise ReaderFailed(f"loading {name} ended without the number of bytes")
     return Topic(name, codec, partitions, rows, size)

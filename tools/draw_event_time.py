@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environments
-from benchmarks.arena import Arena
 from benchmarks.event_time.figures import HOUR
 from benchmarks.event_time.replay import DRIFT, PARTITIONS, SETTINGS, replay, skewed
 from benchmarks.progress import Progress
+from benchmarks.run import BenchmarkRun
 from benchmarks.speed import Rivals
 from benchmarks.streaming.sides import JVM, PENSTOCK, Stream
 from benchmarks.topics import BATCH_SIZE, Times, Topic, load
@@ -85,7 +85,7 @@ def main() -> None:
     progress = Progress()
     with tempfile.TemporaryDirectory() as scratch, EmbeddedKafka(settings={"log.retention.ms": -1}) as kafka:
         rivals = Rivals(get_distribution(), environments.jvm_source(progress), None, None, None, None, None)
-        arena = Arena(kafka, rivals, [JVM, PENSTOCK], 1, True, Path(scratch), progress)
+        bench = BenchmarkRun(kafka, rivals, [JVM, PENSTOCK], 1, True, Path(scratch), progress)
         times = skewed(time.time())
         topic = load(
             kafka, rivals.distribution, "skewed", "none", RECORDS,
@@ -94,7 +94,7 @@ def main() -> None:
         runs = []
         for side, name in ((JVM, "Spark's own source"), (PENSTOCK, f"Penstock, eventTime.maxDrift={DRIFT}")):
             progress(f"reading: {name}")
-            with Stream(side, arena, SETTINGS) as stream:
+            with Stream(side, bench, SETTINGS) as stream:
                 runs.append(run_of(name, replay(stream, topic), topic, times))
             progress.note(f"{name}: {runs[-1].lost:,} of {RECORDS:,} records lost, {runs[-1].triggers} triggers")
     PICTURE.write_text(picture(runs), "utf-8")

@@ -1,4 +1,4 @@
-"""Make sure that the embedded Kafka is in the user's cache folder: quick when it is."""
+"""Download the embedded Kafka into the user's cache folder, if it is not there."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The consumer figures: members of a group, each alone in it, over the same records."""
+"""The consumer figures: group members, each alone in its group, read the same records."""

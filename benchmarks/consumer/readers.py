@@ -1,4 +1,4 @@
-"""Who takes part in the consumer figures, and the words in which they are spoken to."""
+"""The readers of the consumer figures, and the requests they answer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.environments import Rival
-from benchmarks.processes import Contestant, ContestantFailed, JavaConsumer, JavaTool, Process
-from benchmarks.speed import HERE
+from benchmarks.processes import JavaConsumer, JavaTool, Process, ReaderFailed, ReaderProcess
+from benchmarks.run import BenchmarkRun
+from benchmarks.speed import PROGRAMS
 
 BATCHES = "consumer-batches"
 MESSAGES = "consumer-messages"
 PROCESSOR = "consumer-cpu"
-"""Taken along by the two above."""
+"""Measured together with the two above."""
 LATENCY = "consumer-latency"
 FIGURES = (BATCHES, MESSAGES, LATENCY)
-"""What `--only` knows."""
+"""The figures that `--only` accepts."""
 
 PENSTOCK = "penstock"
 JAVA = "java"
@@ -29,27 +29,27 @@ KAFKA_PYTHON = "kafka-python"
 AIOKAFKA = "aiokafka"
 READERS = (PENSTOCK, JAVA, JAVA_WARM, CONFLUENT_TUNED, CONFLUENT, KAFKA_PYTHON, AIOKAFKA)
 
-ORDER_SECONDS = 150.0
-"""For an order to a reader: the slowest here takes 30 s, and 60 on a busy machine."""
+REQUEST_SECONDS = 150.0
+"""Timeout of a request: the slowest takes 30 s, and 60 s on a busy machine."""
 
 _DEADLINE_SECONDS = 120.0
-"""After which a reader is to give up by itself."""
+"""After this time a reader gives up by itself."""
 
 _PULSE_SECONDS = 30.0
 
-Reader = Contestant | JavaTool
+Reader = ReaderProcess | JavaTool
 
 
-def start(name: str, arena: Arena) -> Reader:
-    """A process that answers orders; confluent-kafka's is the same, tuned and not."""
-    kafka, rivals = arena.rivals.distribution, arena.rivals
+def start(name: str, bench: BenchmarkRun) -> Reader:
+    """Start a process that answers requests; confluent-kafka runs the same program with and without tuning."""
+    kafka, rivals = bench.rivals.distribution, bench.rivals
     match name:
         case "penstock":
-            return Contestant(name, [sys.executable, HERE / "group_penstock.py"])
+            return ReaderProcess(name, [sys.executable, PROGRAMS / "group_penstock.py"])
         case "java":
             return JavaTool(name, kafka)
         case "java-warm":
-            return JavaConsumer(name, [kafka.java, "-Xmx1g", "-cp", kafka.classpath(), HERE / "Consume.java"])
+            return JavaConsumer(name, [kafka.java, "-Xmx1g", "-cp", kafka.classpath(), PROGRAMS / "Consume.java"])
         case "confluent" | "confluent-tuned":
             return _python_client(name, rivals.confluent, "group_confluent.py")
         case "kafka-python":
@@ -60,16 +60,16 @@ def start(name: str, arena: Arena) -> Reader:
             raise ValueError(name)
 
 
-def _python_client(name: str, rival: Rival | None, program: str) -> Contestant:
+def _python_client(name: str, rival: Rival | None, program: str) -> ReaderProcess:
     assert rival is not None
-    return Contestant(name, [rival.python, HERE / program])
+    return ReaderProcess(name, [rival.python, PROGRAMS / program])
 
 
-def ask(reader: Reader, arena: Arena, what: str, topic: str, **details: Any) -> dict[str, Any]:
-    """Have it join a new group and read. Without `reset` from the earliest record on."""
-    order = {
+def ask(reader: Reader, bench: BenchmarkRun, what: str, topic: str, **details: Any) -> dict[str, Any]:
+    """Let the reader join a new group and read, from the earliest offset unless `reset` is given."""
+    request = {
         "do": what,
-        "bootstrap": arena.kafka.bootstrap_servers,
+        "bootstrap": bench.kafka.bootstrap_servers,
         "topic": topic,
         "group": f"bench-{uuid.uuid4()}",
         "reset": "earliest",
@@ -77,15 +77,17 @@ def ask(reader: Reader, arena: Arena, what: str, topic: str, **details: Any) -> 
         "deadline": _DEADLINE_SECONDS,
         **details,
     }
-    return reader.ask(order, ORDER_SECONDS)
+    return reader.ask(request, REQUEST_SECONDS)
 
 
-class Pulse(Process):
-    """A producer that sends records at a steady rate for as long as it lives."""
+class SteadyProducer(Process):
+    """A producer that sends records at a constant rate until it is closed."""
 
-    def __init__(self, arena: Arena, topic: str, partitions: int, per_second: int) -> None:
-        kafka = arena.rivals.distribution
-        command: list[str | Path] = [kafka.java, "-Xmx256m", "-cp", kafka.classpath(), HERE / "Pulse.java"]
-        super().__init__("pulse", [*command, arena.kafka.bootstrap_servers, topic, str(partitions), str(per_second)])
-        if self.hear(_PULSE_SECONDS) != "sending":
-            raise ContestantFailed("pulse ended")
+    def __init__(self, bench: BenchmarkRun, topic: str, partitions: int, per_second: int) -> None:
+        kafka = bench.rivals.distribution
+        command: list[str | Path] = [kafka.java, "-Xmx256m", "-cp", kafka.classpath(), PROGRAMS / "SteadyProducer.java"]
+        super().__init__(
+            "steady producer", [*command, bench.kafka.bootstrap_servers, topic, str(partitions), str(per_second)]
+        )
+        if self.read_line(_PULSE_SECONDS) != "sending":
+            raise ReaderFailed("the steady producer ended")

@@ -1,4 +1,4 @@
-"""What the consumer is to reach, beside what it reached."""
+"""The targets of the consumer figures."""
 
 from __future__ import annotations
 

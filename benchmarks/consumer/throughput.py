@@ -1,8 +1,7 @@
-"""Rows per second, and the processor time they cost: batches of any size at a time, and message by message.
+"""Rows per second and CPU time: batches of any size, and message by message.
 
-All readers of a figure are started and warmed before the first timed run, and the timed runs take turns. Each run joins
-a new group. What comes is counted in every run, its bytes too: a reader that did not read what is there stops the
-benchmark.
+All readers of a figure are started and warmed up before the first timed run, and the timed runs alternate. Each run
+joins a new group. Every run counts records and bytes: a reader with a wrong count stops the benchmark.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.consumer.readers import (
     AIOKAFKA,
     BATCHES,
@@ -29,6 +27,7 @@ from benchmarks.consumer.readers import (
     start,
 )
 from benchmarks.measurement import Measurement
+from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WARM_UPS, WrongRead
 from benchmarks.topics import BATCH_SIZE, Topic, load
 
@@ -37,7 +36,7 @@ ROWS = 6_000_000
 QUICK_ROWS = 200_000
 PARTITIONS = 4
 KEY_BYTES = 8
-"""Of every record that Load.java makes. Java's tool adds them to the values, the others do not."""
+"""Key size of every record that Load.java writes. Java's tool counts it, the other readers do not."""
 
 ONE_BY_ONE = "message by message"
 
@@ -46,14 +45,14 @@ ONE_BY_ONE = "message by message"
 class Entry:
     side: str
     share: int = 1
-    """It reads one record in so many. Not where processor time is judged: what was fetched and not read would count."""
+    """It reads one record in `share`. Not for CPU figures: records that were fetched but not read would count."""
     warm_ups: int = WARM_UPS
 
 
 ENTRIES = {
     BATCHES: (
         Entry(PENSTOCK),
-        Entry(JAVA, warm_ups=1),  # every run is its first
+        Entry(JAVA, warm_ups=1),  # every run is a new JVM
         Entry(JAVA_WARM),
         Entry(CONFLUENT_TUNED, warm_ups=1),
         Entry(CONFLUENT, share=6, warm_ups=1),
@@ -68,61 +67,61 @@ ENTRIES = {
 }
 
 
-def measure(arena: Arena, figures: Sequence[str]) -> list[Measurement]:
-    """Those of the two figures that are asked for, over one topic."""
+def measure(bench: BenchmarkRun, figures: Sequence[str]) -> list[Measurement]:
+    """Measure the selected ones of the two figures, over one topic."""
     chosen = {
-        figure: [entry for entry in entries if entry.side in arena.sides]
+        figure: [entry for entry in entries if entry.side in bench.sides]
         for figure, entries in ENTRIES.items()
         if figure in figures
     }
     if not any(chosen.values()):
         return []
     topic = load(
-        arena.kafka,
-        arena.rivals.distribution,
+        bench.kafka,
+        bench.rivals.distribution,
         "bench-consumer",
         CODEC,
-        arena.sized(ROWS, QUICK_ROWS),
+        bench.sized(ROWS, QUICK_ROWS),
         partitions=PARTITIONS,
         batch_size=BATCH_SIZE,
-        say=arena.progress,
+        say=bench.progress,
     )
-    measured = [one for figure, entries in chosen.items() for one in _measure(arena, figure, entries, topic)]
-    arena.kafka.delete_topic(topic.name)
+    measured = [one for figure, entries in chosen.items() for one in _measure(bench, figure, entries, topic)]
+    bench.kafka.delete_topic(topic.name)
     return measured
 
 
-def _measure(arena: Arena, figure: str, entries: Sequence[Entry], topic: Topic) -> list[Measurement]:
+def _measure(bench: BenchmarkRun, figure: str, entries: Sequence[Entry], topic: Topic) -> list[Measurement]:
     speeds = {entry: Measurement(figure, "", entry.side, "M rows/s") for entry in entries}
     case = ONE_BY_ONE if figure == MESSAGES else ""
     costs = {entry: Measurement(PROCESSOR, case, entry.side, "CPU s/GB") for entry in entries}
     with ExitStack() as stack:
         readers: dict[Entry, Reader] = {}
         for entry in entries:
-            readers[entry] = stack.enter_context(start(entry.side, arena))
+            readers[entry] = stack.enter_context(start(entry.side, bench))
             for warm_up in range(entry.warm_ups):
-                arena.progress(f"{figure}: warming {entry.side}, {warm_up + 1} of {entry.warm_ups}")
-                _read(readers[entry], arena, figure, entry, topic)
-        for turn in range(arena.rounds):
+                bench.progress(f"{figure}: warming {entry.side}, {warm_up + 1} of {entry.warm_ups}")
+                _read(readers[entry], bench, figure, entry, topic)
+        for turn in range(bench.rounds):
             for entry, reader in readers.items():
-                arena.progress(f"{figure}: {entry.side}, run {turn + 1} of {arena.rounds}")
-                answer = _read(reader, arena, figure, entry, topic)
+                bench.progress(f"{figure}: {entry.side}, run {turn + 1} of {bench.rounds}")
+                answer = _read(reader, bench, figure, entry, topic)
                 speed = answer["rows"] / answer["seconds"] / 1e6
                 speeds[entry].rounds.append(speed)
                 speeds[entry].extra.append({key: round(value, 4) for key, value in answer.items()})
-                said = f"{figure}: {entry.side}, run {turn + 1} of {arena.rounds}: {speed:.2f} M rows/s"
+                said = f"{figure}: {entry.side}, run {turn + 1} of {bench.rounds}: {speed:.2f} M rows/s"
                 if entry.share == 1 and "processor_seconds" in answer:
                     cost = answer["processor_seconds"] / topic.bytes * 1e9
                     costs[entry].rounds.append(cost)
                     said += f", {cost:.2f} CPU seconds per GB"
-                arena.progress.note(said)
+                bench.progress.note(said)
     return [*speeds.values(), *(cost for cost in costs.values() if cost.rounds)]
 
 
-def _read(reader: Reader, arena: Arena, figure: str, entry: Entry, topic: Topic) -> dict[str, Any]:
+def _read(reader: Reader, bench: BenchmarkRun, figure: str, entry: Entry, topic: Topic) -> dict[str, Any]:
     rows = topic.rows // entry.share
     what = "batches" if figure == BATCHES else "messages"
-    answer = ask(reader, arena, what, topic.name, rows=rows)
+    answer = ask(reader, bench, what, topic.name, rows=rows)
     if answer["rows"] != rows:
         raise WrongRead(f"{entry.side} read {answer['rows']} of {rows} records of {topic.name}")
     if entry.share == 1:

@@ -1,4 +1,4 @@
-"""The event-time figures by name, and the options by which alignment is on."""
+"""The names of the event-time figures, and the options that turn alignment on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ON = "on"
 HOUR = 3_600_000
 
 EVENT_TIME = {"eventTime.outOfOrderness": "5s", "eventTime.idleness": "30s", "eventTime.maxDrift": "15m"}
-"""For topics whose partitions advance evenly, through an hour: brokers are asked where to stop at every trigger of a
-limited stream, and no partition is ever kept waiting by another."""
+"""For topics whose partitions advance evenly over an hour: at every trigger of a limited stream the planner asks the
+brokers where to stop, and no partition waits for another."""
 
 
 def case(what: str, switched: str) -> str:

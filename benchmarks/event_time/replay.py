@@ -1,7 +1,7 @@
-"""The replay of a skewed topic: records counted in windows, behind a watermark of Spark's own.
+"""Replay of a skewed topic: counts records in windows, with Spark's watermark.
 
-Every partition holds a day, and the last one's begins 24 hours after the first one's. Spark's watermark follows the
-newest record of all partitions; whatever lies behind it when it is read is dropped.
+Every partition spans 24 hours, and the last partition begins 24 hours after the first. Spark's watermark follows the
+newest record of all partitions, and Spark drops records that are behind it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.event_time.figures import HOUR, REPLAY
 from benchmarks.measurement import Measurement
+from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WrongRead
 from benchmarks.streaming.sides import JVM, PENSTOCK, Stream, spark_sides
 from benchmarks.topics import BATCH_SIZE, Times, Topic, load
@@ -23,11 +23,11 @@ PARTITIONS = 8
 SPAN = 24 * HOUR
 APART = 24 * HOUR // (PARTITIONS - 1)
 TRIGGERS = 12
-"""The limit per trigger lets Spark's source take as many."""
+"""Number of triggers that the limit per trigger leads to with Spark's source."""
 
 DRIFT = "2h"
 DELAY = "2 hours"
-"""The drift, and nothing for out-of-orderness: records of a partition are in order here."""
+"""The drift alone, without out-of-orderness: the records of a partition are in order here."""
 WINDOW = "10 minutes"
 OPTIONS = {PENSTOCK: {"eventTime.maxDrift": DRIFT}, JVM: {}}
 
@@ -35,39 +35,39 @@ LOST = "records lost"
 SECONDS = "time"
 
 SETTINGS = {
-    # As many stores for the state as there are cores: 200, the default, would take most of the time on both sides.
+    # One state store per core. The default, 200, would take most of the time on both sides.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
 }
 
 
 def skewed(now: float) -> Times:
-    """A topic that ends an hour before now: brokers refuse timestamps that lie ahead."""
+    """Timestamps that end an hour before now, because brokers reject timestamps in the future."""
     return Times(int(now * 1000) - HOUR - SPAN - 24 * HOUR, SPAN, APART)
 
 
-def measure(arena: Arena) -> list[Measurement]:
-    rows = arena.sized(ROWS, QUICK_ROWS)
+def measure(bench: BenchmarkRun) -> list[Measurement]:
+    rows = bench.sized(ROWS, QUICK_ROWS)
     topic = load(
-        arena.kafka,
-        arena.rivals.distribution,
+        bench.kafka,
+        bench.rivals.distribution,
         "bench-skewed",
         "none",
         rows,
         partitions=PARTITIONS,
         batch_size=BATCH_SIZE,
-        say=arena.progress,
+        say=bench.progress,
         times=skewed(time.time()),
     )
-    sides = spark_sides(arena)
+    sides = spark_sides(bench)
     lost = {side: Measurement(REPLAY, LOST, side, "records") for side in sides}
     seconds = {side: Measurement(REPLAY, SECONDS, side, "s") for side in sides}
     with ExitStack() as stack:
-        streams = {side: stack.enter_context(Stream(side, arena, SETTINGS)) for side in sides}
+        streams = {side: stack.enter_context(Stream(side, bench, SETTINGS)) for side in sides}
         for side, stream in streams.items():
-            arena.progress(f"replay: warming {side}")
+            bench.progress(f"replay: warming {side}")
             replay(stream, topic)
-        for turn in range(arena.rounds):
+        for turn in range(bench.rounds):
             for side, stream in streams.items():
                 answer = replay(stream, topic)
                 triggers = answer["triggers"]
@@ -75,11 +75,11 @@ def measure(arena: Arena) -> list[Measurement]:
                 lost[side].extra.append({"dropped": sum(trigger["dropped"] for trigger in triggers)})
                 seconds[side].rounds.append(answer["seconds"])
                 seconds[side].extra.append({"triggers": len(triggers)})
-                arena.progress.note(
-                    f"replay: {side}, run {turn + 1} of {arena.rounds}: {lost[side].rounds[-1]:,} of "
+                bench.progress.note(
+                    f"replay: {side}, run {turn + 1} of {bench.rounds}: {lost[side].rounds[-1]:,} of "
                     f"{topic.rows:,} records lost, {answer['seconds']:.2f} s, {len(triggers)} triggers"
                 )
-    arena.kafka.delete_topic(topic.name)
+    bench.kafka.delete_topic(topic.name)
     return [*lost.values(), *seconds.values()]
 
 

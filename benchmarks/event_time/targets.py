@@ -1,4 +1,4 @@
-"""What event time is to reach, beside what it reached."""
+"""The targets of the event-time figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.event_time.planning import BEHIND, HELD, LIVE
 from benchmarks.event_time.replay import LOST
 from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
-from benchmarks.streaming.catching_up import ALL_AT_ONCE, LIMITED
+from benchmarks.streaming.catch_up import ALL_AT_ONCE, LIMITED
 from benchmarks.streaming.sides import JVM, PENSTOCK
 from benchmarks.target import Target, compare
 
@@ -48,7 +48,7 @@ def _added(measured: list[Measurement]) -> list[Figure]:
 
 
 def _lost(measured: list[Measurement]) -> list[Figure]:
-    """That Penstock loses nothing says something only where Spark's own source does."""
+    """Penstock must lose no record, and Spark's own source must lose some: otherwise the topic proves nothing."""
     by_side = {one.side: one.rounds for one in measured if (one.figure, one.case) == (REPLAY, LOST)}
     found = []
     if (ours := by_side.get(PENSTOCK)) is not None:

@@ -1,4 +1,4 @@
-"""Events as the bytes of records. Messages are made by the libraries that producers use."""
+"""Encodes events as record values, with the libraries that producers use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contestants.user_code import message_class
 from benchmarks.formats.events import FIELDS, Event, Field
+from benchmarks.programs.user_code import message_class
 
 AVRO_TYPES = {"BIGINT": "long", "STRING": "string", "DOUBLE": "double"}
 PROTOBUF_TYPES = {"BIGINT": "TYPE_INT64", "STRING": "TYPE_STRING", "DOUBLE": "TYPE_DOUBLE"}
@@ -26,7 +26,7 @@ AVRO_SCHEMA = json.dumps(
 
 
 def write_values(path: Path, values: Iterable[bytes]) -> Path:
-    """As Load.java reads them."""
+    """Write values to a file in the format that Load.java reads."""
     with path.open("wb") as file:
         for value in values:
             file.write(struct.pack(">i", len(value)) + value)
@@ -38,8 +38,8 @@ def json_values(events: Iterable[Event]) -> list[bytes]:
 
 
 def malformed_values(events: Sequence[Event]) -> tuple[list[Event], list[bytes]]:
-    """Documents that are cut short, that are none at all, and that have a field of another type; and what is to be left
-    of each."""
+    """Truncated documents, texts that are not JSON, and documents with a field of another type; and the fields that a
+    reader keeps of each."""
     left: list[Event] = []
     values: list[bytes] = []
     for number, event in enumerate(events):
@@ -58,7 +58,7 @@ def malformed_values(events: Sequence[Event]) -> tuple[list[Event], list[bytes]]
 
 
 def avro_values(events: Iterable[Event], registry_url: str, topic: str) -> list[bytes]:
-    """By Confluent's serializer, which registers the schema and writes its id before each value."""
+    """Encode with Confluent's serializer, which registers the schema and writes its id before each value."""
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext

@@ -1,4 +1,4 @@
-"""What the records of the format figures hold, and the sums by which a reader shows that it has read all of it."""
+"""The events of the format figures, and the sums that prove that a reader has read all of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 DISTINCT = 50_021
-"""Events that a topic repeats. A prime, so that partitions and batches do not fall into step with it; and 5 MB of
-values, which no cache keeps from one time to the next."""
+"""Number of events that a topic repeats. A prime, so that it does not align with partitions and batches; and 5 MB of
+values, more than a CPU cache keeps between repetitions."""
 
 MODULUS = 1_000_003
-"""Millions of times in milliseconds add up to more than a long holds."""
+"""Sums use this modulus, because a long does not hold the sum of millions of timestamps in milliseconds."""
 
 Event = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ class Field:
     kind: Literal["BIGINT", "STRING", "DOUBLE"]
 
     def sum_of(self, column: str) -> str:
-        """In SQL: whole numbers, as doubles add up to something else in another order."""
+        """The SQL expression of the sum. It sums integers, because the sum of doubles depends on their order."""
         match self.kind:
             case "BIGINT":
                 return f"sum({column} % {MODULUS})"
@@ -33,7 +33,7 @@ class Field:
                 return f"sum(cast(round({column} * 100) as bigint))"
 
     def amount(self, event: Event) -> int:
-        """What an event adds to the sum."""
+        """The amount that an event adds to the sum."""
         value = event.get(self.name)
         if value is None:
             return 0
@@ -64,7 +64,7 @@ WIDE_FIELDS = tuple(
     )
 )
 ONE_OF_THEM = WIDE_FIELDS[9]
-"""A text in the middle: neither the first that a parser meets nor the cheapest to keep."""
+"""A string in the middle: neither the first field that a parser finds nor the cheapest type."""
 
 _FIRST_TIME = 1_767_323_045_123
 _PAGES = ("shoes", "shirts", "garden", "kitchen", "toys", "books")
@@ -76,7 +76,7 @@ def ddl(fields: Sequence[Field]) -> str:
 
 
 def events(filler: int = 0) -> list[Event]:
-    """Always the same ones. `filler` makes the page longer, for encodings that do not carry the names of fields."""
+    """The same events in every call. `filler` makes the page longer, for encodings without field names."""
     chance = random.Random(7_001)
     return [
         {
@@ -112,7 +112,7 @@ def _digits(chance: random.Random, count: int) -> str:
 def sums(
     fields: Sequence[Field], good: Sequence[Event], rows: int, every: int | None = None, bad: Sequence[Event] = ()
 ) -> dict[str, int]:
-    """Of the first `rows` records that Load.java makes out of these; of a bad one counts what is left of it."""
+    """The sums over the first `rows` records that Load.java writes. A bad record counts with the fields that remain."""
     whole, rest = divmod(rows, len(good))
     totals = {}
     for field in fields:

@@ -1,5 +1,5 @@
-"""Who reads what in each format figure. The sides of a figure give the same columns: the typed value, and nothing
-beside it unless the case says so."""
+"""The readers of each format figure. All sides of a figure return the same columns: only the typed value, unless the
+case says otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURES = (FROM_JSON, FROM_MALFORMED, POISON, FROM_AVRO, FROM_PROTOBUF, PROJECTI
 PENSTOCK = "penstock"
 JVM = "jvm"
 UDF = "udf"
-"""Penstock's raw read with a Python function behind it."""
+"""Penstock's raw read followed by a Python UDF."""
 SIDES = (PENSTOCK, JVM, UDF)
 
 FLAT = "flat"
@@ -35,15 +35,15 @@ ALL_FIELDS = "all of twenty fields"
 ONE_FIELD = "one of twenty fields"
 
 PICKLED = "pickled"
-"""A Python UDF as it was before Spark 4.2, which hands it its values by Arrow unless told otherwise."""
+"""A Python UDF as before Spark 4.2, which passes values by Arrow by default."""
 
 DESERIALIZER_SHARE = 6
-"""A Python function for each record reads one record in so many: the whole topic would take a minute a round."""
+"""A Python function per record reads one record in six: the whole topic would take a minute per round."""
 
 OWN = {"valueFormat": "user_code:Events"}
 
 POISON_ROUNDS = 4
-"""More than of the others: twentieths are judged, and both sides are quick."""
+"""Additional rounds, because a difference of a twentieth is judged, and both sides are fast."""
 
 _TYPE = f"STRUCT<{', '.join(f'{each.name}: {each.kind}' for each in FIELDS)}>"
 
@@ -55,20 +55,20 @@ class Entry:
     case: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
-    """What a user gives to `.schema()`."""
+    """The argument of `.schema()`."""
     decoder: Mapping[str, Any] | None = None
-    """What comes after the source; see spark_typed.py."""
+    """The decoding step after the source; see spark_typed.py."""
     fields: tuple[Field, ...] = FIELDS
     flat: bool = False
     share: int = 1
     whole: bool = False
-    """Whether Kafka's own columns stay beside the value."""
+    """Whether the result keeps Kafka's own columns, too."""
 
 
 def entries(figure: str, topics: Topics) -> list[Entry]:
     value = f"value {_TYPE}"
     json_options = {"valueFormat": "json", "valueSchema": ddl(FIELDS)}
-    # from_json takes texts: the cast is what everybody writes.
+    # from_json takes strings, so users write this cast.
     from_json = {"sql": f"from_json(cast(value as string), '{ddl(FIELDS)}')"}
     match figure:
         case "formats-json":

@@ -1,7 +1,7 @@
 """Rows per second into the noop sink.
 
-All sides of a figure are started and warmed before the first timed run, and the timed runs take turns. Before that each
-shows by the sums of all its fields that it reads what was loaded, malformed records among them.
+All sides of a figure are started and warmed up before the first timed run, and the timed runs alternate. Before that,
+each side proves by the sums of all fields that it reads all loaded records, malformed ones included.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.formats.figures import FIGURES, FROM_AVRO, JVM, POISON, POISON_ROUNDS, Entry, entries
 from benchmarks.formats.topics import Topics, TypedTopic
 from benchmarks.measurement import Measurement
-from benchmarks.processes import Contestant
-from benchmarks.speed import HERE, SPARK_CORES, WrongRead
+from benchmarks.processes import ReaderProcess
+from benchmarks.run import BenchmarkRun
+from benchmarks.speed import PROGRAMS, SPARK_CORES, WrongRead
 
-ORDER_SECONDS = 240.0
-"""The slowest order here takes 20 s, and more on a busy machine."""
+REQUEST_SECONDS = 240.0
+"""Timeout of a request: the slowest takes 20 s, and more on a busy machine."""
 
 
-def measure(arena: Arena, names: Sequence[str]) -> list[Measurement]:
-    """Those of the figures that are asked for."""
+def measure(bench: BenchmarkRun, names: Sequence[str]) -> list[Measurement]:
+    """Measure the selected figures."""
     chosen = [figure for figure in FIGURES if figure in names]
-    with Topics(arena) as topics:
-        return [one for figure in chosen for one in _measure(arena, figure, topics)]
+    with Topics(bench) as topics:
+        return [one for figure in chosen for one in _measure(bench, figure, topics)]
 
 
-def _measure(arena: Arena, figure: str, topics: Topics) -> list[Measurement]:
-    taking_part = [entry for entry in entries(figure, topics) if entry.side in arena.sides]
+def _measure(bench: BenchmarkRun, figure: str, topics: Topics) -> list[Measurement]:
+    taking_part = [entry for entry in entries(figure, topics) if entry.side in bench.sides]
     measured = [Measurement(figure, entry.case, entry.side, "M rows/s") for entry in taking_part]
-    rounds = arena.rounds + (POISON_ROUNDS if figure == POISON and not arena.quick else 0)
+    rounds = bench.rounds + (POISON_ROUNDS if figure == POISON and not bench.quick else 0)
     for entry in taking_part:
-        topics.get(entry.topic)  # nothing is loaded beside a reader that is warm
+        topics.get(entry.topic)  # load all topics before a reader is warm
     with ExitStack() as stack:
-        running: dict[str, Contestant] = {}
+        running: dict[str, ReaderProcess] = {}
         for entry in taking_part:
             said, topic = _said(figure, entry), topics.get(entry.topic)
             if entry.side not in running:
-                arena.progress(f"{said}: starting")
-                running[entry.side] = stack.enter_context(_start(figure, entry.side, arena))
-            arena.progress(f"{said}: looking at what it reads")
-            _check(running[entry.side], arena, said, entry, topic)
-        # Apart from the checks: Spark ends Python workers that were idle for a minute, and a rival may take that long.
+                bench.progress(f"{said}: starting")
+                running[entry.side] = stack.enter_context(_start(figure, entry.side, bench))
+            bench.progress(f"{said}: checking the records it reads")
+            _check(running[entry.side], bench, said, entry, topic)
+        # Apart from the checks: Spark ends Python workers that are idle for a minute, and a rival may take that long.
         for entry in taking_part:
-            arena.progress(f"{_said(figure, entry)}: warming")
-            _read(running[entry.side], arena, entry, topics.get(entry.topic))
+            bench.progress(f"{_said(figure, entry)}: warming")
+            _read(running[entry.side], bench, entry, topics.get(entry.topic))
         for turn in range(rounds):
-            # Forth and back: what gets better or worse all the while does so for all.
+            # The order alternates, so that a trend affects all sides equally.
             order = list(zip(taking_part, measured, strict=True))
             for entry, one in order if turn % 2 == 0 else reversed(order):
                 said, topic = _said(figure, entry), topics.get(entry.topic)
-                arena.progress(f"{said}: run {turn + 1} of {rounds}")
-                answer = _read(running[entry.side], arena, entry, topic)
+                bench.progress(f"{said}: run {turn + 1} of {rounds}")
+                answer = _read(running[entry.side], bench, entry, topic)
                 speed = sum(topic.ends(entry.share)) / answer["seconds"] / 1e6
                 one.rounds.append(speed)
                 one.extra.append({key: round(value, 4) for key, value in answer.items()})
-                arena.progress.note(f"{said}: run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
+                bench.progress.note(f"{said}: run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
     return measured
 
 
@@ -67,37 +67,37 @@ def _said(figure: str, entry: Entry) -> str:
     return f"{figure}: {entry.side}{f', {entry.case}' if entry.case else ''}"
 
 
-def _start(figure: str, side: str, arena: Arena) -> Contestant:
-    program, cores = HERE / "spark_typed.py", str(SPARK_CORES)
+def _start(figure: str, side: str, bench: BenchmarkRun) -> ReaderProcess:
+    program, cores = PROGRAMS / "spark_typed.py", str(SPARK_CORES)
     if side != JVM:
-        return Contestant(f"{figure}-{side}", [sys.executable, program, "penstock", cores])
-    rival = arena.rivals.avro_source if figure == FROM_AVRO else arena.rivals.jvm_source
+        return ReaderProcess(f"{figure}-{side}", [sys.executable, program, "penstock", cores])
+    rival = bench.rivals.avro_source if figure == FROM_AVRO else bench.rivals.jvm_source
     assert rival is not None
-    return Contestant(f"{figure}-{side}", [rival.python, program, "kafka", cores, *rival.jars])
+    return ReaderProcess(f"{figure}-{side}", [rival.python, program, "kafka", cores, *rival.jars])
 
 
-def _read(contestant: Contestant, arena: Arena, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
-    return contestant.ask({"do": "read", **_order(arena, entry, topic)}, ORDER_SECONDS)
+def _read(reader: ReaderProcess, bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
+    return reader.ask({"do": "read", **_request(bench, entry, topic)}, REQUEST_SECONDS)
 
 
-def _check(contestant: Contestant, arena: Arena, said: str, entry: Entry, topic: TypedTopic) -> None:
+def _check(reader: ReaderProcess, bench: BenchmarkRun, said: str, entry: Entry, topic: TypedTopic) -> None:
     prefix = "" if entry.flat else "value."
     sums = [field.sum_of(prefix + field.name) for field in entry.fields]
-    order = {"do": "sum", "sums": ["count(1)", *sums], **_order(arena, entry, topic)}
-    rows, *found = contestant.ask(order, ORDER_SECONDS)["sums"]
+    request = {"do": "sum", "sums": ["count(1)", *sums], **_request(bench, entry, topic)}
+    rows, *found = reader.ask(request, REQUEST_SECONDS)["sums"]
     if rows != sum(topic.ends(entry.share)):
         raise WrongRead(f"{said}: {rows} rows of {sum(topic.ends(entry.share))} records")
     totals = topic.sums(entry.share)
     for field, total in zip(entry.fields, found, strict=True):
         if total != totals[field.name]:
-            raise WrongRead(f"{said}: field {field.name} adds up to {total}, not to {totals[field.name]}")
+            raise WrongRead(f"{said}: field {field.name} has the sum {total}, not {totals[field.name]}")
 
 
-def _order(arena: Arena, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
+def _request(bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
     name = topic.topic.name
     ends = {str(number): end for number, end in enumerate(topic.ends(entry.share))}
     options = {
-        "kafka.bootstrap.servers": arena.kafka.bootstrap_servers,
+        "kafka.bootstrap.servers": bench.kafka.bootstrap_servers,
         "subscribe": name,
         "startingOffsets": "earliest",
         "endingOffsets": json.dumps({name: ends}) if entry.share > 1 else "latest",

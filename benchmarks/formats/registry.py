@@ -1,4 +1,4 @@
-"""A schema registry for the figures that need one: Apicurio's, which answers the API of Confluent's."""
+"""A schema registry for the figures that need one: Apicurio, which has Confluent's API."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from tests.support.apicurio import get_apicurio
 
-from benchmarks.processes import ContestantFailed, Process
+from benchmarks.processes import Process, ReaderFailed
 from penstock.testing.java import find_java
 from penstock.testing.node import LOOPBACK, free_ports
 
 _START_SECONDS = 90.0
-"""3 s on two idle cores."""
+"""It takes 3 s on two idle cores."""
 
 
 class Registry(Process):
-    """In memory, gone with this process. `url` is what clients of Confluent's registry take."""
+    """In memory, ends with this process. `url` is the URL for clients of Confluent's registry."""
 
     def __init__(self) -> None:
         [port] = free_ports(1)
@@ -30,7 +30,7 @@ class Registry(Process):
         while not self._answers():
             if self._child.poll() is not None or time.monotonic() > end:
                 self.kill()
-                raise ContestantFailed(f"{self.name} ended, or gave no answer within {_START_SECONDS:g} s")
+                raise ReaderFailed(f"{self.name} ended, or did not answer within {_START_SECONDS:g} s")
             time.sleep(0.2)
 
     def _answers(self) -> bool:

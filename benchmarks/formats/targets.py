@@ -1,4 +1,4 @@
-"""What typed columns are to reach, beside what they reached."""
+"""The targets of the format figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics of the format figures, each loaded when it is first asked for."""
+"""The topics of the format figures, each loaded on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from benchmarks.arena import Arena
 from benchmarks.formats.encodings import (
     avro_values,
     json_values,
@@ -20,6 +19,7 @@ from benchmarks.formats.encodings import (
 )
 from benchmarks.formats.events import FIELDS, WIDE_FIELDS, Event, Field, events, sums, wide_events
 from benchmarks.formats.registry import Registry
+from benchmarks.run import BenchmarkRun
 from benchmarks.topics import BATCH_SIZE, Topic, load
 
 CODEC = "lz4"
@@ -40,7 +40,7 @@ QUICK_POISONED_EVERY = 20_000
 MALFORMED_DOCUMENTS = 999
 
 FILLER = 44
-"""Digits more in the page of an event in Avro or Protobuf: with them a record has about 100 bytes there too."""
+"""Additional digits in the page of an event for Avro and Protobuf: with them a record has about 100 bytes, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class TypedTopic:
     bad: Sequence[Event] = ()
 
     def ends(self, share: int) -> list[int]:
-        """The offset in each partition at which one record in `share` is read."""
+        """The offset in each partition up to which one record in `share` is read."""
         rows, partitions = self.topic.rows, self.topic.partitions
         return [
             (rows * (number + 1) // partitions - rows * number // partitions) // share for number in range(partitions)
         ]
 
     def sums(self, share: int) -> dict[str, int]:
-        """Of each field, over the records up to those offsets. Partition after partition holds what the list has."""
+        """The sum of each field over the records up to those offsets. Partitions hold the list of events in order."""
         totals = dict.fromkeys((field.name for field in self.fields), 0)
         for number, end in enumerate(self.ends(share)):
             begin = self.topic.rows * number // self.topic.partitions
@@ -70,10 +70,10 @@ class TypedTopic:
 
 
 class Topics:
-    """Loads topics and keeps them until the end; starts a registry when there is something for it."""
+    """Loads topics and keeps them until the end. Starts a registry when a topic needs one."""
 
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
+    def __init__(self, bench: BenchmarkRun) -> None:
+        self._bench = bench
         self._loaded: dict[str, TypedTopic] = {}
         self._stack = ExitStack()
         self._registry: Registry | None = None
@@ -81,14 +81,14 @@ class Topics:
     @property
     def registry_url(self) -> str:
         if self._registry is None:
-            self._arena.progress("starting the schema registry")
+            self._bench.progress("starting the schema registry")
             self._registry = self._stack.enter_context(Registry())
         return self._registry.url
 
     @property
     def descriptors(self) -> Path:
         """A file with the descriptor set of the Protobuf topic."""
-        path = self._arena.scratch / "event.desc"
+        path = self._bench.scratch / "event.desc"
         path.write_bytes(protobuf_descriptors())
         return path
 
@@ -99,7 +99,7 @@ class Topics:
 
     def _load(self, kind: str) -> TypedTopic:
         name = f"bench-{kind}"
-        self._arena.progress(f"making the values of {name}")
+        self._bench.progress(f"encoding the values of {name}")
         fields, good, every = FIELDS, events(), None
         match kind:
             case "json":
@@ -107,7 +107,7 @@ class Topics:
             case "json-malformed":
                 values, every = json_values(good), MALFORMED_EVERY
             case "json-poisoned":
-                values, every = json_values(good), self._arena.sized(POISONED_EVERY, QUICK_POISONED_EVERY)
+                values, every = json_values(good), self._bench.sized(POISONED_EVERY, QUICK_POISONED_EVERY)
             case "json-wide":
                 fields, good = WIDE_FIELDS, wide_events()
                 values = json_values(good)
@@ -119,23 +119,23 @@ class Topics:
                 values = protobuf_values(good, self.descriptors.read_bytes())
             case _:
                 raise ValueError(kind)
-        files: list[str | Path] = [write_values(self._arena.scratch / f"{kind}.values", values)]
+        files: list[str | Path] = [write_values(self._bench.scratch / f"{kind}.values", values)]
         bad: Sequence[Event] = ()
         if every is not None:
             bad, documents = malformed_values(good[:MALFORMED_DOCUMENTS])
-            files += [str(every), write_values(self._arena.scratch / f"{kind}.bad", documents)]
+            files += [str(every), write_values(self._bench.scratch / f"{kind}.bad", documents)]
         topic = load(
-            self._arena.kafka,
-            self._arena.rivals.distribution,
+            self._bench.kafka,
+            self._bench.rivals.distribution,
             name,
             CODEC,
-            self._arena.sized(ROWS, QUICK_ROWS),
+            self._bench.sized(ROWS, QUICK_ROWS),
             partitions=PARTITIONS,
             batch_size=BATCH_SIZE,
-            say=self._arena.progress,
+            say=self._bench.progress,
             values=files,
         )
-        self._arena.progress.note(
+        self._bench.progress.note(
             f"{name}: {topic.rows / 1e6:g} M records of {topic.bytes / topic.rows:.0f} bytes, "
             f"{len(fields)} fields{f', one in {every:,} malformed' if every else ''}"
         )
@@ -150,4 +150,4 @@ class Topics:
         self._stack.__exit__(kind, error, trace)
         if kind is None:
             for loaded in self._loaded.values():
-                self._arena.kafka.delete_topic(loaded.topic.name)
+                self._bench.kafka.delete_topic(loaded.topic.name)

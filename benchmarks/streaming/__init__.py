@@ -1,1 +1,1 @@
-"""Streams beside their rivals: how quickly they catch up, what a trigger takes, with data and without, and memory."""
+"""The stream figures: time to catch up, duration and CPU time of a trigger, planning, and memory."""

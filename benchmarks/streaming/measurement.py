@@ -1,4 +1,4 @@
-"""The stream figures by name, and what a process held while a stream ran on."""
+"""The names of the stream figures, and the memory of a process during a long query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIGURES = (CATCH_UP, MICRO_BATCH, IDLE, STEADINESS, PLANNING)
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What one process held at the first triggers of a long query and at the last."""
+    """Memory of one process at the first and at the last triggers of a long query."""
 
     what: str
     first_mb: float

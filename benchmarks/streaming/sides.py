@@ -1,4 +1,4 @@
-"""Who takes part in the stream figures, and the words in which they are spoken to."""
+"""The sides of the stream figures, and the requests they answer."""
 
 from __future__ import annotations
 
@@ -9,87 +9,87 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.arena import Arena
-from benchmarks.processes import Contestant, ContestantFailed, Process
-from benchmarks.speed import HERE, SPARK_CORES
+from benchmarks.processes import Process, ReaderFailed, ReaderProcess
+from benchmarks.run import BenchmarkRun
+from benchmarks.speed import PROGRAMS, SPARK_CORES
 
 PENSTOCK = "penstock"
 JVM = "jvm"
 FLINK = "flink"
 SIDES = (PENSTOCK, JVM, FLINK)
 
-ORDER_SECONDS = 120.0
-"""For an order to a stream: the slowest here is a cold one that catches up on 6 M records, 20 s."""
+REQUEST_SECONDS = 120.0
+"""Timeout of a request: the slowest, a cold stream that catches up on 6 M records, takes 20 s."""
 
 REPLAY_SECONDS = 600.0
-"""For a stream that counts 6 M records behind a watermark, in dozens of triggers."""
+"""Timeout for a stream that counts 6 M records with a watermark, in dozens of triggers."""
 
 _COMPILE_SECONDS = 120.0
 
 
-def spark_sides(arena: Arena) -> list[str]:
-    return [side for side in arena.sides if side in (PENSTOCK, JVM)]
+def spark_sides(bench: BenchmarkRun) -> list[str]:
+    return [side for side in bench.sides if side in (PENSTOCK, JVM)]
 
 
-class Stream(Contestant):
+class Stream(ReaderProcess):
     """Spark with one stream of all columns into the noop sink."""
 
-    def __init__(self, side: str, arena: Arena, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, side: str, bench: BenchmarkRun, settings: Mapping[str, str] | None = None) -> None:
         self.side = side
-        self._arena = arena
-        program, cores, words = HERE / "spark_stream.py", str(SPARK_CORES), json.dumps(dict(settings or {}))
+        self._bench = bench
+        program, cores, words = PROGRAMS / "spark_stream.py", str(SPARK_CORES), json.dumps(dict(settings or {}))
         if side == PENSTOCK:
             command: list[str | Path] = [sys.executable, program, "penstock", cores, words]
         else:
-            rival = arena.rivals.jvm_source
+            rival = bench.rivals.jvm_source
             assert rival is not None
             command = [rival.python, program, "kafka", cores, words, *rival.jars]
         super().__init__(f"stream-{side}", command)
 
     def start(self, options: Mapping[str, str], trigger: str | None = None) -> None:
-        """Start a query that reads on from the latest records; returns when it waits for more."""
-        self._order("start", options={"startingOffsets": "latest", **options}, trigger=trigger)
+        """Start a query at the latest offsets. Returns when it waits for data."""
+        self._request("start", options={"startingOffsets": "latest", **options}, trigger=trigger)
 
     def settle(self) -> None:
-        """Wait until it has read everything there is."""
-        self._order("settle")
+        """Wait until it has read all records."""
+        self._request("settle")
 
     def idle(self, seconds: float, warm_seconds: float) -> dict[str, Any]:
-        return self._order("idle", seconds=seconds, warm_seconds=warm_seconds)
+        return self._request("idle", seconds=seconds, warm_seconds=warm_seconds)
 
     def memory(self, *, collect: bool) -> dict[str, Any]:
-        """Resident MB of all processes; with `collect`, of the driver's heap after a garbage collection too."""
-        return self._order("memory", collect=collect)
+        """Resident MB of all processes; with `collect`, also the driver's heap after a garbage collection."""
+        return self._request("memory", collect=collect)
 
     def stop(self) -> list[dict[str, Any]]:
-        """End the query; its triggers that had rows, with Spark's own times in ms."""
-        triggers: list[dict[str, Any]] = self._order("stop")["triggers"]
+        """Stop the query. Returns its triggers that had rows, with Spark's durations in ms."""
+        triggers: list[dict[str, Any]] = self._request("stop")["triggers"]
         return triggers
 
     def catch_up(self, options: Mapping[str, str], *, verify: bool) -> dict[str, Any]:
-        return self._order("catch-up", options={"startingOffsets": "earliest", **options}, verify=verify)
+        return self._request("catch-up", options={"startingOffsets": "earliest", **options}, verify=verify)
 
     def replay(self, options: Mapping[str, str], window: str, delay: str) -> dict[str, Any]:
-        """Count everything in windows, behind a watermark of Spark's own."""
-        order = {"options": {"startingOffsets": "earliest", **options}, "window": window, "delay": delay}
-        return self._order("replay", REPLAY_SECONDS, **order)
+        """Count all records in windows, with Spark's watermark."""
+        request = {"options": {"startingOffsets": "earliest", **options}, "window": window, "delay": delay}
+        return self._request("replay", REPLAY_SECONDS, **request)
 
-    def _order(self, what: str, patience: float = ORDER_SECONDS, **details: Any) -> dict[str, Any]:
-        order = {"do": what, "bootstrap": self._arena.kafka.bootstrap_servers, **details}
+    def _request(self, what: str, timeout: float = REQUEST_SECONDS, **details: Any) -> dict[str, Any]:
+        request = {"do": what, "bootstrap": self._bench.kafka.bootstrap_servers, **details}
         if what in ("start", "catch-up", "replay"):
-            order["checkpoint"] = self._arena.checkpoint()
-        return self.ask(order, patience)
+            request["checkpoint"] = self._bench.checkpoint()
+        return self.ask(request, timeout)
 
 
 class FlinkJob(Process):
-    """Flink's KafkaSource in one warm JVM, a bounded job for every order."""
+    """Flink's KafkaSource in one warm JVM, a bounded job per request."""
 
-    def __init__(self, arena: Arena) -> None:
-        self._bootstrap = arena.kafka.bootstrap_servers
-        assert arena.rivals.flink is not None
-        java, classes = arena.rivals.distribution.java, arena.scratch / "flink-classes"
-        classpath = ":".join(map(str, [classes, *arena.rivals.flink]))
-        # Compiled into a folder: tasks look their functions up by name, and find none that `java Flink.java` made.
+    def __init__(self, bench: BenchmarkRun) -> None:
+        self._bootstrap = bench.kafka.bootstrap_servers
+        assert bench.rivals.flink is not None
+        java, classes = bench.rivals.distribution.java, bench.scratch / "flink-classes"
+        classpath = ":".join(map(str, [classes, *bench.rivals.flink]))
+        # Compiled into a folder: tasks load their functions by class name, which fails under `java Flink.java`.
         compile_command: list[str | Path] = [
             java,
             "-m",
@@ -99,12 +99,12 @@ class FlinkJob(Process):
             "-cp",
             classpath,
         ]
-        subprocess.run([*compile_command, HERE / "Flink.java"], check=True, timeout=_COMPILE_SECONDS)
+        subprocess.run([*compile_command, PROGRAMS / "Flink.java"], check=True, timeout=_COMPILE_SECONDS)
         super().__init__(FLINK, [java, "-Xmx2g", "-cp", classpath, "Flink", str(SPARK_CORES)])
 
     def catch_up(self, topic: str, *, verify: bool) -> dict[str, Any]:
-        self.tell(f"{self._bootstrap} {topic}{' verify' if verify else ''}")
-        while (line := self.hear(ORDER_SECONDS)) is not None:
+        self.write_line(f"{self._bootstrap} {topic}{' verify' if verify else ''}")
+        while (line := self.read_line(REQUEST_SECONDS)) is not None:
             match line.split():
                 case ["ran", execute, job, rows, size]:
                     return {
@@ -113,19 +113,25 @@ class FlinkJob(Process):
                         "rows": int(rows),
                         "bytes": int(size),
                     }
-        raise ContestantFailed(f"{self.name} ended without an answer")
+        raise ReaderFailed(f"{self.name} ended without an answer")
 
 
-class Trickle(Process):
-    """A producer that sends a few records when told to, all in one request."""
+class OnDemandProducer(Process):
+    """A producer that sends a few records on demand, all in one produce request."""
 
-    def __init__(self, arena: Arena, partitions: int, topics: Sequence[str]) -> None:
-        kafka = arena.rivals.distribution
-        command: list[str | Path] = [kafka.java, "-Xmx256m", "-cp", kafka.classpath(), HERE / "Trickle.java"]
-        super().__init__("trickle", [*command, arena.kafka.bootstrap_servers, str(partitions), *topics])
+    def __init__(self, bench: BenchmarkRun, partitions: int, topics: Sequence[str]) -> None:
+        kafka = bench.rivals.distribution
+        command: list[str | Path] = [
+            kafka.java,
+            "-Xmx256m",
+            "-cp",
+            kafka.classpath(),
+            PROGRAMS / "OnDemandProducer.java",
+        ]
+        super().__init__("on-demand producer", [*command, bench.kafka.bootstrap_servers, str(partitions), *topics])
 
     def send(self, rows: int, times: tuple[int, int] | None = None) -> None:
-        """`times`: the timestamp (ms) in the first partition, and how much later it is in each after it; else now."""
-        self.tell(" ".join(map(str, (rows, *(times or ())))))
-        if self.hear(ORDER_SECONDS) != "sent":
-            raise ContestantFailed(f"{self.name} ended")
+        """`times`: the timestamp (ms) in the first partition, and the step to each next partition. Default: now."""
+        self.write_line(" ".join(map(str, (rows, *(times or ())))))
+        if self.read_line(REQUEST_SECONDS) != "sent":
+            raise ReaderFailed(f"{self.name} ended")

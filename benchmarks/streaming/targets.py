@@ -1,4 +1,4 @@
-"""What streams are to reach, beside what they reached."""
+"""The targets of the stream figures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
-from benchmarks.streaming.catching_up import ALL_AT_ONCE, LIMITED
-from benchmarks.streaming.idling import DEFAULT, EVERY_100_MS
+from benchmarks.streaming.catch_up import ALL_AT_ONCE, LIMITED
+from benchmarks.streaming.idle import DEFAULT, EVERY_100_MS
 from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth
+from benchmarks.streaming.memory_growth import DRIVER
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
-from benchmarks.streaming.steadiness import DRIVER
 from benchmarks.streaming.triggers import EVERY_TRIGGER
 from benchmarks.target import Target, compare
 
 FLAT = 1.1
-"""The last triggers may hold a tenth more than the first."""
+"""The last triggers may take a tenth more memory than the first."""
 
 CODEC = "none"
-"""Of every topic that streams read here."""
+"""Codec of all topics of the stream figures."""
 
 
 TARGETS = (
@@ -49,7 +49,7 @@ def figures(measurements: Iterable[Measurement]) -> list[Figure]:
 
 
 def memory_figures(growths: Iterable[Growth]) -> list[Figure]:
-    # What the driver's JVM has resident says when it last asked the system for heap, not what it holds.
+    # The resident size of the driver's JVM shows when it last requested heap from the system, not what it uses.
     return [
         Figure(f"memory over 500 triggers, {one.what}: last 100 / first 100", CODEC, one.ratio, f"<= {FLAT:g}",
                one.ratio <= FLAT)

@@ -1,7 +1,7 @@
-"""What one trigger takes: a producer sends a few rows, waits until the stream has read them, and again.
+"""Duration of one trigger: a producer sends a few rows, waits until the stream has read them, and repeats.
 
-The times are those that Spark reports of each trigger. Every round is a query of its own in a session that is warm;
-its first triggers do not count.
+The durations are those that Spark reports for each trigger. Every round is a new query in a warm session; its first
+triggers do not count.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.measurement import Measurement
+from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WrongRead
 from benchmarks.streaming.measurement import MICRO_BATCH, PLANNING
-from benchmarks.streaming.sides import JVM, PENSTOCK, Stream, Trickle, spark_sides
+from benchmarks.streaming.sides import JVM, PENSTOCK, OnDemandProducer, Stream, spark_sides
 
 PARTITIONS = 4
 ROWS = 20
 
 PLANNED_TOPICS = 20
 PLANNED_PARTITIONS = 100
-"""Of each topic: 2,000 in all."""
+"""Partitions of each topic: 2,000 in all."""
 
 PLANNED_HANDLES = 4000
-"""Open files that the broker must be allowed: it takes 2,000 for the partitions alone."""
+"""Open files that the broker needs: 2,000 for the partitions alone."""
 
 PLANNED_ROWS = 4
 EVERY_TRIGGER = "discovery at every trigger"
-"""Spark's source asks for the list of partitions whenever it plans, Penstock every 30 s unless told otherwise."""
+"""Spark's source lists partitions whenever it plans, Penstock every 30 s by default."""
 
 PLANNING_TIMES = ("latestOffset", "getBatch", "queryPlanning")
-"""Where Spark asks the source what there is and cuts it into tasks."""
+"""The phases in which Spark asks the source for offsets and splits them into tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,42 +46,42 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many triggers: before the first round, at the start of every round, and those that count."""
+    """Numbers of triggers: before the first round, at the start of each round, and those that count."""
 
     warm_up: int
     settling: int
     counted: int
 
 
-def measure_micro_batch(arena: Arena) -> list[Measurement]:
+def measure_micro_batch(bench: BenchmarkRun) -> list[Measurement]:
     topic = "bench-micro-batch"
-    arena.kafka.create_topic(topic, PARTITIONS)
-    entries = [Entry(side, {"subscribe": topic}) for side in spark_sides(arena)]
-    size = Size(warm_up=arena.sized(30, 3), settling=arena.sized(10, 1), counted=arena.sized(40, 5))
-    with Trickle(arena, PARTITIONS, [topic]) as trickle:
-        return _measure(arena, MICRO_BATCH, entries, trickle, ROWS, size, lambda ms: ms["triggerExecution"])
+    bench.kafka.create_topic(topic, PARTITIONS)
+    entries = [Entry(side, {"subscribe": topic}) for side in spark_sides(bench)]
+    size = Size(warm_up=bench.sized(30, 3), settling=bench.sized(10, 1), counted=bench.sized(40, 5))
+    with OnDemandProducer(bench, PARTITIONS, [topic]) as producer:
+        return _measure(bench, MICRO_BATCH, entries, producer, ROWS, size, lambda ms: ms["triggerExecution"])
 
 
-def measure_planning(arena: Arena) -> list[Measurement]:
-    _, handles = resource.getrlimit(resource.RLIMIT_NOFILE)  # the hard one: Java raises its own to it
+def measure_planning(bench: BenchmarkRun) -> list[Measurement]:
+    _, handles = resource.getrlimit(resource.RLIMIT_NOFILE)  # the hard limit: Java raises its own limit to it
     if handles != resource.RLIM_INFINITY and handles < PLANNED_HANDLES:
-        arena.progress.note(f"planning: the broker may open {handles} files, and needs {PLANNED_HANDLES}: left out")
+        bench.progress.note(f"planning: skipped: the broker needs {PLANNED_HANDLES} open files and may open {handles}")
         return []
-    topics = [f"bench-planning-{number}" for number in range(arena.sized(PLANNED_TOPICS, 4))]
+    topics = [f"bench-planning-{number}" for number in range(bench.sized(PLANNED_TOPICS, 4))]
     for number, topic in enumerate(topics):
-        arena.progress(f"planning: {number} of {len(topics)} topics made")
-        # Index files take their full size at once, 10 MB each and two per partition.
-        arena.kafka.create_topic(topic, PLANNED_PARTITIONS, configs={"segment.index.bytes": 65_536})
+        bench.progress(f"planning: {number} of {len(topics)} topics made")
+        # Index files are allocated in full at once, 10 MB each and two per partition.
+        bench.kafka.create_topic(topic, PLANNED_PARTITIONS, configs={"segment.index.bytes": 65_536})
     options = {"subscribePattern": "bench-planning-.*"}
     possible = [
         Entry(PENSTOCK, options),
         Entry(JVM, options),
         Entry(PENSTOCK, {**options, "partition.discovery.interval.ms": "0"}, EVERY_TRIGGER),
     ]
-    entries = [entry for entry in possible if entry.side in arena.sides]
-    size = Size(warm_up=arena.sized(15, 2), settling=arena.sized(4, 1), counted=arena.sized(20, 4))
-    with Trickle(arena, PLANNED_PARTITIONS, topics) as trickle:
-        return _measure(arena, PLANNING, entries, trickle, PLANNED_ROWS, size, planning_time)
+    entries = [entry for entry in possible if entry.side in bench.sides]
+    size = Size(warm_up=bench.sized(15, 2), settling=bench.sized(4, 1), counted=bench.sized(20, 4))
+    with OnDemandProducer(bench, PLANNED_PARTITIONS, topics) as producer:
+        return _measure(bench, PLANNING, entries, producer, PLANNED_ROWS, size, planning_time)
 
 
 def planning_time(ms: Mapping[str, float]) -> float:
@@ -89,10 +89,10 @@ def planning_time(ms: Mapping[str, float]) -> float:
 
 
 def _measure(
-    arena: Arena,
+    bench: BenchmarkRun,
     figure: str,
     entries: Sequence[Entry],
-    trickle: Trickle,
+    producer: OnDemandProducer,
     rows: int,
     size: Size,
     time_of: Callable[[Mapping[str, float]], float],
@@ -102,13 +102,13 @@ def _measure(
         streams: dict[str, Stream] = {}
         for entry in entries:
             if entry.side not in streams:
-                streams[entry.side] = stack.enter_context(Stream(entry.side, arena))
-            arena.progress(f"{figure}: warming {entry.side} with {size.warm_up} triggers")
-            _triggers(streams[entry.side], entry, trickle, rows, size.warm_up)
-        for turn in range(arena.rounds):
+                streams[entry.side] = stack.enter_context(Stream(entry.side, bench))
+            bench.progress(f"{figure}: warming {entry.side} with {size.warm_up} triggers")
+            _triggers(streams[entry.side], entry, producer, rows, size.warm_up)
+        for turn in range(bench.rounds):
             for entry in entries:
-                arena.progress(f"{figure}: {entry.side}, round {turn + 1} of {arena.rounds}")
-                triggers = _triggers(streams[entry.side], entry, trickle, rows, size.settling + size.counted)
+                bench.progress(f"{figure}: {entry.side}, round {turn + 1} of {bench.rounds}")
+                triggers = _triggers(streams[entry.side], entry, producer, rows, size.settling + size.counted)
                 if len(triggers) <= size.settling + size.counted // 2:
                     raise WrongRead(f"{entry.side}: only {len(triggers)} triggers found all {rows} rows at once")
                 counted = triggers[size.settling :]
@@ -118,22 +118,22 @@ def _measure(
                 one.rounds.append(value)
                 one.extra.append({name: median(ms.get(name, 0) for ms in counted) for name in names})
                 case = f", {entry.case}" if entry.case else ""
-                arena.progress.note(
-                    f"{figure}: {entry.side}{case}, round {turn + 1} of {arena.rounds}: {value:.0f} ms "
+                bench.progress.note(
+                    f"{figure}: {entry.side}{case}, round {turn + 1} of {bench.rounds}: {value:.0f} ms "
                     f"(p50 of {len(counted)})"
                 )
     return list(measured.values())
 
 
-def _triggers(stream: Stream, entry: Entry, trickle: Trickle, rows: int, wanted: int) -> list[dict[str, Any]]:
-    """Spark's times of this many triggers, less those that did not find all rows at once."""
+def _triggers(stream: Stream, entry: Entry, producer: OnDemandProducer, rows: int, wanted: int) -> list[dict[str, Any]]:
+    """Spark's durations of this many triggers, without triggers that did not find all rows at once."""
     stream.start(entry.options)
     for _ in range(wanted):
-        trickle.send(rows)
+        producer.send(rows)
         stream.settle()
     triggers = stream.stop()
     seen = sum(trigger["rows"] for trigger in triggers)
     if seen != rows * wanted:
         raise WrongRead(f"{stream.name} read {seen} of {rows * wanted} rows")
-    # A stream may look while the broker has stored only half of a request: two triggers, and neither is what is asked.
+    # A stream may plan while the broker has stored only half of a request: two triggers, and neither counts.
     return [trigger["ms"] for trigger in triggers if trigger["rows"] == rows]

@@ -1,13 +1,13 @@
-// Fills a topic with events: JSON of about 100 bytes, 8-byte keys, the same ones for the same seed. Or with the values of
-// a file, over and over, every so many-th record being one of another file instead.
+// Fills a topic with events: JSON of about 100 bytes with keys of 8 bytes, always the same ones for the same seed. Or
+// repeats the values of a file; then every EVERY-th record can be from another file instead.
 //
 //   java -cp <Kafka's jars> Load.java BOOTSTRAP TOPIC PARTITIONS RECORDS CODEC BATCH_SIZE [VALUES [EVERY OTHERS]]
 //
-// Timestamps begin an hour ago and rise by one in a thousand records. With -Dfirst.time=MS -Dspan.ms=MS -Dapart.ms=MS those
-// of a partition begin apart.ms after those of the one before it, the first at first.time, and spread over span.ms.
+// Timestamps begin an hour ago and rise by one per thousand records. With -Dfirst.time=MS -Dspan.ms=MS -Dapart.ms=MS the
+// timestamps of the first partition begin at first.time, those of each next one apart.ms later, spread over span.ms.
 //
-// A producer of its own, because Kafka's ProducerPerformance sends no keys. Prints the records so far once a second
-// and at the end the bytes of keys and values. In a file of values each stands after its length, an int.
+// It exists because Kafka's ProducerPerformance does not send keys. Prints the number of records once a second, and at the
+// end the bytes of keys and values. A file of values holds the length of each value, an int, before the value.
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -46,7 +46,7 @@ public class Load {
             "bootstrap.servers", args[0],
             "compression.type", args[4],
             "batch.size", args[5],
-            "linger.ms", 100, // the batches are full long before
+            "linger.ms", 100, // batches are full long before
             "buffer.memory", 128L << 20,
             "key.serializer", ByteArraySerializer.class,
             "value.serializer", ByteArraySerializer.class);
@@ -107,7 +107,7 @@ public class Load {
         SplittableRandom random = new SplittableRandom(7_001 + partition);
         StringBuilder text = new StringBuilder(160);
         return () -> {
-            // Some users come often, most rarely.
+            // Some users are frequent, most are rare.
             int user = (int) (Math.pow(random.nextDouble(), 3) * 1_000_000);
             String key = "u" + (1_000_000 + user);
             text.setLength(0);

@@ -1,16 +1,16 @@
-"""confluent-kafka in a consumer group: thousands of messages per call, one per call, and how late each comes."""
+"""confluent-kafka in a consumer group: thousands of messages per call, one per call, and the latency of each."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from answering import answer_orders
 from confluent_kafka import Consumer
 from group_reading import SILENCE_SECONDS, Latencies, Stopwatch
+from serving import serve_requests
 
 BATCH = 1_000
-"""Messages per call of `consume`. Measured on 2 M records: 500 to 10,000 are the same, 50,000 takes a fifth longer."""
+"""Messages per call of `consume`. Measured on 2 M records: 500 to 10,000 are equal, 50,000 takes a fifth longer."""
 
 TUNED = {
     # As in plain_confluent.py: by default a partition pauses for a second once its queue is full, which drains in less.
@@ -22,32 +22,32 @@ TUNED = {
 }
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
+def run(request: dict[str, Any]) -> dict[str, Any]:
     watch = Stopwatch()
     settings: dict[str, Any] = {
-        "bootstrap.servers": order["bootstrap"],
-        "group.id": order["group"],
-        "auto.offset.reset": order["reset"],
+        "bootstrap.servers": request["bootstrap"],
+        "group.id": request["group"],
+        "auto.offset.reset": request["reset"],
     }
-    consumer = Consumer(settings | (TUNED if order["tuned"] else {}))
+    consumer = Consumer(settings | (TUNED if request["tuned"] else {}))
     try:
-        consumer.subscribe([order["topic"]], on_assign=watch.assigned)
-        match order["do"]:
+        consumer.subscribe([request["topic"]], on_assign=watch.assigned)
+        match request["do"]:
             case "batches":
-                size = consume(consumer, order["rows"])
+                size = consume(consumer, request["rows"])
             case "messages":
-                size = poll(consumer, order["rows"])
+                size = poll(consumer, request["rows"])
             case "latency":
-                return latencies(consumer, order)
+                return latencies(consumer, request)
             case unknown:
                 raise ValueError(unknown)
-        return {**watch.stop(), "rows": order["rows"], "value_bytes": size}
+        return {**watch.stop(), "rows": request["rows"], "value_bytes": size}
     finally:
         consumer.close()
 
 
-# Neither loop asks a message for its error, as a program should, and both are the faster for it: the text of an error
-# would be taken for a value, and the bytes would not be those of the topic.
+# Both loops are faster because they do not check a message for its error, as a program should. An error would still be
+# found: its text would count as a value, and the number of bytes would differ.
 
 
 def consume(consumer: Consumer, rows: int) -> int:
@@ -55,7 +55,7 @@ def consume(consumer: Consumer, rows: int) -> int:
     while rows:
         messages = consumer.consume(min(BATCH, rows), SILENCE_SECONDS)
         if not messages:
-            raise RuntimeError(f"nothing came for {SILENCE_SECONDS:g} s, and {rows} records are missing")
+            raise RuntimeError(f"nothing came for {SILENCE_SECONDS:g} s, {rows} records are missing")
         rows -= len(messages)
         for message in messages:
             size += len(message.value())
@@ -72,9 +72,9 @@ def poll(consumer: Consumer, rows: int) -> int:
     return size
 
 
-def latencies(consumer: Consumer, order: dict[str, Any]) -> dict[str, Any]:
-    taken = Latencies(order)
-    end = time.monotonic() + order["warm_up"] + order["seconds"] + SILENCE_SECONDS
+def latencies(consumer: Consumer, request: dict[str, Any]) -> dict[str, Any]:
+    taken = Latencies(request)
+    end = time.monotonic() + request["warm_up"] + request["seconds"] + SILENCE_SECONDS
     while time.monotonic() < end:
         message = consumer.poll(SILENCE_SECONDS)
         if message is None:
@@ -87,4 +87,4 @@ def latencies(consumer: Consumer, order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer_orders(run)
+    serve_requests(run)

@@ -1,7 +1,7 @@
-"""Penstock in a consumer group: Arrow batches from four streams, messages from one, and how late each comes.
+"""Penstock in a consumer group: Arrow batches from four streams, messages from one, and the latency of each.
 
-With its defaults. The Arrow batches have all eight columns, and as the others do with every message, the lengths of
-the values are added up.
+All settings have their defaults. The Arrow batches have all eight columns, and the lengths of the values are summed, as
+the other readers do with every message.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import threading
 from typing import Any
 
 import pyarrow.compute as pc
-from answering import answer_orders
 from group_reading import SILENCE_SECONDS, Latencies, Stopwatch
+from serving import serve_requests
 
 from penstock import ConsumerConnector, Stream
 
@@ -31,7 +31,7 @@ class Listener:
 
 
 class Tally:
-    """What the four readers have in common: each adds to it, and the one with the last record stops the watch."""
+    """Shared by the four readers: each adds its counts, and the one that reads the last record stops the clock."""
 
     def __init__(self, watch: Stopwatch, rows: int) -> None:
         self._watch = watch
@@ -58,7 +58,7 @@ class Tally:
 
 
 def read_batches(stream: Stream, tally: Tally) -> None:
-    """Runs in a thread of its own until the connector is shut down."""
+    """Runs in its own thread until the connector is shut down."""
     try:
         for batch in stream.batches():
             tally.add(batch.num_rows, pc.sum(pc.binary_length(batch["value"])).as_py())
@@ -66,26 +66,26 @@ def read_batches(stream: Stream, tally: Tally) -> None:
         tally.failed(error)
 
 
-def batches(connector: ConsumerConnector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
-    tally = Tally(watch, order["rows"])
-    streams = connector.create_message_streams({order["topic"]: STREAMS})[order["topic"]]
+def batches(connector: ConsumerConnector, request: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
+    tally = Tally(watch, request["rows"])
+    streams = connector.create_message_streams({request["topic"]: STREAMS})[request["topic"]]
     threads = [threading.Thread(target=read_batches, args=(stream, tally), daemon=True) for stream in streams]
     for thread in threads:
         thread.start()
-    complete = tally.complete.wait(order["deadline"])
+    complete = tally.complete.wait(request["deadline"])
     connector.shutdown()
     for thread in threads:
         thread.join(_ENDING_SECONDS)
     if tally.error is not None:
         raise tally.error
     if not complete or any(thread.is_alive() for thread in threads):
-        raise RuntimeError(f"{tally.rows} of {order['rows']} records came; alive: {[t.is_alive() for t in threads]}")
+        raise RuntimeError(f"{tally.rows} of {request['rows']} records came; alive: {[t.is_alive() for t in threads]}")
     return {**tally.figures, "rows": tally.rows, "value_bytes": tally.value_bytes}
 
 
-def messages(connector: ConsumerConnector, order: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
-    wanted = order["rows"]
-    [stream] = connector.create_message_streams({order["topic"]: 1})[order["topic"]]
+def messages(connector: ConsumerConnector, request: dict[str, Any], watch: Stopwatch) -> dict[str, Any]:
+    wanted = request["rows"]
+    [stream] = connector.create_message_streams({request["topic"]: 1})[request["topic"]]
     rows = size = 0
     for message in stream:
         size += len(message.value)
@@ -95,35 +95,35 @@ def messages(connector: ConsumerConnector, order: dict[str, Any], watch: Stopwat
     return {**watch.stop(), "rows": rows, "value_bytes": size}
 
 
-def latencies(connector: ConsumerConnector, order: dict[str, Any]) -> dict[str, Any]:
-    taken = Latencies(order)
-    [stream] = connector.create_message_streams({order["topic"]: 1})[order["topic"]]
+def latencies(connector: ConsumerConnector, request: dict[str, Any]) -> dict[str, Any]:
+    taken = Latencies(request)
+    [stream] = connector.create_message_streams({request["topic"]: 1})[request["topic"]]
     for message in stream:
         if not taken.take(message.value):
             return taken.answer()
     raise RuntimeError("the stream ended before there were enough records")
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
+def run(request: dict[str, Any]) -> dict[str, Any]:
     watch = Stopwatch()
     config = {
-        "bootstrap.servers": order["bootstrap"],
-        "group.id": order["group"],
-        "auto.offset.reset": order["reset"],
+        "bootstrap.servers": request["bootstrap"],
+        "group.id": request["group"],
+        "auto.offset.reset": request["reset"],
         "consumer.timeout.ms": round(SILENCE_SECONDS * 1000),
     }
     with ConsumerConnector(config) as connector:
         connector.set_rebalance_listener(Listener(watch))
-        match order["do"]:
+        match request["do"]:
             case "batches":
-                return batches(connector, order, watch)
+                return batches(connector, request, watch)
             case "messages":
-                return messages(connector, order, watch)
+                return messages(connector, request, watch)
             case "latency":
-                return latencies(connector, order)
+                return latencies(connector, request)
             case unknown:
                 raise ValueError(unknown)
 
 
 if __name__ == "__main__":
-    answer_orders(run)
+    serve_requests(run)

@@ -1,4 +1,4 @@
-"""The Spark session of every Spark program here: the same settings, whichever source it reads with."""
+"""The Spark session of all Spark programs: the same settings for every source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether memory stays what it was while a stream runs on: 500 triggers, the last 100 beside the first 100."""
+"""Whether memory grows during a long query: 500 triggers, the last 100 compared with the first 100."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from statistics import median
 from typing import Any
 
-from benchmarks.arena import Arena
+from benchmarks.run import BenchmarkRun
 from benchmarks.streaming.measurement import Growth
-from benchmarks.streaming.sides import PENSTOCK, Stream, Trickle
+from benchmarks.streaming.sides import PENSTOCK, OnDemandProducer, Stream
 
 PARTITIONS = 4
 ROWS = 20
@@ -17,11 +17,11 @@ ENDS = 100
 WARM_UP = 60
 SAMPLE_EVERY = 10
 COLLECT_EVERY = 20
-"""The driver's heap is looked at after a garbage collection, and only at both ends: a collection now and then keeps it
-small, and it is to grow as it likes in between."""
+"""The driver's heap is measured after a garbage collection, and only at both ends: regular collections would keep it
+small, and in between it must be free to grow."""
 
 SETTINGS = {
-    # Spark keeps the last thousand of each for its web page, even with none: a heap that fills these lists does grow.
+    # Spark keeps the last thousand of each for its UI, even without a UI: filling these lists makes the heap grow.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
@@ -35,26 +35,26 @@ PLANNER = "planner process"
 WORKER = "largest worker"
 
 
-def measure(arena: Arena) -> list[Growth]:
+def measure(bench: BenchmarkRun) -> list[Growth]:
     if sys.platform != "linux":
-        arena.progress.note("memory is read from /proc, which this system does not have: left out")
+        bench.progress.note("memory: skipped, because it is read from /proc, which this system does not have")
         return []
-    if PENSTOCK not in arena.sides:
+    if PENSTOCK not in bench.sides:
         return []
     topic = "bench-steadiness"
-    arena.kafka.create_topic(topic, PARTITIONS)
-    total, end = arena.sized(TRIGGERS, 50), arena.sized(ENDS, 20)
+    bench.kafka.create_topic(topic, PARTITIONS)
+    total, end = bench.sized(TRIGGERS, 50), bench.sized(ENDS, 20)
     samples: list[tuple[int, dict[str, Any]]] = []
-    with Trickle(arena, PARTITIONS, [topic]) as trickle, Stream(PENSTOCK, arena, SETTINGS) as stream:
+    with OnDemandProducer(bench, PARTITIONS, [topic]) as producer, Stream(PENSTOCK, bench, SETTINGS) as stream:
         stream.start({"subscribe": topic})
-        for number in range(-arena.sized(WARM_UP, 5), total):
-            trickle.send(ROWS)
+        for number in range(-bench.sized(WARM_UP, 5), total):
+            producer.send(ROWS)
             stream.settle()
             done = number + 1
             if done > 0 and done % SAMPLE_EVERY == 0:
                 at_an_end = done <= end or done > total - end
                 samples.append((done, stream.memory(collect=at_an_end and done % COLLECT_EVERY == 0)))
-                arena.progress(f"memory: {done} of {total} triggers")
+                bench.progress(f"memory: {done} of {total} triggers")
         stream.stop()
     first = [sample for done, sample in samples if done <= end]
     last = [sample for done, sample in samples if done > total - end]
@@ -63,7 +63,7 @@ def measure(arena: Arena) -> list[Growth]:
         before, after = (median(_held(sample, key) for sample in part if key in sample) for part in (first, last))
         series = [_held(sample, key) for _, sample in samples if key in sample]
         grown.append(Growth(what, before, after, series))
-        arena.progress.note(f"memory: {what}: {before:.1f} MB, at the end of {total} triggers {after:.1f} MB")
+        bench.progress.note(f"memory: {what}: {before:.1f} MB, at the end of {total} triggers {after:.1f} MB")
     return grown
 
 

@@ -1,7 +1,7 @@
-"""What members of a consumer group are measured by, the same for all of them. Standard library only.
+"""Measures members of a consumer group in the same way for all clients. Standard library only.
 
-The clock runs from the moment the group gives the member its partitions, which every client tells in a callback, to the
-moment the last record is in the program's hands: what Kafka's ConsumerPerformance calls its fetch time.
+The clock starts when the group assigns the partitions, which every client reports in a callback. It stops when the
+program has the last record. Kafka's ConsumerPerformance calls this its fetch time.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from array import array
 from typing import Any
 
 SILENCE_SECONDS = 30.0
-"""A reader that is handed nothing for so long gives up."""
+"""A reader gives up after this time without a record."""
 
 
 def processor_seconds() -> float:
-    """User and system time of this process, all its threads."""
+    """User and system time of this process, all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 class Stopwatch:
-    """Made before the consumer is. `assigned` is called by the thread that a client calls back in, `stop` later by one
-    that reads."""
+    """Create it before the consumer. The thread of the client's callback calls `assigned`; later a thread that reads
+    calls `stop`."""
 
     def __init__(self) -> None:
         self._made = time.perf_counter()
@@ -37,7 +37,7 @@ class Stopwatch:
     def stop(self) -> dict[str, Any]:
         ended, used = time.perf_counter(), processor_seconds()
         if self._began is None:
-            raise RuntimeError("records came before the partitions they are of")
+            raise RuntimeError("records arrived before their partitions were assigned")
         return {
             "seconds": ended - self._began,
             "processor_seconds": used - self._used,
@@ -46,16 +46,16 @@ class Stopwatch:
 
 
 class Latencies:
-    """How long records of Pulse.java were under way. Used by one thread."""
+    """Latencies of the records of SteadyProducer.java. Used by one thread."""
 
-    def __init__(self, order: dict[str, Any]) -> None:
-        self._warm_up = round(order["warm_up"] * 1e9)
-        self._length = round(order["seconds"] * 1e9)
+    def __init__(self, request: dict[str, Any]) -> None:
+        self._warm_up = round(request["warm_up"] * 1e9)
+        self._length = round(request["seconds"] * 1e9)
         self._from: int | None = None
         self._taken = array("q")
 
     def take(self, value: bytes) -> bool:
-        """To be called with each value as it comes; false when there are enough."""
+        """Call with each value on arrival. Returns False when there are enough."""
         now = time.time_ns()
         sent = int.from_bytes(value[:8], "big")
         if self._from is None:

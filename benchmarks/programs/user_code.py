@@ -1,4 +1,4 @@
-"""What users write to get typed columns in Python. A module of its own: workers import it by its name."""
+"""Code that users write to get typed columns in Python. A module of its own, because workers import it by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "id BIGINT, user STRING, page STRING, price DOUBLE, time BIGINT"
 
 
 class Events:
-    """A deserializer of Penstock's, record by record."""
+    """A record-by-record deserializer for Penstock."""
 
     def schema(self) -> str:
         return SCHEMA
@@ -24,14 +24,14 @@ class Events:
 
 
 def parse_json(value: bytes) -> dict[str, Any]:
-    """The same as a Python UDF."""
+    """The same parsing as a Python UDF."""
     event: dict[str, Any] = json.loads(value)
     return event
 
 
 @functools.cache
 def message_class(descriptors: bytes, name: str) -> Any:
-    """Google's class of a message in a descriptor set."""
+    """Google's class for a message of a descriptor set."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
@@ -41,7 +41,7 @@ def message_class(descriptors: bytes, name: str) -> Any:
 
 
 def parse_protobuf(values: pa.Array, descriptors: bytes, name: str, type_: pa.StructType) -> pa.StructArray:
-    """A column of messages, parsed one by one by Google's C library and gathered field by field."""
+    """Parse a column of messages one by one with Google's C library, and collect the values field by field."""
     parse = message_class(descriptors, name).FromString
     messages = [parse(value) for value in values.to_pylist()]
     columns = [pa.array(list(map(attrgetter(field.name), messages)), field.type) for field in type_]

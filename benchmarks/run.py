@@ -1,4 +1,4 @@
-"""Where the figures that are taken in rounds are taken."""
+"""The parts of a benchmark run that all figures share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from penstock.testing import EmbeddedKafka
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
-    """What every figure that is taken in rounds needs: the broker, the rivals, who takes part, and how much of it."""
+class BenchmarkRun:
+    """One run: the broker, the environments of the rivals, the sides to compare, and the number of rounds."""
 
     kafka: EmbeddedKafka
     rivals: Rivals
@@ -26,7 +26,7 @@ class Arena:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def checkpoint(self) -> str:
-        """A new folder: a query that finds no checkpoint begins where its options say."""
+        """A new checkpoint folder, so that the query begins at its starting offsets."""
         return str(self.scratch / f"checkpoint-{next(self._numbers)}")
 
     def sized(self, whole: int, quick: int) -> int:

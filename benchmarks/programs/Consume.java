@@ -1,8 +1,8 @@
-// Kafka's own ConsumerPerformance, over and over in one warm JVM: started afresh it would spend its run compiling.
+// Kafka's own ConsumerPerformance, repeatedly in one warm JVM: in a new JVM it would spend its run compiling.
 //
 //   java -cp <Kafka's jars> Consume.java         then on standard input:    BOOTSTRAP TOPIC RECORDS
 //
-// Each line is answered with the tool's line of figures.
+// Answers each line with the tool's line of figures.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -11,9 +11,9 @@ import org.apache.kafka.tools.ConsumerPerformance;
 
 public class Consume {
     public static void main(String[] ignored) throws Exception {
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-        for (String order; (order = orders.readLine()) != null; ) {
-            String[] words = order.split(" ");
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
+        for (String request; (request = requests.readLine()) != null; ) {
+            String[] words = request.split(" ");
             ConsumerPerformance.main(new String[] {
                 "--bootstrap-server", words[0],
                 "--topic", words[1],

@@ -1,10 +1,10 @@
-// Sends a few records at a time, when told to.
+// Sends a few records at a time, on demand.
 //
-//   java -cp <Kafka's jars> Trickle.java BOOTSTRAP PARTITIONS TOPIC...       then on standard input:    RECORDS [TIME APART]
+//   java -cp <Kafka's jars> OnDemandProducer.java BOOTSTRAP PARTITIONS TOPIC...       then on standard input:    RECORDS [TIME APART]
 //
-// Each line is answered with "sent" when the broker has the records. They go to the partitions in turn, and all of
-// them in one request: a stream that looks every few milliseconds should find all or nothing. Their timestamps are now,
-// or TIME (ms) in the first partition and APART more in each after it.
+// Answers each line with "sent" when the broker has the records. They go to the partitions in turn, all in one produce
+// request: a stream that plans every few milliseconds should find all of them or none. Their timestamps are now, or TIME
+// (ms) in the first partition and APART more in each next one.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -18,7 +18,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-public class Trickle {
+public class OnDemandProducer {
     public static void main(String[] args) throws Exception {
         int partitions = Integer.parseInt(args[1]);
         int topics = args.length - 2;
@@ -27,15 +27,15 @@ public class Trickle {
             "linger.ms", 10_000, // until the flush
             "key.serializer", ByteArraySerializer.class,
             "value.serializer", ByteArraySerializer.class);
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config)) {
             for (int t = 0; t < topics; t++) {
-                producer.partitionsFor(args[2 + t]); // now, for a look-up amid the records would send the first ones
+                producer.partitionsFor(args[2 + t]); // now: a lookup between two records would send the first ones
             }
             long next = 0;
-            for (String order; (order = orders.readLine()) != null; ) {
+            for (String request; (request = requests.readLine()) != null; ) {
                 List<Future<RecordMetadata>> sent = new ArrayList<>();
-                String[] words = order.strip().split(" ");
+                String[] words = request.strip().split(" ");
                 for (int left = Integer.parseInt(words[0]); left > 0; left--, next++) {
                     String topic = args[2 + (int) (next % topics)];
                     int partition = (int) (next / topics % partitions);
@@ -48,7 +48,7 @@ public class Trickle {
                 }
                 producer.flush();
                 for (Future<RecordMetadata> one : sent) {
-                    one.get(); // throws what went wrong
+                    one.get(); // throws if the send failed
                 }
                 System.out.println("sent");
             }

@@ -1,8 +1,8 @@
-"""A Spark batch read of typed columns into the noop sink: decoded by the source, by a SQL function or by a Python one.
+"""A Spark batch read of typed columns into the noop sink: decoded by the source, a SQL function or a Python UDF.
 
     spark_typed.py FORMAT CORES [JAR...]        FORMAT: penstock, kafka
 
-Needs PySpark and nothing else, because the JVM source runs in an environment of its own.
+Needs only PySpark, because the JVM source runs in its own environment.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import sys
 import time
 from typing import Any
 
-from answering import answer_orders
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (everybody calls it that)
+from pyspark.sql import functions as F  # noqa: N812 (as in PySpark's documentation)
 from pyspark.sql.types import StructType
+from serving import serve_requests
 from spark_session import session
 
 
-def run(spark: SparkSession, format_: str, order: dict[str, Any]) -> dict[str, Any]:
+def run(spark: SparkSession, format_: str, request: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
-    frame = typed(spark, format_, order)
+    frame = typed(spark, format_, request)
     load_seconds = time.perf_counter() - began
-    if order["do"] == "sum":
-        return {"sums": list(frame.selectExpr(*order["sums"]).collect()[0])}
+    if request["do"] == "sum":
+        return {"sums": list(frame.selectExpr(*request["sums"]).collect()[0])}
     began = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return {"seconds": time.perf_counter() - began, "load_seconds": load_seconds}
 
 
-def typed(spark: SparkSession, format_: str, order: dict[str, Any]) -> DataFrame:
-    reader = spark.read.format(format_).options(**order["options"])
-    if order["schema"] is not None:
-        reader = reader.schema(order["schema"])
+def typed(spark: SparkSession, format_: str, request: dict[str, Any]) -> DataFrame:
+    reader = spark.read.format(format_).options(**request["options"])
+    if request["schema"] is not None:
+        reader = reader.schema(request["schema"])
     frame = reader.load()
-    match order["decoder"]:
+    match request["decoder"]:
         case None:
             return frame
         case {"sql": text}:
@@ -46,7 +46,7 @@ def typed(spark: SparkSession, format_: str, order: dict[str, Any]) -> DataFrame
             value = protobuf_udf(type_, base64.b64decode(descriptors), message)("value")
         case unknown:
             raise ValueError(unknown)
-    return frame.withColumn("value", value) if order["whole"] else frame.select(value.alias("value"))
+    return frame.withColumn("value", value) if request["whole"] else frame.select(value.alias("value"))
 
 
 def json_udf(type_: str, arrow: bool | None) -> Any:
@@ -56,7 +56,7 @@ def json_udf(type_: str, arrow: bool | None) -> Any:
 
 
 def protobuf_udf(type_: str, descriptors: bytes, message: str) -> Any:
-    # Not there in the rivals' environments.
+    # The rivals' environments do not have these.
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_type
     from user_code import parse_protobuf
@@ -66,7 +66,7 @@ def protobuf_udf(type_: str, descriptors: bytes, message: str) -> Any:
     def parse(values: pa.Array) -> pa.Array:
         return parse_protobuf(values, descriptors, message, struct)
 
-    # Said in so many words: as texts, which the annotations above are, Spark does not understand them.
+    # Set as types: the annotations above are strings, which Spark does not resolve.
     parse.__annotations__ = {"values": pa.Array, "return": pa.Array}
     return F.arrow_udf(parse, type_)
 
@@ -75,7 +75,7 @@ def main() -> None:
     format_, cores, *jars = sys.argv[1:]
     spark = session(int(cores), jars)
     try:
-        answer_orders(lambda order: run(spark, format_, order))
+        serve_requests(lambda request: run(spark, format_, request))
     finally:
         spark.stop()
 

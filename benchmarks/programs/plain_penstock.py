@@ -1,6 +1,6 @@
-"""Penstock without Spark: all partitions, one after the other, into Arrow batches.
+"""Penstock without Spark: reads all partitions, one after another, into Arrow batches.
 
-One thread, or with the handover thread beside it (`ahead`), which is what a Spark worker runs.
+With one thread, or with a prefetching thread beside it (`ahead`), as in a Spark worker.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from answering import answer_orders
 from process_figures import peak_mb, resident_mb
+from serving import serve_requests
 
 from penstock.config.source import SourceOptions, parse_options
 from penstock.model.offset_range import OffsetRange
@@ -21,12 +21,12 @@ from penstock.reader.range_reader import RangeReader
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 TEMPLATES = 4
-"""Batches kept for the ceiling. More than one, so that it streams through memory as real batches do, not through the
-processor's cache."""
+"""Batches kept for the ceiling. More than one, so that the ceiling reads from memory as real batches do, and not from
+the CPU cache."""
 
 
-def plan(order: dict[str, Any]) -> tuple[SourceOptions, list[OffsetRange]]:
-    options = parse_options({"kafka.bootstrap.servers": order["bootstrap"], **order["options"]})
+def plan(request: dict[str, Any]) -> tuple[SourceOptions, list[OffsetRange]]:
+    options = parse_options({"kafka.bootstrap.servers": request["bootstrap"], **request["options"]})
     return options, plan_batch(options)
 
 
@@ -35,10 +35,10 @@ def read(options: SourceOptions, range_: OffsetRange, ahead: bool) -> Iterator[p
     return reader.prefetched() if ahead else iter(reader)
 
 
-def time_read(order: dict[str, Any]) -> dict[str, Any]:
-    """Timed without the planning, as the others are without joining a group or listing partitions."""
-    ahead = order.get("ahead", False)
-    options, ranges = plan(order)
+def time_read(request: dict[str, Any]) -> dict[str, Any]:
+    """Timed without planning; the other readers are timed without joining a group or listing partitions."""
+    ahead = request.get("ahead", False)
+    options, ranges = plan(request)
     began = time.perf_counter()
     rows = 0
     for range_ in ranges:
@@ -46,16 +46,16 @@ def time_read(order: dict[str, Any]) -> dict[str, Any]:
             rows += batch.num_rows
     seconds = time.perf_counter() - began
     size = 0
-    if order.get("verify"):
+    if request.get("verify"):
         for range_ in ranges:
             for batch in read(options, range_, ahead):
                 size += sum(pc.sum(pc.binary_length(batch[name])).as_py() for name in ("key", "value"))
     return {"seconds": seconds, "rows": rows, "bytes": size}
 
 
-def keep_templates(order: dict[str, Any]) -> dict[str, Any]:
-    """The largest batches into a file, and how many rows each batch of each partition has: what the ceiling repeats."""
-    options, ranges = plan(order)
+def keep_templates(request: dict[str, Any]) -> dict[str, Any]:
+    """Write the largest batches to a file. Returns the rows of each batch of each partition, for the ceiling."""
+    options, ranges = plan(request)
     shapes: list[list[int]] = []
     kept: list[pa.RecordBatch] = []
     for range_ in ranges:
@@ -64,30 +64,30 @@ def keep_templates(order: dict[str, Any]) -> dict[str, Any]:
             shape.append(batch.num_rows)
             kept = sorted([*kept, batch], key=lambda one: -one.num_rows)[:TEMPLATES]
         shapes.append(shape)
-    with pa.OSFile(order["file"], "wb") as file, pa.ipc.new_file(file, kept[0].schema) as writer:
+    with pa.OSFile(request["file"], "wb") as file, pa.ipc.new_file(file, kept[0].schema) as writer:
         for batch in kept:
             writer.write_batch(batch)
     return {"shapes": shapes}
 
 
-def memory(order: dict[str, Any]) -> dict[str, Any]:
-    """Peak of this process over what it had before. To be asked once: a peak never falls."""
+def memory(request: dict[str, Any]) -> dict[str, Any]:
+    """Peak memory of this process above its idle memory. Works once per process, because a peak never falls."""
     idle = resident_mb()
-    answer = time_read(order)
+    answer = time_read(request)
     return {**answer, "idle_mb": idle, "peak_mb": peak_mb()}
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
-    match order["do"]:
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    match request["do"]:
         case "read":
-            return time_read(order)
+            return time_read(request)
         case "templates":
-            return keep_templates(order)
+            return keep_templates(request)
         case "memory":
-            return memory(order)
+            return memory(request)
         case unknown:
             raise ValueError(unknown)
 
 
 if __name__ == "__main__":
-    answer_orders(run)
+    serve_requests(run)

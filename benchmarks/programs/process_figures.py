@@ -1,4 +1,4 @@
-"""Memory (in MB of 10^6 bytes) and processor time of processes as Linux counts them. Standard library only."""
+"""Memory (in MB of 10^6 bytes) and CPU time of processes, from Linux. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ def resident_mb(pid: int | str = "self") -> float:
 
 
 def peak_mb(pid: int | str = "self") -> float:
-    """The most that was ever resident. From /proc and not getrusage: that one counts the parent's pages from before
-    the exec."""
+    """The peak resident size. From /proc, not getrusage, which includes the parent's pages from before the exec."""
     return _status(pid, "VmHWM")
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used so far, with its children that have ended and were waited for."""
+    """CPU time of a process so far, with its children that ended and were waited for."""
     return sum(int(ticks) for ticks in _stat(pid)[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:
-    """All living processes below this one."""
+    """All running processes below this one."""
     children: dict[int, list[int]] = {}
     for folder in PROC.iterdir():
         if folder.name.isdigit():
             try:
                 parent = int(_stat(int(folder.name))[1])
             except OSError:
-                continue  # it has just ended
+                continue  # the process has just ended
             children.setdefault(parent, []).append(int(folder.name))
     found, to_visit = [], [pid]
     while to_visit:
@@ -42,7 +41,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def python_workers() -> list[int]:
-    """The workers below this process that run tasks: forked by Spark's daemon, so their command line is its own."""
+    """The workers below this process that run tasks: Spark's daemon forks them, so they have its command line."""
     workers = {child for pid in spark_daemons() for child in descendants(pid)}
     return sorted(workers)
 
@@ -62,7 +61,7 @@ def command_line(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of `stat` from the third on: the second, a name in parentheses, may hold anything."""
+    """The fields of `stat` from the third on: the second, a name in parentheses, may contain anything."""
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 

@@ -1,11 +1,10 @@
-// Sends records at a steady rate, each at once and with the time it was sent at.
+// Sends records at a steady rate. Each value holds the time at which it was sent.
 //
-//   java -cp <Kafka's jars> Pulse.java BOOTSTRAP TOPIC PARTITIONS RECORDS_PER_SECOND
+//   java -cp <Kafka's jars> SteadyProducer.java BOOTSTRAP TOPIC PARTITIONS RECORDS_PER_SECOND
 //
-// A value is the nanoseconds since 1970, 8 bytes with the highest first, and 92 bytes more. The rate does not depend on
-// who reads: a record that is due is sent, however late the last one was. Prints "sending" when the broker has the
-// first record, ends with its standard input, and then prints how many it sent and how much later than due the latest
-// one was, in milliseconds.
+// A value is the nanoseconds since 1970, 8 bytes big-endian, and 92 more bytes. The rate does not depend on the reader: a
+// record is sent when it is due, however late the last one was. Prints "sending" when the broker has the first record.
+// Ends with its standard input, and then prints the number of records sent and the largest delay in milliseconds.
 
 import java.nio.ByteBuffer;
 import java.time.Instant;
@@ -17,7 +16,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-public class Pulse {
+public class SteadyProducer {
     static final int VALUE_BYTES = 100;
 
     static volatile boolean ended = false;
@@ -37,7 +36,7 @@ public class Pulse {
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config)) {
             producer.send(new ProducerRecord<>(topic, 0, null, stamped())).get();
             System.out.println("sending");
-            Thread waiting = new Thread(Pulse::awaitEnd);
+            Thread waiting = new Thread(SteadyProducer::awaitEnd);
             waiting.setDaemon(true);
             waiting.start();
             long began = System.nanoTime();
@@ -72,10 +71,10 @@ public class Pulse {
     static void awaitEnd() {
         try {
             while (System.in.read() >= 0) {
-                // Nothing is expected but the end.
+                // Ignore all input up to its end.
             }
         } catch (java.io.IOException gone) {
-            // The end as well.
+            // The end, too.
         }
         ended = true;
     }

@@ -1,4 +1,4 @@
-"""aiokafka in a consumer group, message by message. It checks no CRCs: Java's tool and librdkafka do not either."""
+"""aiokafka in a consumer group, message by message. It does not check CRCs, like Java's tool and librdkafka."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
-from answering import answer_orders
 from group_reading import Stopwatch
+from serving import serve_requests
 
 
 class Listener(ConsumerRebalanceListener):
@@ -21,31 +21,31 @@ class Listener(ConsumerRebalanceListener):
         pass
 
 
-async def read(order: dict[str, Any]) -> dict[str, Any]:
+async def read(request: dict[str, Any]) -> dict[str, Any]:
     watch = Stopwatch()
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=order["bootstrap"],
-        group_id=order["group"],
-        auto_offset_reset=order["reset"],
+        bootstrap_servers=request["bootstrap"],
+        group_id=request["group"],
+        auto_offset_reset=request["reset"],
         check_crcs=False,
     )
-    consumer.subscribe([order["topic"]], listener=Listener(watch))
+    consumer.subscribe([request["topic"]], listener=Listener(watch))
     try:
         await consumer.start()
         rows = size = 0
         async for message in consumer:
             size += len(message.value)
             rows += 1
-            if rows == order["rows"]:
+            if rows == request["rows"]:
                 break
         return {**watch.stop(), "rows": rows, "value_bytes": size}
     finally:
         await consumer.stop()
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
-    return asyncio.run(asyncio.wait_for(read(order), order["deadline"]))
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    return asyncio.run(asyncio.wait_for(read(request), request["deadline"]))
 
 
 if __name__ == "__main__":
-    answer_orders(run)
+    serve_requests(run)

@@ -1,9 +1,9 @@
-"""The ceiling: a data source that only hands out Arrow batches which are there already.
+"""The ceiling: a data source that only returns Arrow batches from memory.
 
-What Spark's Python data source can carry when the source itself costs nothing. Its batches are real ones, as Penstock
-made them from the same topic: the same columns, the same bytes, and as many rows in each.
+It shows the throughput of Spark's Python data source if the source itself costs nothing. The batches are those that
+Penstock made from the same topic: the same columns, the same bytes, and as many rows in each.
 
-A module of its own and not part of the Spark program: that way a worker imports it once and keeps the batches in memory
+A module of its own and not part of the Spark program, so that a worker imports it once and keeps the batches in memory
 from task to task.
 """
 
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 @functools.cache
 def templates(file: str) -> list[pa.RecordBatch]:
-    """Read, not mapped: they are to lie in this process's memory."""
+    """Read, not memory-mapped: the batches must be in the memory of this process."""
     with pa.OSFile(file, "rb") as source, pa.ipc.open_file(source) as reader:
         return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
@@ -51,9 +51,9 @@ class CeilingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not partition.value:
-            return  # a task that does nothing, for looking at an idle worker
+            return  # an empty task, to measure an idle worker
         ready = templates(self._file)
         for rows, batch in zip(partition.value, cycle(ready)):
-            # The largest batches were kept, so one is rarely short: then the largest of all stands in.
+            # The largest batches were kept, so one is rarely too short. Then the largest of all replaces it.
             source = batch if batch.num_rows >= rows else ready[0]
             yield source if source.num_rows == rows else source.slice(0, rows)

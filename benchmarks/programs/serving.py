@@ -1,4 +1,4 @@
-"""The loop of a contestant. Standard library only: rivals' environments have nothing else in common."""
+"""The request loop of a program. Standard library only, because it runs in every rival's environment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 PREFIX = "ANSWER "
 
 
-def answer_orders(run: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Answer orders until standard input ends, which it does when the runner is gone."""
+def serve_requests(run: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Answer requests until standard input ends, which happens at the latest when the runner ends."""
     for line in sys.stdin:
         answer = run(json.loads(line))
         sys.stdout.write(f"{PREFIX}{json.dumps(answer)}\n")

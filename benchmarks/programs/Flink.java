@@ -1,9 +1,9 @@
-// A bounded read by Flink's KafkaSource: the values alone, into a sink that drops them, over and over in one JVM.
+// A bounded read by Flink's KafkaSource: only the values, into a sink that drops them, repeatedly in one JVM.
 //
 //   java -cp <Flink's jars> Flink.java PARALLELISM         then on standard input:    BOOTSTRAP TOPIC [verify]
 //
-// Each line is answered with: "ran", seconds of execute(), seconds of the job itself, records, bytes of values.
-// The last two are 0 unless `verify` was asked for: counting takes an operator of its own.
+// Answers each line with: "ran", seconds of execute(), seconds of the job itself, records, bytes of values.
+// The last two are 0 without `verify`: counting needs an operator of its own.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -24,12 +24,12 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public class Flink {
     public static void main(String[] args) throws Exception {
         int parallelism = Integer.parseInt(args[0]);
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-        for (String order; (order = orders.readLine()) != null; ) {
-            String[] words = order.split(" ");
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
+        for (String request; (request = requests.readLine()) != null; ) {
+            String[] words = request.split(" ");
             System.out.println(run(parallelism, words[0], words[1], words.length > 2));
         }
-        System.exit(0); // threads of Flink's own may linger
+        System.exit(0); // threads of Flink may still run
     }
 
     static String run(int parallelism, String bootstrap, String topic, boolean verify) throws Exception {

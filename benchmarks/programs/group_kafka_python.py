@@ -1,12 +1,12 @@
-"""kafka-python in a consumer group, message by message. It checks no CRCs: Java's tool and librdkafka do not either."""
+"""kafka-python in a consumer group, message by message. It does not check CRCs, like Java's tool and librdkafka."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from answering import answer_orders
 from group_reading import SILENCE_SECONDS, Stopwatch
 from kafka import ConsumerRebalanceListener, KafkaConsumer
+from serving import serve_requests
 
 
 class Listener(ConsumerRebalanceListener):
@@ -20,22 +20,22 @@ class Listener(ConsumerRebalanceListener):
         pass
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
+def run(request: dict[str, Any]) -> dict[str, Any]:
     watch = Stopwatch()
     consumer = KafkaConsumer(
-        bootstrap_servers=order["bootstrap"],
-        group_id=order["group"],
-        auto_offset_reset=order["reset"],
+        bootstrap_servers=request["bootstrap"],
+        group_id=request["group"],
+        auto_offset_reset=request["reset"],
         check_crcs=False,
         consumer_timeout_ms=SILENCE_SECONDS * 1000,
     )
     try:
-        consumer.subscribe([order["topic"]], listener=Listener(watch))
+        consumer.subscribe([request["topic"]], listener=Listener(watch))
         rows = size = 0
         for message in consumer:
             size += len(message.value)
             rows += 1
-            if rows == order["rows"]:
+            if rows == request["rows"]:
                 break
         return {**watch.stop(), "rows": rows, "value_bytes": size}
     finally:
@@ -43,4 +43,4 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answer_orders(run)
+    serve_requests(run)

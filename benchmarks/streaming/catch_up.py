@@ -1,6 +1,6 @@
-"""How long a stream takes to read everything there is: AvailableNow, with a limit per trigger and without.
+"""Time that a stream takes to read a whole topic: AvailableNow, with a limit per trigger and without.
 
-With the limit beside Spark's JVM source, without it beside Flink: Flink's source has no triggers.
+With the limit it is compared with Spark's JVM source, without it with Flink, whose source has no triggers.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.arena import Arena
 from benchmarks.measurement import Measurement
+from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WARM_UPS, WrongRead
 from benchmarks.streaming.measurement import CATCH_UP
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, FlinkJob, Stream
@@ -20,10 +20,10 @@ ROWS = 6_000_000
 QUICK_ROWS = 300_000
 PARTITIONS = 4
 TRIGGERS = 6
-"""The limit per trigger lets it take as many."""
+"""Number of triggers that the limit per trigger leads to."""
 
 KEY_BYTES = 8
-"""Of every record that Load.java makes. Flink reads the values alone."""
+"""Key size of every record that Load.java writes. Flink reads only the values."""
 
 LIMITED = "1 M per trigger"
 ALL_AT_ONCE = "all at once"
@@ -38,54 +38,54 @@ class Entry:
 ENTRIES = (Entry(PENSTOCK, LIMITED), Entry(JVM, LIMITED), Entry(PENSTOCK, ALL_AT_ONCE), Entry(FLINK, ALL_AT_ONCE))
 
 
-def measure(arena: Arena) -> list[Measurement]:
-    rows = arena.sized(ROWS, QUICK_ROWS)
+def measure(bench: BenchmarkRun) -> list[Measurement]:
+    rows = bench.sized(ROWS, QUICK_ROWS)
     topic = load(
-        arena.kafka,
-        arena.rivals.distribution,
+        bench.kafka,
+        bench.rivals.distribution,
         "bench-catch-up",
         "none",
         rows,
         partitions=PARTITIONS,
         batch_size=BATCH_SIZE,
-        say=arena.progress,
+        say=bench.progress,
     )
-    entries = [entry for entry in ENTRIES if entry.side in arena.sides]
+    entries = [entry for entry in ENTRIES if entry.side in bench.sides]
     measured = {entry: Measurement(CATCH_UP, entry.case, entry.side, "s") for entry in entries}
     with ExitStack() as stack:
         running: dict[str, Stream | FlinkJob] = {}
         for entry in entries:
             if entry.side not in running:
-                contestant: Stream | FlinkJob = FlinkJob(arena) if entry.side == FLINK else Stream(entry.side, arena)
-                running[entry.side] = contestant
-                stack.enter_context(contestant)
+                reader: Stream | FlinkJob = FlinkJob(bench) if entry.side == FLINK else Stream(entry.side, bench)
+                running[entry.side] = reader
+                stack.enter_context(reader)
             for warm_up in range(WARM_UPS):
-                arena.progress(f"catching up: warming {entry.side}, {entry.case}, {warm_up + 1} of {WARM_UPS}")
+                bench.progress(f"catching up: warming {entry.side}, {entry.case}, {warm_up + 1} of {WARM_UPS}")
                 answer = _catch_up(running[entry.side], entry, topic, verify=warm_up == 0)
                 if warm_up == 0:
                     _check(entry, topic, answer)
-        for turn in range(arena.rounds):
+        for turn in range(bench.rounds):
             for entry in entries:
                 answer = _catch_up(running[entry.side], entry, topic, verify=False)
                 seconds = answer.pop("seconds")
                 measured[entry].rounds.append(seconds)
                 measured[entry].extra.append(answer)
-                arena.progress.note(
-                    f"catching up: {entry.side}, {entry.case}, run {turn + 1} of {arena.rounds}: {seconds:.2f} s"
+                bench.progress.note(
+                    f"catching up: {entry.side}, {entry.case}, run {turn + 1} of {bench.rounds}: {seconds:.2f} s"
                 )
-    arena.kafka.delete_topic(topic.name)
+    bench.kafka.delete_topic(topic.name)
     return list(measured.values())
 
 
-def _catch_up(contestant: Stream | FlinkJob, entry: Entry, topic: Topic, *, verify: bool) -> dict[str, Any]:
-    if isinstance(contestant, FlinkJob):
-        return contestant.catch_up(topic.name, verify=verify)
+def _catch_up(reader: Stream | FlinkJob, entry: Entry, topic: Topic, *, verify: bool) -> dict[str, Any]:
+    if isinstance(reader, FlinkJob):
+        return reader.catch_up(topic.name, verify=verify)
     options = {"subscribe": topic.name}
     if entry.case == LIMITED:
         options["maxOffsetsPerTrigger"] = str(topic.rows // TRIGGERS)
-    answer = contestant.catch_up(options, verify=verify)
+    answer = reader.catch_up(options, verify=verify)
     if answer["rows"] != topic.rows:
-        raise WrongRead(f"{contestant.name} read {answer['rows']} of {topic.rows} records of {topic.name}")
+        raise WrongRead(f"{reader.name} read {answer['rows']} of {topic.rows} records of {topic.name}")
     return answer
 
 
@@ -93,7 +93,7 @@ def _check(entry: Entry, topic: Topic, answer: dict[str, Any]) -> None:
     size = topic.bytes - (KEY_BYTES * topic.rows if entry.side == FLINK else 0)
     if (answer["rows"], answer["bytes"]) != (topic.rows, size):
         raise WrongRead(
-            f"{entry.side} read {answer['rows']} records, {answer['bytes']} bytes; {topic.rows}, {size} are there"
+            f"{entry.side} read {answer['rows']} records, {answer['bytes']} bytes; the topic has {topic.rows}, {size}"
         )
     if entry.case == LIMITED and answer["triggers"] < TRIGGERS:
-        raise WrongRead(f"{entry.side} took {answer['triggers']} triggers where its limit calls for {TRIGGERS}")
+        raise WrongRead(f"{entry.side} took {answer['triggers']} triggers; its limit leads to {TRIGGERS}")
