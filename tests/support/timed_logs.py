@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from penstock import TopicPartition
 from penstock.config.event_time import EventTimeOptions
 from penstock.eventtime.strategy import WatermarkStrategy
-from penstock.planner.alignment.alignment import Alignment, Read
-from penstock.planner.alignment.pace import Ahead
+from penstock.planner.alignment.alignment import Alignment, PartitionRead
+from penstock.planner.alignment.lookup import NextRecords
 from penstock.planner.rate_limit import share
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -57,7 +57,7 @@ class Logs:
 
     def after(self, offsets, ends):
         looked = {tp: records(self.logs[tp][at : at + 100]) for tp, at in offsets.items()}
-        return {tp: Ahead(min(log), max(log), len(log)) if log else None for tp, log in looked.items()}
+        return {tp: NextRecords(min(log), max(log), len(log)) if log else None for tp, log in looked.items()}
 
     def ends(self):
         return {tp: len(log) for tp, log in self.logs.items()}
@@ -96,7 +96,7 @@ class Stream:
         backlog = sum(ends[tp] - self.position[tp] for tp in ends)
         finished = [tp for tp in ends if ends[tp] == self.position[tp]] if bounded else ()
         limited = bool(joining) or (limit is not None and backlog > limit)
-        return self.alignment.cut(dict(self.position), ends, limited=limited, finished=finished)
+        return self.alignment.align(dict(self.position), ends, limited=limited, finished=finished)
 
     def step(self, limit=None, bounded=False, silent=(), joining=()):
         """One trigger; returns how many records it read. `joining`: those of which nothing is read in it."""
@@ -114,6 +114,6 @@ class Stream:
         for tp, read in batch.items():
             self.position[tp] += len(read)
         self.alignment.learn(
-            {tp: Read(self.position[tp], max(records(read), default=None)) for tp, read in batch.items()}
+            {tp: PartitionRead(self.position[tp], max(records(read), default=None)) for tp, read in batch.items()}
         )
         return sum(map(len, batch.values()))

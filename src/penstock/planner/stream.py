@@ -20,8 +20,8 @@ from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets
 from penstock.model.subscription import wanted_topics
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
-from penstock.planner.alignment.alignment import Alignment, Read
-from penstock.planner.alignment.lookup import Peek
+from penstock.planner.alignment.alignment import Alignment, PartitionRead
+from penstock.planner.alignment.lookup import PayloadLookup
 from penstock.planner.batch import partitions_of
 from penstock.planner.checkpoint import Checkpoint, returned_error
 from penstock.planner.log_bounds import BoundsLookup, LogBounds
@@ -104,20 +104,20 @@ class StreamPlanner:
         cls,
         options: SourceOptions,
         *,
-        peek: Peek | None = None,
+        payloads: PayloadLookup | None = None,
         reports: ReportLedger | None = None,
         deserializer_may_end: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> StreamPlanner:
-        """A planner of the cluster that the options name. `peek`: see Alignment."""
+        """A planner of the cluster that the options name. `payloads`: see Alignment."""
         cluster = Cluster(options.client)
         impatient = replace(options.client, api_timeout=min(options.client.api_timeout, RECALL_SECONDS))
         times = options.event_time
         return cls(
             options,
             cluster,
-            alignment=None if times is None else Alignment(times, cluster, peek, clock, wall_clock),
+            alignment=None if times is None else Alignment(times, cluster, payloads, clock, wall_clock),
             reports=reports,
             deserializer_may_end=deserializer_may_end,
             recall=lambda group, partitions: Cluster(impatient).commits(group, partitions),
@@ -214,7 +214,7 @@ class StreamPlanner:
             return
         self._end.note_ended(self.reports.take_ends())
         if self.alignment is not None:
-            self.alignment.learn({tp: Read(*read) for tp, read in self.reports.take_event_times().items()})
+            self.alignment.learn({tp: PartitionRead(*read) for tp, read in self.reports.take_event_times().items()})
 
     def _aligned(
         self, alignment: Alignment, position: Offsets, ends: Offsets, moves: Offsets, read_all: bool
@@ -227,13 +227,13 @@ class StreamPlanner:
         else:
             finished = [tp for tp, offset in position.items() if self._end.is_at(tp, offset)]
         if read_all:
-            alignment.take_stock(position, ends, finished)
+            alignment.update(position, ends, finished)
             return ends
         # Moving partitions are not read in this batch, so that others cannot count on their ends.
         limited = not moves.keys().isdisjoint(ends) or self._budget.is_exceeded(
             sum(max(0, end - position[tp]) for tp, end in ends.items())
         )
-        return alignment.cut(position, ends, limited=limited, finished=finished)
+        return alignment.align(position, ends, limited=limited, finished=finished)
 
     def _available_ends(self, state: Offsets) -> Offsets:
         if self._fixed_ends is None:

@@ -140,7 +140,7 @@ class StreamBatchPlanner:
         """Find the combined event-time watermark before a batch that an earlier run has planned. All partitions of the
         stream count, not only those that the batch reads. One without a leader leaves it unknown."""
         ends, deleted = self._bounds.existing_ends([tp for tp in position if tp not in recreated])
-        alignment.take_stock({tp: offset for tp, offset in position.items() if tp not in deleted}, ends)
+        alignment.update({tp: offset for tp, offset in position.items() if tp not in deleted}, ends)
 
 
 def first_offsets(

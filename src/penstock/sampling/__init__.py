@@ -1,1 +1,1 @@
-"""Looks at records before planning: the one user of both planner and reader."""
+"""Reads a few records on the driver before planning. The only package that uses both planner and reader."""

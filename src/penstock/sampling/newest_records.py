@@ -1,4 +1,4 @@
-"""A look at a topic's newest records, on the driver."""
+"""Reads the newest records of topics on the driver, to infer their schema."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from penstock.planner.batch import partitions_of, range_of
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Cluster
 
+GROWTH = 8
+"""How the sample of a partition grows while it holds too few records: after transactions and compaction not every
+offset is a record."""
 
-def newest(options: SourceOptions, column: str, count: int) -> list[bytes | None]:
-    """About `count` keys or values, as many from each partition; fewer if there are no more."""
+
+def newest_values(options: SourceOptions, column: str, count: int) -> list[bytes | None]:
+    """About `count` keys or values, the same number from each partition; fewer if there are no more."""
     cluster = Cluster(options.client)
     metadata = cluster.metadata(wanted_topics(options.subscription))
     partitions = partitions_of(options, metadata)
@@ -19,9 +23,8 @@ def newest(options: SourceOptions, column: str, count: int) -> list[bytes | None
     found: list[bytes | None] = []
     for tp in partitions:
         offsets = share
-        newest: list[bytes | None] = []
+        values: list[bytes | None] = []
         while end[tp] > begin[tp] and len(found) < count:
-            # Not every offset is a record: after transactions and compaction it takes a longer look back.
             start = max(begin[tp], end[tp] - offsets)
             reader = RangeReader(
                 range_of(tp, start, end[tp], metadata),
@@ -30,9 +33,9 @@ def newest(options: SourceOptions, column: str, count: int) -> list[bytes | None
                 fail_on_data_loss=False,
                 poll_timeout=options.poll_timeout,
             )
-            newest = [value for batch in reader for value in batch.column(0).to_pylist()]
-            if len(newest) >= share or start == begin[tp]:
+            values = [value for batch in reader for value in batch.column(0).to_pylist()]
+            if len(values) >= share or start == begin[tp]:
                 break
-            offsets *= 8
-        found += newest[-share:]
+            offsets *= GROWTH
+        found += values[-share:]
     return found[:count]

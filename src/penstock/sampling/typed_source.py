@@ -1,4 +1,4 @@
-"""From a user's options to the typed columns of a source: what is asked on the driver, and by plain Python."""
+"""Resolves the typed columns of a source from its options: asks the schema registry and samples records if needed."""
 
 from __future__ import annotations
 
@@ -11,37 +11,43 @@ from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
 from penstock.model.subscription import AssignedPartitions, TopicNames, reads
-from penstock.sampling.newest_records import newest
+from penstock.sampling.newest_records import newest_values
 
 log = logging.getLogger(__name__)
 
 
 def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> TypedSource:
-    """Settle the formats. `given` is a user's own schema of the result."""
+    """The typed columns of a source. `given`: the schema that the user wants for the result.
+
+    Called on the driver, and in plain Python by the reading process.
+    """
     source = resolve_formats(
         options.formats,
         _topics(options),
-        lambda column, count: newest(options, column, count),
+        lambda column, count: newest_values(options, column, count),
         include_headers=options.include_headers,
         include_watermarks=options.event_time is not None and options.event_time.include_columns,
         given=given,
     )
-    letters = options.formats.dead_letter_topic
-    if letters is not None:
-        from penstock.dead_letters.task_letters import check_topic
-
-        if reads(options.subscription, letters):
-            what = "is read by this query itself, which would write letters about its letters for ever"
-            raise OptionError("deadLetterTopic", letters, what, "Name another topic")
-        try:
-            check_topic(options.client, letters, transactional=options.formats.dead_letter_transactional)
-        except BrokerUnavailable as error:  # whoever reads will say so, or wait for it
-            log.warning("nobody knows yet whether deadLetterTopic %r is there: %s", letters, error)
+    if options.formats.dead_letter_topic is not None:
+        _check_dead_letter_topic(options, options.formats.dead_letter_topic)
     return source
 
 
+def _check_dead_letter_topic(options: SourceOptions, topic: str) -> None:
+    from penstock.dead_letters.task_letters import check_topic
+
+    if reads(options.subscription, topic):
+        what = "is read by this query itself, which would write dead letters about its dead letters forever"
+        raise OptionError("deadLetterTopic", topic, what, "Name another topic")
+    try:
+        check_topic(options.client, topic, transactional=options.formats.dead_letter_transactional)
+    except BrokerUnavailable as error:  # reading raises it too, or waits for the broker
+        log.warning("cannot check yet whether deadLetterTopic %r exists: %s", topic, error)
+
+
 def _topics(options: SourceOptions) -> list[str] | None:
-    """Those that a subscription names."""
+    """The topics that a subscription names; None for a pattern."""
     match options.subscription:
         case TopicNames(names):
             return list(names)

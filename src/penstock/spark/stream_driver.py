@@ -9,7 +9,7 @@ from penstock.config.source import SourceOptions
 from penstock.formats.plan import TypedPlan
 from penstock.model.task_report import ReportAddress
 from penstock.model.topic_partition import Offsets
-from penstock.planner.alignment.lookup import Peek
+from penstock.planner.alignment.lookup import PayloadLookup
 from penstock.planner.checkpoint import OffsetTexts
 from penstock.planner.checkpoint_commits import CheckpointCommits
 from penstock.planner.report_server import ReportLedger, ReportServer, reachable_hosts
@@ -40,7 +40,7 @@ class StreamDriver:
             options,
             reports=self._ledger,
             deserializer_may_end=plan is not None and plan.may_end,
-            peek=_peek(options, plan),
+            payloads=_payloads(options, plan),
         )
         self.texts, self._newest_texts = OffsetTexts(), OffsetTexts()
         self._commits = CheckpointCommits.of(options, self.planner)
@@ -86,10 +86,10 @@ class StreamDriver:
                 self._commits.close(timeout)
 
 
-def _peek(options: SourceOptions, plan: TypedPlan | None) -> Peek | None:
+def _payloads(options: SourceOptions, plan: TypedPlan | None) -> PayloadLookup | None:
     """Reads event times from payloads, if that is where they are."""
     if plan is None or options.event_time is None or options.event_time.by_record:
         return None
-    from penstock.sampling.event_times import PayloadPeek  # loads all that decodes payloads
+    from penstock.sampling.event_times import PayloadSampler  # loads all that decodes payloads
 
-    return PayloadPeek(plan, options)
+    return PayloadSampler(plan, options)

@@ -1,1 +1,1 @@
-"""How far each partition may be read in one trigger, so that none runs ahead of the slowest."""
+"""Limits how far each partition is read in one trigger, so that none runs ahead of the slowest (E4)."""

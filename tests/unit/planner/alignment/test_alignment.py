@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock import TopicPartition
 from penstock.errors import BrokerUnavailable
-from penstock.planner.alignment.alignment import Read
+from penstock.planner.alignment.alignment import PartitionRead
 from penstock.planner.alignment.pace import FIRST_STEP, GROWTH, Paces
 from support.timed_logs import BASE, HOUR, MINUTE, UNTIMED, A, B, C, Marker, Stream, records
 
@@ -56,7 +56,7 @@ def test_E2_a_partition_of_another_topic_begins_anew():
 def test_E2_a_partition_that_left_is_looked_at_again_when_it_comes_back():
     stream = Stream({A: [BASE + HOUR], B: [BASE]}, drift=2 * HOUR, idleness=30.0)
     stream.step()
-    stream.alignment.cut({B: 1}, {B: 1})
+    stream.alignment.align({B: 1}, {B: 1})
     stream.logs.logs[A] = [BASE - HOUR]  # it may be another topic
     stream.plan()
     assert stream.mark(A) == BASE - HOUR - 1
@@ -170,7 +170,7 @@ def test_E4_an_even_topic_asks_one_question():
 def test_F19_a_lost_report_is_made_up_for_by_the_broker():
     stream = Stream({A: [BASE, BASE + MINUTE], B: [BASE, BASE + 2]}, drift=HOUR)
     stream.position = {A: 2, B: 1}
-    stream.alignment.learn({A: Read(2, BASE, complete=False), B: Read(1, BASE)})
+    stream.alignment.learn({A: PartitionRead(2, BASE, complete=False), B: PartitionRead(1, BASE)})
     stream.plan()
     assert stream.mark(A) == BASE + MINUTE - 1
 
@@ -210,7 +210,7 @@ def test_E4_a_payload_that_cannot_be_looked_at_is_learned_by_reading(caplog):
     stream.logs.before = stream.logs.after = fail
     stream.step()
     assert stream.position == {A: 3, B: FIRST_STEP}
-    assert "event-time watermarks begin anew: nobody answers" in caplog.text
+    assert "event-time watermarks start again: nobody answers" in caplog.text
     assert "they are learned by reading: nobody answers" in caplog.text
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config.event_time import EventTimeOptions
 from penstock.eventtime.strategy import WatermarkStrategy
-from penstock.planner.alignment.alignment import Read
+from penstock.planner.alignment.alignment import PartitionRead
 from support.timed_logs import BASE, HOUR, MINUTE, UNTIMED, A, B, C, Marker, Stream
 
 
@@ -177,7 +177,7 @@ def test_E3_a_task_that_did_not_tell_may_have_read_event_times():
     for _ in range(10):
         stream.logs.logs[A].append(BASE)
         stream.position |= stream.plan()
-        stream.alignment.learn({A: Read(stream.position[A], None, complete=False)})
+        stream.alignment.learn({A: PartitionRead(stream.position[A], None, complete=False)})
         stream.now += 10.0
     assert stream.position == {A: 11, B: 0}
 
@@ -202,7 +202,7 @@ def test_E3_a_partition_whose_leader_is_away_may_have_records_and_is_waited_for(
     ends = {B: 3}
     for _ in range(5):
         stream.now += 31.0
-        stream.alignment.cut(dict(stream.position), dict(ends))
+        stream.alignment.align(dict(stream.position), dict(ends))
         assert stream.alignment.status().held == [B]
     assert "wait for t-0, whose leader does not answer" in caplog.text
     assert "idleness" not in caplog.text
@@ -212,7 +212,7 @@ def test_E3_nothing_is_asked_of_a_partition_whose_leader_is_away():
     stream = Stream({A: [BASE], B: [BASE]}, drift=MINUTE)
     asked = []
     stream.logs.max_timestamps = lambda before: asked.append(set(before)) or dict.fromkeys(before, BASE)
-    stream.alignment.cut({A: 1, B: 1}, {B: 1})
+    stream.alignment.align({A: 1, B: 1}, {B: 1})
     assert asked == [{B}, {B}]
 
 
