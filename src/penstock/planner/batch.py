@@ -1,4 +1,4 @@
-"""From a user's options to the ranges that tasks read: the planning of a batch."""
+"""Plans a batch read: from the user's options to the ranges that tasks read."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Answer = TypeVar("Answer")
 def plan_batch(
     options: SourceOptions, narrowing: Narrowing = EVERYTHING, *, whole_partitions: bool = False
 ) -> list[OffsetRange]:
-    """The ranges of one batch read, in the order tasks should take them. `whole_partitions`: one task for each,
-    because a record may end its partition (F4)."""
+    """The ranges of one batch read, in the order in which tasks should take them. `whole_partitions`: one task reads
+    all of a partition, because a record may end it (F4)."""
     check_batch(options)
     warn_in_batch(options)
     if whole_partitions and (options.min_partitions or options.max_records_per_partition):
-        log.warning("partitions are not split: a record that ends one would be unknown to the tasks behind it")
+        log.warning("partitions are not split: only a task that reads all of a partition knows where it ends")
         options = replace(options, min_partitions=None, max_records_per_partition=None)
     return with_retries(options, lambda: _plan(options, Cluster(options.client), narrowing))
 
 
 def with_retries(options: SourceOptions, plan: Callable[[], Answer]) -> Answer:
-    """Plan, and plan again when no broker answered, as often as fetchOffset.numRetries says."""
+    """Plan, and retry if no broker answers, as often as fetchOffset.numRetries says."""
     for tries_left in range(options.offset_tries - 1, -1, -1):
         try:
             return plan()
@@ -53,7 +53,7 @@ def with_retries(options: SourceOptions, plan: Callable[[], Answer]) -> Answer:
 def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> list[OffsetRange]:
     metadata = cluster.metadata(wanted_topics(options.subscription))
     partitions = partitions_of(options, metadata)
-    # Narrowed only afterwards: the options are held against the whole subscription, or a filter would hide a mistake.
+    # Filters apply only afterwards: the options must fit the whole subscription, or a filter would hide a mistake.
     starting = options.starting or Earliest()
     start = resolve_start(starting, partitions, cluster, options.rules)
     ending = options.ending or Latest()
@@ -66,15 +66,15 @@ def _plan(options: SourceOptions, cluster: Cluster, narrowing: Narrowing) -> lis
         _await_transactions({tp: stop[tp] for tp in start if start[tp] < stop[tp]}, cluster, options, ending.option)
     if narrowing.min_timestamp is not None:
         start = _not_before(narrowing.min_timestamp, start, stop, cluster)
-    # By what is known now: a leader that changed while ends were asked for must not stand beside a newer end with the
-    # epoch of the one before, or the reader would take its log for cut.
+    # Do not simplify: the newest metadata. If a leader changes while ends are looked up, the epoch of the leader before
+    # beside the newer end would make the reader take the log for truncated.
     known = cluster.known or metadata
     ranges = [range_of(tp, start[tp], stop[tp], known) for tp in start if start[tp] < stop[tp]]
     return spread(split(ranges, options.min_partitions, options.max_records_per_partition))
 
 
 def _not_before(timestamp: int, start: Offsets, stop: Offsets, cluster: Cluster) -> Offsets:
-    """Starts without the records that are certainly older. A filter changes no result: Spark drops what is too old."""
+    """Starts after the records that are certainly older. Spark applies the filter again, and drops the rest."""
     answers = cluster.by_time(dict.fromkeys(start, timestamp))
     first = {tp: offset for tp, (offset, _) in answers.found.items()}
     return {tp: max(at, first.get(tp, at if tp in answers.unknown else stop[tp])) for tp, at in start.items()}
@@ -86,8 +86,8 @@ def _not_before(timestamp: int, start: Offsets, stop: Offsets, cluster: Cluster)
 def _resolve_end(
     ending: EndMode, partitions: list[TopicPartition], cluster: Cluster, narrowing: Narrowing, options: SourceOptions
 ) -> Offsets:
-    """Where to stop. A time that has passed is an end for all records that were there then, also those of transactions
-    that are still open: whether one of them is the first of that time is known only when they have ended."""
+    """Where to stop. If the ending time has passed, open transactions may hide the first record at that time: wait for
+    them."""
     if not isinstance(ending, AtTimestamp) or not options.client.read_committed:
         return resolve_end(ending, partitions, cluster)
     readable = cluster.end(partitions)
@@ -114,8 +114,8 @@ def _await_transactions(stop: Offsets, cluster: Cluster, options: SourceOptions,
             first = min(hidden)
             others = f" and {len(hidden) - 1} more partitions" if len(hidden) > 1 else ""
             log.warning(
-                "%s is to be read up to offset %d (%s), past an open transaction that begins at offset %d%s: waiting "
-                "for it for %g s at most",
+                "%s is read up to offset %d (%s), past an open transaction that begins at offset %d%s: waiting for it "
+                "for at most %g s",
                 *(first, stop[first], option, hidden[first], others, options.poll_timeout),
             )
         attempts.failed("a transaction is open")
@@ -128,14 +128,14 @@ def _open_transactions(
     try:
         owners = cluster.open_transactions(hidden)
     except BrokerError as error:
-        log.info("who holds transactions open cannot be asked: %s", error)
+        log.info("the producers of open transactions are unknown: %s", error)
         owners = {}
     lines = [(*tp, stop[tp], hidden[tp], str(owners.get(tp, ""))) for tp in sorted(hidden)]
     return OpenTransaction(lines, seconds, option)
 
 
 def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicPartition]:
-    """The partitions a subscription means in this cluster."""
+    """The partitions that a subscription selects in this cluster."""
     listing: Mapping[str, list[int]] = {name: list(topic.partitions) for name, topic in metadata.topics.items()}
     internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
     partitions = select_partitions(options.subscription, listing, internal)
@@ -152,7 +152,7 @@ def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicParti
 
 
 def range_of(tp: TopicPartition, start: int, stop: int, metadata: Metadata) -> OffsetRange:
-    """A range with the hints that save an executor a question."""
+    """A range with the leader of its partition, so that the executor need not look it up."""
     topic = metadata.topics[tp.topic]
     leader = topic.partitions.get(tp.partition)
     if leader is None:

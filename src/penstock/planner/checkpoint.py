@@ -1,4 +1,4 @@
-"""A stream's state: the next offset of every partition, and its JSON in Spark's offset log.
+"""The state of a stream in Spark's offset log: the next offset of every partition, as JSON. Pure.
 
 The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a checkpoint moves both ways (F20).
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Sorted: Spark compares offsets as text, and the same state must be the same text."""
+    """The offsets as JSON values, sorted: Spark compares texts, and the same state must be the same text."""
     document: dict[str, dict[str, int]] = {}
     for tp in sorted(offsets):
         document.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -27,7 +27,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(document: object) -> Offsets:
-    """Read an offset of the log. What is no such offset is refused: another source may have written the checkpoint."""
+    """Parse an entry of the offset log. Raises PenstockError if another source has written the checkpoint."""
     if not isinstance(document, dict):
         raise _unreadable(document)
     offsets: Offsets = {}
@@ -44,14 +44,14 @@ def from_json(document: object) -> Offsets:
 def _unreadable(document: Any) -> PenstockError:
     shown = repr(document)
     return PenstockError(
-        f"the checkpoint's offset {shown[:200]}{'...' if len(shown) > 200 else ''} is not one of a Kafka source. It "
-        'reads {"topic": {"0": 123}}; is the checkpoint of another query?'
+        f"the checkpoint's offset {shown[:200]}{'...' if len(shown) > 200 else ''} is not one of a Kafka source. "
+        'Expected {"topic": {"0": 123}}. Does the checkpoint belong to another query?'
     )
 
 
 def check_related(state: Offsets, subscription: Subscription) -> None:
-    """Refuse a restored state none of whose topics the subscription includes (F12): it is another query's, or one of
-    the two is mistyped. An empty state fits every subscription."""
+    """Refuse a restored state if the subscription includes none of its topics (F12): the state is another query's, or
+    one of the two is mistyped. An empty state fits every subscription."""
     topics = sorted({tp.topic for tp in state})
     if topics and not any(reads(subscription, topic) for topic in topics):
         raise UnrelatedCheckpoint(topics, str(subscription))
@@ -70,20 +70,20 @@ def returned_error(offsets: Offsets) -> PenstockError:
 def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
     """Split a restored state into the partitions that the subscription includes and the others (F12).
 
-    Looks at the subscription only. A broker's listing is not a reason to leave out state: brokers may be slow or down.
+    Only the subscription decides. A topic that brokers do not list is no reason to drop state: they may be down.
     """
     topics = {tp.topic for tp in state}
     match subscription:
         case TopicNames(names):
-            meant = {tp: offset for tp, offset in state.items() if tp.topic in names}
+            included = {tp: offset for tp, offset in state.items() if tp.topic in names}
         case TopicPattern() as pattern:
             matching = pattern.matching(topics)
-            meant = {tp: offset for tp, offset in state.items() if tp.topic in matching}
+            included = {tp: offset for tp, offset in state.items() if tp.topic in matching}
         case AssignedPartitions(partitions):
-            meant = {tp: offset for tp, offset in state.items() if tp in partitions}
-    if len(meant) == len(state):
-        return meant, {}
-    return meant, {tp: offset for tp, offset in state.items() if tp not in meant}
+            included = {tp: offset for tp, offset in state.items() if tp in partitions}
+    if len(included) == len(state):
+        return included, {}
+    return included, {tp: offset for tp, offset in state.items() if tp not in included}
 
 
 class Checkpoint:
@@ -125,8 +125,10 @@ class Checkpoint:
 
 
 class OffsetTexts:
-    """Offsets and their JSON, with the last pair kept: Spark hands back at every poll what it was given at the last,
-    and of 2,000 partitions that is milliseconds each way."""
+    """Converts offsets to JSON and back, and keeps the last pair.
+
+    At every poll Spark passes back what it was given. Converting 2,000 partitions takes milliseconds.
+    """
 
     def __init__(self) -> None:
         self._document: dict[str, Any] | None = None

@@ -1,12 +1,10 @@
-"""The committer (F21-F25): tells the Kafka group what is durable, off the path of the data.
+"""Commits durable offsets to a consumer group, in a thread of its own (F21 to F25).
 
-The life of a commit:
-
-1. The trigger thread hands the newest durable offsets to `durable()`, which never blocks. They wait in a slot of one:
-   newer ones replace them, so of several durable batches only the last is committed (F22, F24).
-2. The committing thread takes them out and makes the network call. One is in flight at a time.
-3. Success and failure are counted. A failure is logged and otherwise has no consequence (F25): the checkpoint holds the
-   truth, and the same offsets are sent again when `durable()` next names them, after a back-off.
+1. The trigger thread passes the newest durable offsets to `durable()`, which never blocks. There is one slot: newer
+   offsets replace those that wait, so that of several finished batches only the last is committed (F22, F24).
+2. The committing thread takes the offsets and makes the network call. One commit is in flight at a time.
+3. The committer counts successes and failures. A failure is logged and has no other consequence (F25): the checkpoint
+   decides, and the committer sends the same offsets again after a backoff.
 
 Offsets name the next record to read, as Kafka's committed offsets do (F23).
 """
@@ -24,24 +22,23 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 30.0
-"""After a failed commit the next waits one second, then two, four ... `durable()` comes with every poll of Spark, some
-hundred times a second on an idle topic: without this a group that may not be written to would fill the log."""
+"""Seconds before the next commit after a failed one; doubled each time. Spark polls an idle topic some hundred times a
+second: without a backoff, a group without write permission would fill the log."""
 
 REFRESH_AFTER = 3600.0
-"""Equal offsets are not sent twice within this time. They are after it, because Kafka forgets the offsets of a group
-without members `offsets.retention.minutes` (seven days) after their last commit, also where the topic is idle."""
+"""Seconds after which the same offsets are committed again. Kafka deletes the offsets of a group without members
+`offsets.retention.minutes` (seven days) after their last commit, also if the topic is idle."""
 
-ABORT_EVERY = 0.1
-"""A hanging call is woken again and again: the first time it may just be between two connections."""
+ABORT_INTERVAL = 0.1
+"""Seconds between two attempts to abort a hanging call: the first may come while it has no connection."""
 
 
 class Committer:
     """Commits durable offsets in a thread of its own.
 
-    `commit` does the network call and raises when it fails; only the committing thread calls it. `abort` wakes a
-    `commit` that hangs; the thread in `close` calls it. `interval` None commits at once (on-checkpoint mode); a number
-    commits the newest durable offsets every so many seconds (periodic mode), the first after one interval, as Kafka's
-    own auto commit does.
+    `commit` makes the network call and raises if it fails; only the committing thread calls it. `abort` ends a `commit`
+    that hangs; the thread in `close` calls it. `interval`: None commits at once (on-checkpoint mode). Seconds commit
+    the newest durable offsets at that interval (periodic mode), first after one interval, as Kafka's auto commit does.
     """
 
     def __init__(
@@ -68,16 +65,17 @@ class Committer:
         self._closed = False
 
         self.succeeded = 0
-        """Commits that Kafka took. Written by the committing thread, read by any."""
+        """Commits that Kafka accepted. Written by the committing thread, read by any."""
         self.failed = 0
         """Commits that failed. Written by the committing thread, read by any."""
         self.committed: Mapping[TopicPartition, int] = {}
         """The offsets of the last successful commit. Never changed in place: any thread may keep it."""
 
     def durable(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These offsets are in the checkpoint. Never blocks. Called by the trigger thread, as often as it likes.
+        """Commit these offsets, which are in the checkpoint. Never blocks. Called by the trigger thread, also with the
+        same offsets again.
 
-        Raises ValueError for a negative offset: that is a start which nobody resolved, and no place in a log (F23).
+        Raises ValueError for a negative offset, which is not an offset of a log (F23).
         """
         with self._changed:
             if self._closed or not offsets or offsets == self._waiting:
@@ -92,7 +90,7 @@ class Committer:
                 places = ", ".join(f"{tp}: {offset}" for tp, offset in sorted(negative.items()))
                 raise ValueError(f"only offsets of records can be committed, not {places}")
             if self._waiting is not None:
-                self._say_replaced()
+                self._log_replaced()
             self._waiting = dict(offsets)
             if self._thread is None:
                 self._not_before = time.monotonic() + (self._interval or 0.0)
@@ -101,9 +99,9 @@ class Committer:
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until what was handed in is committed or has failed; neither interval nor back-off is waited for.
+        """Wait until the newest offsets are committed or have failed, without waiting for interval or backoff.
 
-        False when the time is up first. Called by the trigger thread.
+        Returns False if the timeout passes first. Called by the trigger thread.
         """
         with self._changed:
             self._flushing += 1
@@ -114,8 +112,8 @@ class Committer:
                 self._flushing -= 1
 
     def close(self, timeout: float) -> None:
-        """Flush, then end the thread; both within `timeout`, also when the network call hangs. A second call does
-        nothing. Called by the trigger thread, or by whoever stops the query."""
+        """Flush, then end the thread, within `timeout`, also if the network call hangs. A second call does nothing.
+        Called by the trigger thread, or by the thread that stops the query."""
         deadline = time.monotonic() + timeout
         self.flush(max(0.0, timeout - min(1.0, timeout / 4)))
         with self._changed:
@@ -133,14 +131,14 @@ class Committer:
         if thread is None or thread is threading.current_thread():
             return
         while thread.is_alive():
-            # Also where the time is up already: a call that nobody wakes would hang on for its own time-out.
+            # Also after the deadline: a call that is not aborted would hang for its own timeout.
             if self._in_flight is not None and self._abort is not None:
                 self._abort()
             if (left := deadline - time.monotonic()) <= 0:
                 break
-            thread.join(min(left, ABORT_EVERY))
+            thread.join(min(left, ABORT_INTERVAL))
         if thread.is_alive():
-            log.warning("%s did not end within %g s of being told to", self._name, timeout)
+            log.warning("%s did not end within %g s", self._name, timeout)
 
     # --- the committing thread ------------------------------------------------------------------------------------
 
@@ -149,7 +147,7 @@ class Committer:
             error: str | None = None
             try:
                 self._commit(offsets)
-            except Exception as failure:  # F25: whatever it is, the query goes on
+            except Exception as failure:  # F25: no failure ends the query
                 error = f"{type(failure).__name__}: {failure}"
             with self._changed:
                 self._settle(offsets, error)
@@ -157,8 +155,8 @@ class Committer:
                 self._changed.notify_all()
 
     def _take(self) -> Mapping[TopicPartition, int] | None:
-        """The next offsets to commit, when their time has come; None when closed. Without any it waits for ever, as a
-        daemon: `durable`, `flush` and `close` wake it."""
+        """The next offsets to commit, when interval or backoff has passed; None when closed. Waits until `durable`,
+        `flush` or `close` notify it."""
         with self._changed:
             while not self._closed:
                 wait = 0.0 if self._flushing else self._not_before - time.monotonic()
@@ -183,17 +181,17 @@ class Committer:
         self._backoff = min(self._backoff * 2, LONGEST_BACKOFF)
         if not self._closed:
             log.warning(
-                "%s: committing the offsets of %d partitions failed (%d so far): %s. The query goes on, its checkpoint "
-                "untouched; tools that look at the group see an older position until a commit succeeds. If it "
-                "stays so, see that the group may be written to, or set option commitMode to disabled",
+                "%s: committing the offsets of %d partitions failed (%d so far): %s. The query and its checkpoint are "
+                "not affected. Tools that look at the group see an older position until a commit succeeds. If this "
+                "persists, check that the principal may write to the group, or set option commitMode to disabled",
                 self._name,
                 len(offsets),
                 self.failed,
                 error,
             )
 
-    def _say_replaced(self) -> None:
-        """One line per commit in flight, however many offsets pass it by. In periodic mode that is no news."""
+    def _log_replaced(self) -> None:
+        """Log once per commit in flight. In periodic mode replacing is normal, and not logged."""
         self._replaced += 1
         if self._interval is None and self._replaced == 1:
-            log.info("%s: a commit is still under way; of the offsets that wait only the newest are kept", self._name)
+            log.info("%s: a commit is still in flight; only the newest of the waiting offsets are kept", self._name)

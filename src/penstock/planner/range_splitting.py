@@ -1,4 +1,4 @@
-"""HOW MUCH one task reads: ranges split and ordered. Pure: no client, no clock, no Spark."""
+"""Splits the ranges of a batch among tasks, and orders them. Pure: no client, no clock, no Spark."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from penstock.model.topic_partition import TopicPartition
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut ranges so that each has at most `max_records` offsets and there are about `min_partitions` of them.
+    """Split ranges so that each has at most `max_records` offsets and there are about `min_partitions` of them.
 
-    Empty ranges are dropped. As in Spark's Kafka source: the large ones are cut in proportion to their size, a small
-    one is left whole, so the count is approximate.
+    Drops empty ranges. As in Spark's Kafka source, large ranges are split in proportion to their size and small ones
+    stay whole, so the count is approximate.
     """
-    cut = [part for r in ranges if r.size > 0 for part in _parts(r, _ceil_div(r.size, max_records or r.size))]
-    if min_partitions is None or len(cut) >= min_partitions:
-        return cut
-    total = sum(r.size for r in cut)
-    small = {r for r in cut if _share(r.size, total, min_partitions) == 1}
+    parts = [part for r in ranges if r.size > 0 for part in _parts(r, _ceil_div(r.size, max_records or r.size))]
+    if min_partitions is None or len(parts) >= min_partitions:
+        return parts
+    total = sum(r.size for r in parts)
+    small = {r for r in parts if _share(r.size, total, min_partitions) == 1}
     rest = total - sum(r.size for r in small)
     wanted = max(min_partitions - len(small), 1)
-    return [part for r in cut for part in _parts(r, 1 if r in small else _share(r.size, rest, wanted))]
+    return [part for r in parts for part in _parts(r, 1 if r in small else _share(r.size, rest, wanted))]
 
 
 def _parts(r: OffsetRange, count: int) -> list[OffsetRange]:
@@ -37,7 +37,7 @@ def _parts(r: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    return max((2 * size * parts + total) // (2 * total), 1)  # half up, as Java's Math.round
+    return max((2 * size * parts + total) // (2 * total), 1)  # rounds half up, as Java's Math.round does
 
 
 def _ceil_div(a: int, b: int) -> int:

@@ -1,4 +1,4 @@
-"""HOW MUCH one trigger reads: limits shared among partitions. Pure: no client, and the time is given."""
+"""Limits how much one trigger reads, and shares the limit among partitions. Pure: no client, no clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from penstock.config.stream import StreamOptions
 from penstock.model.topic_partition import TopicPartition
 
-UNSEEN_BYTES = 1000.0
-"""What a record is taken to weigh while none was seen: more than most do, so that a limit holds."""
+ASSUMED_BYTES = 1000.0
+"""The assumed size of a record before any was sampled: larger than most, so that a limit holds."""
 
 
 @dataclass(slots=True)
 class TriggerBudget:
-    """Decides, trigger by trigger, how many offsets each partition may go on."""
+    """Decides how many offsets each partition may read in each trigger. For one thread."""
 
     options: StreamOptions
     _credit: dict[TopicPartition, float] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class TriggerBudget:
         now: float,
         wait: bool = True,
     ) -> dict[TopicPartition, int] | None:
-        """Offsets to read per partition; None: too few, wait for more. `wait` false never waits."""
+        """Offsets to read per partition; None if there are too few and the trigger waits. `wait=False` never waits."""
         if wait and self._too_few(sum(backlog.values()), now):
             return None
         self._last_trigger = now
@@ -41,7 +41,7 @@ class TriggerBudget:
         return allowed
 
     def is_exceeded(self, available: int) -> bool:
-        """Whether a trigger may have to leave some of it for the next one."""
+        """Whether a trigger may have to leave some of these offsets for the next one."""
         most = self.options.max_offsets
         return self.options.max_bytes is not None or (most is not None and available > most)
 
@@ -55,10 +55,10 @@ class TriggerBudget:
 def share(
     limit: int, backlog: Mapping[TopicPartition, int], credit: Mapping[TopicPartition, float]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, float]]:
-    """Share `limit` offsets in proportion to the backlog, never more in all; and the credit for the next time.
+    """Share `limit` offsets in proportion to the backlog, and return the credit for the next trigger.
 
-    No partition starves. With a limit of at least their number each gets one, at the cost of those that get most; below
-    that, what rounding takes from a partition is its credit, paid out first next time, so that each has its turn.
+    No partition starves. If the limit is at least the number of partitions, each gets one offset, taken from those with
+    the most. Below that, a partition's rounding loss is its credit, which the next trigger pays first.
     """
     total = sum(backlog.values())
     if total <= limit:
@@ -74,11 +74,11 @@ def share(
         owed[tp] -= 1
     empty = [tp for tp, count in given.items() if count == 0]
     if empty and limit >= len(backlog):
-        _take_from_the_largest(given, empty)
+        _take_from_largest(given, empty)
     return given, owed
 
 
-def _take_from_the_largest(given: dict[TopicPartition, int], empty: list[TopicPartition]) -> None:
+def _take_from_largest(given: dict[TopicPartition, int], empty: list[TopicPartition]) -> None:
     largest = [(-count, tp) for tp, count in given.items()]
     heapq.heapify(largest)
     for tp in empty:
@@ -91,11 +91,11 @@ def _take_from_the_largest(given: dict[TopicPartition, int], empty: list[TopicPa
 def offsets_in(
     max_bytes: int, backlog: Mapping[TopicPartition, int], bytes_per_record: Mapping[TopicPartition, float]
 ) -> int:
-    """How many offsets of the backlog, taken in proportion, are about `max_bytes`; at least one, or nothing moves.
+    """How many offsets of the backlog, shared in proportion, are about `max_bytes`; at least one.
 
-    A partition whose records were not seen counts as the others' average.
+    A partition that was not sampled counts with the average of the others.
     """
     known = {tp: size for tp, size in backlog.items() if tp in bytes_per_record}
     known_bytes = sum(size * bytes_per_record[tp] for tp, size in known.items())
-    average = known_bytes / sum(known.values()) if known_bytes else UNSEEN_BYTES
+    average = known_bytes / sum(known.values()) if known_bytes else ASSUMED_BYTES
     return max(1, int(max_bytes / average))

@@ -1,7 +1,7 @@
-"""FROM WHERE each partition is read, and until where.
+"""Resolves where each partition is read from, and up to where.
 
-A start or an end is one of a few modes; `resolve_start` and `resolve_end` turn a mode into one offset per partition by
-asking an `OffsetLookup`, never a client.
+A start or an end is one of a few modes. `resolve_start` and `resolve_end` turn a mode into one offset per partition.
+They ask an `OffsetLookup`, never a client.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetLookup(Protocol):
-    """What a start or an end needs to know of the cluster."""
+    """What resolving a start or an end asks a cluster."""
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
@@ -58,6 +58,7 @@ def stream_start(options: SourceOptions) -> tuple[StartMode, StartRules]:
 def resolve_start(
     mode: StartMode, partitions: list[TopicPartition], lookup: OffsetLookup, rules: StartRules
 ) -> Offsets:
+    """The offset of the first record to read, per partition."""
     match mode:
         case Earliest():
             return lookup.begin(partitions)
@@ -69,7 +70,7 @@ def resolve_start(
             check_named(mode.option, mode.timestamp, partitions)
             return _offsets_at(mode, partitions, lookup, rules.fail_on_no_match)
         case AtOffsets(offsets, option):
-            _no_stranger(option, offsets, partitions)
+            _check_known(option, offsets, partitions)
             unnamed = [tp for tp in partitions if offsets.get(tp) is None]
             if unnamed and rules.group is None:
                 raise OptionError(
@@ -100,14 +101,15 @@ def resolve_end(mode: EndMode, partitions: list[TopicPartition], lookup: OffsetL
             check_named(mode.option, mode.timestamp, partitions)
             return _offsets_at(mode, partitions, lookup, fail_on_no_match=False)
         case AtOffsets(offsets, option):
-            _no_stranger(option, offsets, partitions)
+            _check_known(option, offsets, partitions)
             check_named(option, offsets, partitions)
             return _named_offsets(offsets, partitions, lookup)
 
 
 def within_bounds(start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, fail_on_data_loss: bool) -> None:
-    """Hold every start and stop against what the broker has (F27): raise DataLoss for all of them at once, or warn
-    and cut `start` and `stop` to what is there. `end` is the high watermark: what open transactions hide is there."""
+    """Check every start and stop against the offsets that the broker has (F27). Raises one DataLoss for all of them, or
+    warns and limits `start` and `stop` to these offsets. `end` is the high watermark, because records that open
+    transactions hide are not lost."""
     lost: list[tuple[str, int, str, str]] = []
     for tp in start:
         has = f"offsets {begin[tp]} to {end[tp]}"
@@ -136,7 +138,7 @@ def _named_offsets(offsets: PerPartition, partitions: list[TopicPartition], look
 
 
 def _group_offsets(partitions: list[TopicPartition], lookup: OffsetLookup, rules: StartRules) -> Offsets:
-    assert rules.group is not None, "options.py refuses a group start without a group"
+    assert rules.group is not None, "parsing the options refuses a group start without a group"
     committed = lookup.committed(rules.group, partitions)
     found = {tp: offset for tp, offset in committed.items() if offset is not None}
     missing = [tp for tp in partitions if tp not in found]
@@ -154,35 +156,35 @@ def _offsets_at(
 ) -> Offsets:
     times = {tp: at for tp in partitions if (at := mode.of(tp)) is not None}
     # Do not simplify (F8): the end is read BEFORE the lookup. Read after it, a record produced in between would be
-    # neither found nor past the end, and be skipped.
+    # neither found nor past the end, and would be skipped.
     end = lookup.end(partitions)
     found = lookup.first_at(times, end)
-    too_young = [tp for tp in partitions if found[tp] is None]
-    if too_young and fail_on_no_match:
-        raise NoOffsetForTimestamp([(tp.topic, tp.partition, times[tp]) for tp in too_young])
+    unmatched = [tp for tp in partitions if found[tp] is None]
+    if unmatched and fail_on_no_match:
+        raise NoOffsetForTimestamp([(tp.topic, tp.partition, times[tp]) for tp in unmatched])
     return {tp: end[tp] if (offset := found[tp]) is None else offset for tp in partitions}
 
 
 def check_named(option: str, named: int | PerPartition, partitions: list[TopicPartition]) -> None:
-    """Every partition must have its number, and no other."""
+    """Raise OptionError unless the option names every partition, and no other."""
     if isinstance(named, int):
         return
     unnamed = [tp for tp in partitions if named.get(tp) is None]
     if unnamed:
         raise OptionError(option, None, f"names nothing for {listed(unnamed)}", "Name every partition or whole topics")
-    _no_stranger(option, named, partitions)
+    _check_known(option, named, partitions)
 
 
-def _no_stranger(option: str, named: PerPartition, partitions: list[TopicPartition]) -> None:
+def _check_known(option: str, named: PerPartition, partitions: list[TopicPartition]) -> None:
     known, topics = set(partitions), {tp.topic for tp in partitions}
-    strangers = sorted(
+    unknown = sorted(
         {str(tp) for tp in named.partitions if tp not in known}
         | {topic for topic in named.topics if topic not in topics}
     )
-    if strangers:
+    if unknown:
         raise OptionError(
             option,
             None,
-            f"names {', '.join(strangers[:5])}, which the subscription does not have",
+            f"names {', '.join(unknown[:5])}, which the subscription does not have",
             f"It has {listed(partitions)}",
         )

@@ -30,7 +30,7 @@ from penstock.planner.partition_discovery import Discovery
 from penstock.planner.partition_state import PartitionStates
 from penstock.planner.rate_limit import TriggerBudget
 from penstock.planner.record_sizes import RecordSizes, SizeLookup
-from penstock.planner.report_server import ReportLedger
+from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.starting_offsets import OffsetLookup, resolve_start, stream_start, within_bounds
 from penstock.planner.stopping_offsets import StreamEnd
 from penstock.planner.stream_batch import StreamBatch, StreamBatchPlanner
@@ -256,7 +256,7 @@ class StreamPlanner:
             try:
                 found = self._bounds.reachable_ends(wanted - changes.unlisted)
                 self._note_truncated(state, found)
-                ends = self._end.cut(found, wanted, self.cluster, self._wall_clock() * 1000)
+                ends = self._end.limit(found, wanted, self.cluster, self._wall_clock() * 1000)
             except UnknownTopic:
                 is_denied = True
                 if not attempts_left:
@@ -314,13 +314,13 @@ class StreamPlanner:
 
     def _note_truncated(self, state: Offsets, ends: Offsets) -> None:
         """A truncated log is read on from where it was truncated."""
-        cut = self.truncation.cut(self._partitions.without_changing(state), ends)
+        truncated = self.truncation.find(self._partitions.without_changing(state), ends)
         self.losses.report(
             Loss(tp, f"from offset {state[tp]}", f"offsets up to {offset} of what was read")
-            for tp, offset in cut.items()
+            for tp, offset in truncated.items()
         )
-        self._partitions.move(cut)
-        self._end.forget_cut(cut)
+        self._partitions.move(truncated)
+        self._end.forget_truncated(truncated)
 
     def _move_recreated(self, state: Offsets, ends: Offsets) -> None:
         """Look up where recreated partitions begin, and move them there. Until then nothing is read of them."""

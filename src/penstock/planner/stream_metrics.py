@@ -11,7 +11,7 @@ from penstock.metrics.source import by_topic, event_time_figures
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.checkpoint import OffsetTexts
 from penstock.planner.group_committer import Committer
-from penstock.planner.report_server import ReportCounts
+from penstock.planner.report_ledger import ReportCounts
 from penstock.planner.stream import StreamPlanner
 
 log = logging.getLogger(__name__)

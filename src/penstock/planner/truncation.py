@@ -44,7 +44,7 @@ class Truncation:
         self._cluster = cluster
         self._epochs: dict[TopicPartition, int] = {}
         self._seen: Metadata | None = None
-        """The metadata whose leader epochs `cut` has evaluated."""
+        """The metadata whose leader epochs `find` has evaluated."""
 
     def epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The leader epochs of partitions, to be committed beside their offsets. `recall` reads them in a later run."""
@@ -69,10 +69,10 @@ class Truncation:
         for tp in partitions:
             self._epochs.pop(tp, None)
 
-    def cut(self, state: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
+    def find(self, state: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Offsets:
         """The partitions whose logs were truncated below the state, and the offsets at which. `ends`: of the partitions
         that have a leader."""
-        cut = self.shorter({tp: offset for tp, offset in state.items() if ends.get(tp, offset) < offset}, ends)
+        found = self.shorter({tp: offset for tp, offset in state.items() if ends.get(tp, offset) < offset}, ends)
         if self._cluster.known is not self._seen:
             known = self._cluster.known
             current = self._current_epochs(ends)
@@ -81,11 +81,11 @@ class Truncation:
             }
             for tp, (_, epoch_end) in self._cluster.epoch_ends(changed).items():
                 if (offset := truncated_at(epoch_end, state.get(tp, 0))) is not None:
-                    cut[tp] = offset
+                    found[tp] = offset
             # Do not simplify: only after all brokers have answered. The next try after an error must find the same.
             kept = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
             self._seen, self._epochs = known, kept | current
-        return cut
+        return found
 
     def shorter(self, past_end: Offsets, ends: Mapping[TopicPartition, int]) -> Offsets:
         """Of offsets past the readable end of their logs those that no longer exist, and where their logs end."""

@@ -12,7 +12,9 @@ from penstock.model.topic_partition import Offsets
 from penstock.planner.alignment.lookup import PayloadLookup
 from penstock.planner.checkpoint import OffsetTexts
 from penstock.planner.checkpoint_commits import CheckpointCommits
-from penstock.planner.report_server import ReportLedger, ReportServer, reachable_hosts
+from penstock.planner.driver_address import reachable_hosts
+from penstock.planner.report_ledger import ReportLedger
+from penstock.planner.report_server import ReportServer
 from penstock.planner.stream import StreamPlanner
 from penstock.planner.stream_metrics import StreamMetrics
 from penstock.spark.driver_log import log_to_driver

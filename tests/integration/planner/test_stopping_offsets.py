@@ -7,7 +7,7 @@ import pytest
 from fixtures.stream import EVERY_TRIGGER, records, tp
 from penstock.errors import DataLoss
 from penstock.model.task_report import TaskReport
-from penstock.planner.report_server import ReportLedger
+from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.stream import StreamPlanner
 
 

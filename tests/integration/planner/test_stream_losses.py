@@ -332,5 +332,5 @@ def test_F27_a_cut_is_found_although_a_broker_fails_meanwhile(stream, two, monke
     fails_once(monkeypatch, cluster, "epoch_ends")
     found = {tp(two): 12, tp(two, 1): 5}
     with pytest.raises(BrokerUnavailable):
-        planner.truncation.cut(running.state, found)
-    assert planner.truncation.cut(running.state, found) == {tp(two): 4}
+        planner.truncation.find(running.state, found)
+    assert planner.truncation.find(running.state, found) == {tp(two): 4}

@@ -35,7 +35,7 @@ def test_F20_the_same_state_is_the_same_text():
     "document", [None, 5, [], {"a": 5}, {"a": {"x": 5}}, {"a": {"0": -1}}, {"a": {"0": "5"}}, {"logOffset": True}]
 )
 def test_what_no_kafka_source_wrote_is_refused(document):
-    with pytest.raises(PenstockError, match="is the checkpoint of another query"):
+    with pytest.raises(PenstockError, match="Does the checkpoint belong to another query"):
         from_json(document)
 
 

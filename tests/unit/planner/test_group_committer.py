@@ -101,8 +101,8 @@ def test_F24_one_in_flight_and_only_the_newest_of_those_that_wait(make, group, c
     group.open.set()
     assert committer.flush(WAIT)
     assert group.commits == [{A: 1}, {A: 49}]
-    assert [r.message for r in caplog.records if "still under way" in r.message] == [
-        f"{NAME}: a commit is still under way; of the offsets that wait only the newest are kept"
+    assert [r.message for r in caplog.records if "still in flight" in r.message] == [
+        f"{NAME}: a commit is still in flight; only the newest of the waiting offsets are kept"
     ]
 
 

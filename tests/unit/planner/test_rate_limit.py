@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.topic_partition import TopicPartition
-from penstock.planner.rate_limit import UNSEEN_BYTES, TriggerBudget, offsets_in, share
+from penstock.planner.rate_limit import ASSUMED_BYTES, TriggerBudget, offsets_in, share
 from support.configs import stream_options
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
@@ -60,7 +60,7 @@ def test_bytes_become_offsets_by_the_weight_of_what_comes_next():
 
 def test_an_unseen_partition_counts_as_the_average_and_nothing_seen_counts_as_heavy():
     assert offsets_in(1000, {A: 100, B: 1}, {A: 10.0}) == 100
-    assert offsets_in(10_000, {A: 100}, {}) == 10_000 / UNSEEN_BYTES
+    assert offsets_in(10_000, {A: 100}, {}) == 10_000 / ASSUMED_BYTES
 
 
 def test_a_byte_limit_below_one_record_still_moves_on():

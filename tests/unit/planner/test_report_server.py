@@ -16,11 +16,10 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.model import task_report
-from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import ReportAddress, TaskReport
-from penstock.model.topic_partition import TopicPartition
-from penstock.planner import report_server as listening
-from penstock.planner.report_server import ReportCounts, ReportLedger, ReportServer, reachable_hosts
+from penstock.planner import report_server
+from penstock.planner.driver_address import reachable_hosts
+from penstock.planner.report_server import ReportServer
 from penstock.reader import report_client as module
 from penstock.reader.report_client import send_report
 from penstock.testing.node import free_ports
@@ -39,7 +38,7 @@ def a_worker_that_knows_nothing_yet(monkeypatch):
 @pytest.fixture
 def listen(monkeypatch):
     """`listen(take)`: a listener on loopback, which a task that gets no processor for seconds does not vex."""
-    monkeypatch.setattr(listening, "PATIENCE_SECONDS", SECONDS)
+    monkeypatch.setattr(report_server, "MESSAGE_SECONDS", SECONDS)
     made = []
 
     def make(take=None, hosts=("127.0.0.1",)):
@@ -359,7 +358,7 @@ def test_a_report_in_pieces_is_a_report(listen):
 
 
 def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
-    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(report_server, "MOST_CONNECTIONS", 5)
     taken = []
     address = listen(taken.append).address
     idle = [socket.create_connection((address.hosts[0], address.port), SECONDS) for _ in range(12)]
@@ -373,7 +372,7 @@ def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
 
 
 def test_those_who_say_nothing_are_hung_up_on(listen, monkeypatch):
-    monkeypatch.setattr(listening, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(report_server, "MESSAGE_SECONDS", 0.05)
     address = listen().address
     assert say(address, b"half a ", more=True) == b""
 
@@ -407,172 +406,10 @@ def test_F17_a_closed_listener_leaves_no_thread_and_no_socket(listen):
     assert not send_report(listener.address, REPORT, SECONDS)
 
 
-# --- keeping account --------------------------------------------------------------------------------------------------
-
-FIRST, SECOND = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)
-A = TopicPartition("t", 0)
-
-
-def of(each: OffsetRange, **met: int) -> TaskReport:
-    return TaskReport(each.topic, each.partition, each.start, each.stop, **met)
-
-
-def test_counts_are_summed_over_ranges_and_batches():
-    ledger = ReportLedger()
-    ledger.expect([FIRST, SECOND])
-    ledger.take(of(FIRST, malformed=1, dropped=1))
-    ledger.take(of(SECOND, malformed=2, dead_letters=2, skipped=5))
-    assert ledger.counts() == ReportCounts(3, 1, 2, 5)
-    ledger.expect([OffsetRange("t", 0, 10, 20)])
-    ledger.take(of(OffsetRange("t", 0, 10, 20), malformed=10))
-    assert ledger.counts() == ReportCounts(13, 1, 2, 5)
-
-
-def test_E5_late_records_are_summed_and_those_of_a_task_that_is_run_again_count_once():
-    ledger = ReportLedger()
-    ledger.expect([FIRST, SECOND])
-    ledger.take(of(FIRST, late=2))
-    ledger.take(of(FIRST, late=2))
-    ledger.take(of(SECOND, late=3))
-    ledger.expect([OffsetRange("t", 0, 10, 20)])
-    ledger.take(of(OffsetRange("t", 0, 10, 20), late=10))
-    assert ledger.counts() == ReportCounts(late=15)
-
-
-def test_F27_each_lost_stretch_of_a_log_counts_once_in_its_batch():
-    ledger = ReportLedger()
-    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
-    ledger.expect([*parts, SECOND])
-    for _ in range(2):  # each task is run twice
-        ledger.take(of(parts[1], lost_start=10, lost_stop=15))
-        ledger.take(of(parts[0], lost_start=0, lost_stop=10))
-    assert ledger.counts() == ReportCounts(lost_ranges=1)
-    ledger.take(of(parts[2], lost_start=25, lost_stop=30))
-    assert ledger.counts() == ReportCounts(lost_ranges=2), "with records in between"
-    ledger.take(of(SECOND, lost_start=0, lost_stop=1))
-    ledger.take(of(SECOND))
-    assert ledger.counts() == ReportCounts(lost_ranges=3), "a reading that found all there does not take it back"
-    ledger.expect([OffsetRange("t", 0, 30, 40)])
-    ledger.take(of(OffsetRange("t", 0, 30, 40), lost_start=30, lost_stop=31))
-    assert ledger.counts() == ReportCounts(lost_ranges=4)
-
-
-def test_F19_the_highest_event_time_of_a_partition_is_that_of_all_its_ranges():
-    ledger = ReportLedger()
-    parts = [OffsetRange("t", 0, at, at + 10) for at in (0, 10, 20)]
-    ledger.expect([*parts, SECOND])
-    assert ledger.take_event_times() == {}
-    ledger.take(of(parts[1], has_event_time=True, event_time=70))
-    ledger.take(of(parts[0], has_event_time=True, event_time=50))
-    assert ledger.take_event_times() == {A: (30, 70, False)}
-    assert ledger.take_event_times() == {}, "there is no news"
-    ledger.take(of(SECOND, has_event_time=True))
-    ledger.take(of(parts[2], has_event_time=True))
-    assert ledger.take_event_times() == {A: (30, 70, True), TopicPartition("t", 1): (10, None, True)}
-
-
-def test_F19_event_times_are_those_of_the_batch_at_hand():
-    ledger = ReportLedger()
-    ledger.expect([FIRST])
-    ledger.take(of(FIRST, has_event_time=True, event_time=-5))
-    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
-    assert ledger.take_event_times() == {A: (10, -5, True)}
-    ledger.take(of(FIRST, has_event_time=True, event_time=7))  # the task was run again
-    assert ledger.take_event_times() == {A: (10, 7, True)}
-    ledger.take(of(FIRST, has_event_time=True, event_time=9))
-    ledger.expect([SECOND])
-    assert ledger.take_event_times() == {}
-    ledger.take(of(FIRST, has_event_time=True, event_time=9))
-    assert ledger.take_event_times() == {}
-
-
-def test_of_two_reports_of_one_range_the_last_counts():
-    ledger = ReportLedger()
-    ledger.expect([FIRST])
-    ledger.take(of(FIRST, malformed=4))
-    ledger.expect([FIRST])  # Spark asks for a batch's plan more than once
-    ledger.take(of(FIRST, malformed=3))
-    assert ledger.counts() == ReportCounts(malformed=3)
-
-
-def test_a_second_reading_that_finds_its_letters_written_takes_none_back():
-    ledger = ReportLedger()
-    ledger.expect([FIRST])
-    for written in (2, 0):
-        ledger.take(of(FIRST, malformed=2, dropped=2, dead_letters=written))
-    assert ledger.counts() == ReportCounts(malformed=2, dropped=2, dead_letters=2)
-
-
-def test_a_task_of_an_earlier_batch_or_of_none_changes_nothing():
-    ledger = ReportLedger()
-    ledger.take(of(FIRST, malformed=4, ended_at=3))
-    ledger.expect([FIRST])
-    ledger.take(of(FIRST, malformed=1))
-    ledger.expect([SECOND])
-    ledger.take(of(FIRST, malformed=4, ended_at=3))
-    ledger.take(of(OffsetRange("t", 1, 0, 9), malformed=4, ended_at=3))
-    assert ledger.counts() == ReportCounts(malformed=1)
-    assert ledger.take_ends() == {}
-
-
-def test_F4_an_end_is_told_once_and_a_reading_that_stopped_before_it_does_not_take_it_back():
-    ledger = ReportLedger()
-    ledger.expect([FIRST])
-    ledger.take(of(FIRST, ended_at=7))
-    ledger.take(of(FIRST, skipped=1))
-    assert ledger.take_ends() == {A: 7}
-    assert ledger.take_ends() == {}
-
-
-def test_F4_of_several_ends_of_a_partition_the_first_counts():
-    ledger = ReportLedger()
-    parts = [OffsetRange("t", 0, 0, 10), OffsetRange("t", 0, 10, 20)]
-    ledger.expect(parts)
-    for part in reversed(parts):
-        ledger.take(of(part, ended_at=part.start + 1))
-    assert ledger.take_ends() == {A: 1}
-
-
-# --- where a planner is found -----------------------------------------------------------------------------------------
-
-
-def test_what_the_operator_told_spark_is_the_address():
-    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": "10.1.2.3"}) == ("10.1.2.3",)
-
-
-@pytest.mark.parametrize("every", ["0.0.0.0", "::", ""])
-def test_every_address_is_no_address(every):
-    assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": every}) == ("127.0.0.1",)
-
-
 def test_brokers_on_this_machine_mean_that_nothing_listens_to_the_network(listen):
     hosts = reachable_hosts([("127.0.0.1", 9092), ("localhost", 9093)], {})
     assert hosts == ("127.0.0.1",)
     assert listen(hosts=hosts)._socket.getsockname()[0] == "127.0.0.1"
-
-
-def test_elsewhere_this_machine_is_tried_by_every_address_it_may_have(monkeypatch):
-    monkeypatch.setattr(listening, "_address_towards", lambda host, port: {"kafka": "10.1.2.3"}.get(host))
-    monkeypatch.setattr(listening, "_own_addresses", lambda: ["127.0.1.1", "10.1.2.3", "fd00::5"])
-    found = reachable_hosts([("kafka", 9092), ("gone", 9092)], {"SPARK_LOCAL_HOSTNAME": "driver.example"})
-    assert found == ("127.0.0.1", "10.1.2.3", "driver.example", "fd00::5")
-
-
-def test_a_broker_whose_name_does_not_resolve_is_not_our_business():
-    assert listening._address_towards("no such host.invalid", 9092) is None
-
-
-def test_an_address_that_this_machine_does_not_have_is_one_behind_a_translation(monkeypatch):
-    bound = []
-    monkeypatch.setattr(socket, "create_server", lambda address, **_: bound.append(address[0]) or refuse(address[0]))
-
-    def refuse(host):
-        if host:
-            raise OSError(99, "Cannot assign requested address")
-        return "a socket"
-
-    assert listening._bound(["203.0.113.7"]) == "a socket"
-    assert bound == ["203.0.113.7", ""]
 
 
 def test_a_report_is_small_json():

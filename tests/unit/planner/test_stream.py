@@ -11,7 +11,7 @@ from penstock.config.source import parse_options
 from penstock.errors import BrokerUnavailable, DataLoss, PenstockError, UnknownTopic, UnrelatedCheckpoint
 from penstock.model.task_report import TaskReport
 from penstock.model.topic_partition import TopicPartition
-from penstock.planner.report_server import ReportLedger
+from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.stream import StreamPlanner
 from support.fake_cluster import FakeCluster, Log
 from support.planned_stream import PlannedStream

@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from fixtures.produce import Rec
 from fixtures.stream import EVERY_TRIGGER, HOUR, NOW, tp
 from penstock.model.task_report import TaskReport
-from penstock.planner.report_server import ReportLedger
+from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.stream import StreamPlanner
 
 MINUTE = 60_000
