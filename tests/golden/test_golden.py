@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hostile.forge import read
+from hostile.record_batches import read
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in HERE.glob("*.bin"))

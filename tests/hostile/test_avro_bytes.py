@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostile.forge import varint
+from hostile.record_batches import varint
 from penstock._kernel import Format
 from support import avro_cases as cases
 

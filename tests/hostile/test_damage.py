@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from hostile.forge import CODECS, PARTITION, TOPIC, Batch, Read, chunk, counted, marker, read, record
+from hostile.record_batches import CODECS, PARTITION, TOPIC, Batch, Read, chunk, counted, marker, read, record
 from penstock._kernel import COLUMNS
 from penstock.errors import CorruptBatch
 from penstock.wire.message_set import decode_legacy

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostile.forge import CODECS, Batch, counted, nullable, read, record, snappy_raw, varint
+from hostile.record_batches import CODECS, Batch, counted, nullable, read, record, snappy_raw, varint
 from penstock.errors import CorruptBatch
 
 MEGABYTE = 1 << 20

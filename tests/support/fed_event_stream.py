@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hostile.forge import BASE_TIME, TOPIC, Batch, record
+from hostile.record_batches import BASE_TIME, TOPIC, Batch, record
 from penstock import ConsumerTimeout, TopicPartition, WatermarkStrategy
 from penstock.config.consumer import parse_config
 from penstock.consumer.event_time.batch import as_datetime

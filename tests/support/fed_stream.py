@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hostile.forge import PARTITION, TOPIC
+from hostile.record_batches import PARTITION, TOPIC
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.stream_factory import make_stream

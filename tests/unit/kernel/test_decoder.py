@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from hostile.forge import (
+from hostile.record_batches import (
     BASE_TIME,
     CODECS,
     PARTITION,

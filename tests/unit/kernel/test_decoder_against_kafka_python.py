@@ -11,7 +11,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 from kafka.record.util import calc_crc32c
 
-from hostile.forge import CODECS, FOREVER, read
+from hostile.record_batches import CODECS, FOREVER, read
 
 MOST_MILLISECONDS = (2**63 - 1) // 1000
 

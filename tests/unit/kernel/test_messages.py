@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hostile.forge import BASE_TIME, CODECS, FOREVER, PARTITION, TOPIC, Batch, chunk, counted, record
+from hostile.record_batches import BASE_TIME, CODECS, FOREVER, PARTITION, TOPIC, Batch, chunk, counted, record
 from penstock import _kernel
 from penstock._kernel import COLUMNS, Decoder, Message, Messages
 from penstock.model.columns import arrow_schema

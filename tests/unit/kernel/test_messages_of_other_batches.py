@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostile.forge import PARTITION, TOPIC, chunk, counted
+from hostile.record_batches import PARTITION, TOPIC, chunk, counted
 from penstock import _kernel
 from penstock._kernel import COLUMNS, Decoder, Messages
 from penstock.model.columns import TYPES, arrow_schema

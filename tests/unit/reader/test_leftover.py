@@ -13,7 +13,7 @@ import pytest
 
 import penstock.reader.leftover as leftover_module
 import penstock.reader.range_reader as reader_module
-from hostile.forge import PARTITION, TOPIC, Batch, counted, marker
+from hostile.record_batches import PARTITION, TOPIC, Batch, counted, marker
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.leftover import LEFTOVERS, Leftover, Leftovers
 from penstock.reader.range_reader import RangeReader

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import penstock.reader.range_reader as reader_module
-from hostile.forge import chunk, counted
+from hostile.record_batches import chunk, counted
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.partition_leader import PartitionLeader

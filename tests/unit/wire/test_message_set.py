@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from hostile.forge import PARTITION, TOPIC, counted, read, snappy_raw, snappy_xerial
+from hostile.record_batches import PARTITION, TOPIC, counted, read, snappy_raw, snappy_xerial
 from penstock._kernel import COLUMNS, Decoder
 from penstock.errors import BrokerError, CorruptBatch
 from penstock.wire.message_set import decode_legacy

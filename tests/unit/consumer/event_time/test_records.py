@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from hostile.forge import BASE_TIME, TOPIC
+from hostile.record_batches import BASE_TIME, TOPIC
 from penstock import EventBatch, EventTimeError, WatermarkStrategy
 from penstock.consumer.event_time.batch import as_datetime
 from penstock.eventtime.times import EventTimes

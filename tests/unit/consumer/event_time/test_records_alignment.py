@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock
 from fixtures.consumer import eventually
-from hostile.forge import BASE_TIME, TOPIC
+from hostile.record_batches import BASE_TIME, TOPIC
 from penstock import TopicPartition, WatermarkStrategy
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.stream_factory import make_stream

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fixtures.consumer import eventually
-from hostile.forge import BASE_TIME, TOPIC
+from hostile.record_batches import BASE_TIME, TOPIC
 from penstock.consumer.event_time.shared_tracker import SharedTracker
 from penstock.consumer.event_time.timed_records import TimedRecords
 from penstock.eventtime.times import EventTimes

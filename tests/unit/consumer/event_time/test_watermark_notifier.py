@@ -6,7 +6,7 @@ import threading
 import time
 
 from fixtures.consumer import eventually
-from hostile.forge import BASE_TIME
+from hostile.record_batches import BASE_TIME
 from penstock import WatermarkStrategy
 from penstock.consumer.event_time.batch import as_datetime
 from penstock.consumer.event_time.watermark_notifier import MAX_WAITING, WatermarkNotifier

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from hostile.forge import Batch as Forged
-from hostile.forge import counted, record
+from hostile.record_batches import Batch as Forged
+from hostile.record_batches import counted, record
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher, Held, Wanted
 from penstock.consumer.fetch.lease import Lease

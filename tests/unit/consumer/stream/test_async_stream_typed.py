@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from hostile.forge import Batch, record
+from hostile.record_batches import Batch, record
 from penstock.errors import RegistryUnavailable
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Avro, RawBytes

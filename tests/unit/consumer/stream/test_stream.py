@@ -8,7 +8,7 @@ import time
 import pytest
 
 import penstock
-from hostile.forge import PARTITION, TOPIC, counted
+from hostile.record_batches import PARTITION, TOPIC, counted
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge

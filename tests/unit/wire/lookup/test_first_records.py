@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from hostile.forge import BASE_TIME, PARTITION, TOPIC, Batch, chunk, marker, record
+from hostile.record_batches import BASE_TIME, PARTITION, TOPIC, Batch, chunk, marker, record
 from penstock.config.source import parse_options
 from penstock.errors import CorruptBatch, TimeLookupTimeout
 from penstock.model.topic_partition import TopicPartition
