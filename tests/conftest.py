@@ -1,4 +1,4 @@
-"""Fixtures are plugins, one per subject; and the header says what really ran."""
+"""Loads the fixtures, one plugin per subject, sorts long files first, and prints the versions under test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, settings
 
 from support import kafka_jvm, spark_jvm
 
-# No deadline per example, and none for making them: a busy machine is no bug, and pytest-timeout catches what hangs.
+# No deadline per example: a busy machine is not a bug, and pytest-timeout ends tests that hang.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples each time: what fails is the change's own. `--hypothesis-profile=explore` looks for new ones.
+# The same examples in every run, so that a failure comes from the change. `--hypothesis-profile=explore` finds new
+# ones.
 settings.register_profile("penstock", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("penstock")
 
@@ -25,7 +26,7 @@ pytest_plugins = sorted(f"fixtures.{path.stem}" for path in (Path(__file__).pare
 
 os.environ.update(spark_jvm.ENVIRONMENT | kafka_jvm.ENVIRONMENT)
 
-# A runner that works in the background ignores Ctrl-C, and so would the programs under test, which must not.
+# A runner in the background ignores SIGINT. The programs under test inherit that, but they must react to it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,7 +63,7 @@ EXTENDED = (
     "spark/test_docs.py",
     "spark/test_standalone_cluster.py",
 )
-"""Folders and files that `make test-all` runs and `make test` leaves out. CONTRIBUTING.md lists them too."""
+"""Folders and files that `make test-all` runs and `make test` skips. CONTRIBUTING.md lists them, too."""
 
 LONG = (
     "spark/test_checkpoint_migration.py",
@@ -78,9 +79,9 @@ LONG = (
     "spark/test_stream_reports.py",
     "spark/test_typed_source.py",
 )
-"""Files of a minute and more come first. A worker takes a file whole: one of these at the end would leave the other
-worker with nothing to do. Those that start one Spark after the other take turns with those that mostly wait for
-brokers: two of a kind at once fight over the cores, and two of the other leave them idle."""
+"""Files that take a minute or more run first. A worker takes a whole file: a long one at the end would leave the other
+worker idle. Files that start several Sparks alternate with files that mostly wait for brokers, because two of the first
+kind compete for the cores, and two of the second kind leave them idle."""
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before -m selects
@@ -93,8 +94,7 @@ def mark_extended(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)  # after the order was shuffled
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files come first. A test that uses a broker or a session is marked so, whether its author thought of it or
-    not."""
+    """Run long files first, and mark tests that use a broker or a Spark session."""
     turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path, len(LONG)))
     for item in items:

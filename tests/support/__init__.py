@@ -1,1 +1,1 @@
-"""What tests share and is not a fixture: servers, cases, programs, settings of Java machines."""
+"""Shared by tests, but not fixtures: servers, cases, programs, JVM settings."""

@@ -1,9 +1,9 @@
-"""Apicurio Registry, a schema registry that answers Confluent's API: for tests, fetched as the embedded Kafka is.
+"""Apicurio Registry, a schema registry with Confluent's API, for tests. Downloaded like the embedded Kafka.
 
     <cache>/apicurio-3.0.9/        its jars, unpacked; 115 MB
-    <cache>/apicurio-3.0.9.lock    held by whoever is fetching
+    <cache>/apicurio-3.0.9.lock    held by the process that downloads it
 
-One archive with everything in it, whose SHA-256 is pinned. The folder appears by a rename when it is whole.
+One archive with a pinned SHA-256. The folder appears by a rename once it is complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 _NAME = f"Apicurio Registry {APICURIO_VERSION}"
 _RUNNER = f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 
-# Without its POM: a repository that lacks the parent's fails to resolve it, and the archive needs nothing else.
+# Without its POM: a repository that lacks the parent POM fails to resolve it, and the archive has no dependencies.
 _MODULES = f"""\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="penstock" module="registry"/>
@@ -40,18 +40,18 @@ _MODULES = f"""\
 
 
 def get_apicurio() -> Path:
-    """The jar to run, from the cache; fetched first where it is not there (104 MB)."""
+    """The jar to run, from the cache; downloaded first if it is missing (104 MB)."""
     folder = cache_folder() / f"apicurio-{APICURIO_VERSION}"
     runner = folder / _RUNNER
     if not runner.is_file():
         with Progress() as progress, fetch_lock(folder.with_name(folder.name + ".lock"), _NAME, progress):
-            if not runner.is_file():  # else another process was quicker
+            if not runner.is_file():  # otherwise another process downloaded it
                 _fetch(folder, progress)
     return runner
 
 
 def _fetch(folder: Path, progress: Progress) -> None:
-    """Fetch and unpack aside, rename into place. The caller holds the lock."""
+    """Download and unpack into a temporary folder, then rename. The caller holds the lock."""
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     fetched, unpacked = partial / "fetched", partial / "unpacked"
@@ -70,8 +70,8 @@ def _fetch(folder: Path, progress: Progress) -> None:
         with archive.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != _SHA256:
                 raise EmbeddedBrokerError(
-                    f"the repository served another {_NAME} than the one that was pinned. Check "
-                    "PENSTOCK_MAVEN_REPOSITORY, or take it as a sign that somebody sits in between"
+                    f"the SHA-256 of {_NAME} differs from the pinned one. Check "
+                    "PENSTOCK_MAVEN_REPOSITORY; somebody may have changed the file on its way"
                 )
         with tarfile.open(archive) as packed:
             packed.extractall(unpacked, filter="data")

@@ -1,4 +1,4 @@
-"""Avro schemas and values at random, and what a column has to say of them."""
+"""Random Avro schemas and values, and the expected content of a column."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INT = st.integers(-(2**31), 2**31 - 1)
 LONG = st.integers(-(2**63), 2**63 - 1)
 TIMES = st.datetimes(datetime.datetime(1900, 1, 1), datetime.datetime(2200, 1, 1), timezones=st.just(datetime.UTC))
-# Neither surrogates, which are no UTF-8, nor long ones, which find nothing more.
+# No surrogates, which are not UTF-8, and no long strings, which find nothing new.
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
@@ -54,15 +54,15 @@ LOGICAL: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
     ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 10}, decimals(38, 10)),
     ({"type": "fixed", "name": "D", "size": 9, "logicalType": "decimal", "precision": 20, "scale": 0}, decimals(20, 0)),
 ]
-# Kinds whose Python values tell each other apart, so that a library's choice of a branch is no guess.
+# Types whose Python values are distinct, so that a library chooses a branch without guessing.
 UNION_KINDS = ("boolean", "long", "double", "bytes", "string", "record", "array")
-# And none is another promoted. Of those, fastavro takes the first, as the specification says; Java's library, and with
-# it Spark and the kernel, the branch of the very type.
+# And no type is a promotion of another. For those, fastavro takes the first branch, as the specification says. Java's
+# library, and with it Spark and the kernel, take the branch of the exact type.
 UNLIKE_KINDS = ("boolean", "long", "string", "record", "array")
 
 
 class Names:
-    """Avro's named types may be defined once only."""
+    """Avro's named types must be defined once."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -126,14 +126,14 @@ def cases(
 
 
 def written(schema: Schema, value: Any) -> bytes:
-    """By Apache's own library."""
+    """Encoded by Apache's own library."""
     out = io.BytesIO()
     avro.io.DatumWriter(avro.schema.parse(json.dumps(schema))).write(value, avro.io.BinaryEncoder(out))
     return out.getvalue()
 
 
 def read(schema: Schema, data: bytes) -> Any:
-    """By Apache's own library, to the last byte."""
+    """Decoded by Apache's own library, up to the last byte."""
     source = io.BytesIO(data)
     value = avro.io.DatumReader(avro.schema.parse(json.dumps(schema))).read(avro.io.BinaryDecoder(source))
     assert not source.read()
@@ -147,7 +147,7 @@ def type_of(schema: Schema) -> pa.DataType:
 def column_of(
     schema: Schema, values: list[bytes | None], wanted: pa.DataType | None = None
 ) -> tuple[pa.Array, dict[int, str]]:
-    """A column of values without framing, and its faults."""
+    """Decode values without framing. Returns the column and its faults."""
     decoded = Format.avro(json.dumps(schema), pa.field("", type_of(schema) if wanted is None else wanted)).decode(
         pa.array(values, pa.binary())
     )
@@ -157,7 +157,7 @@ def column_of(
 
 
 def spark(schema: Schema, value: Any) -> Any:
-    """What a library decoded, as a column's `as_py` says it: Spark's types, unions as structs."""
+    """A value decoded by a library, in the form of a column's `as_py`: Spark's types, unions as structs."""
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
         if value is None or not branches:
@@ -208,7 +208,7 @@ def plain(value: Any) -> Any:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Equal, where an empty list may be an empty map: `as_py` makes no difference."""
+    """Whether two values are equal; an empty list equals an empty map, because `as_py` returns the same for both."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -22,9 +22,9 @@ class Log:
     begin: int = 0
     end: int = 0
     epoch: int = 0
-    """Of its leader."""
+    """The leader epoch."""
     epoch_ends: dict[int, int] = field(default_factory=dict)
-    """Where the epochs of earlier leaders ended."""
+    """The end offsets of earlier leader epochs."""
     stable_end: int | None = None
     """The last stable offset, if a transaction is open."""
     has_leader: bool = True
@@ -42,9 +42,9 @@ class FakeCluster:
         self.groups: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
         """Committed offsets with their leader epochs."""
         self.questions: list[str] = []
-        """The methods that were called."""
+        """The methods that were called, in order."""
 
-    # --- what a test does to the cluster ------------------------------------------------------------------------------
+    # --- called by tests ----------------------------------------------------------------------------------------------
 
     def create(self, topic: str, *ends: int, with_id: bool = True) -> None:
         """A topic with one partition for each end, of records from offset 0."""
@@ -74,7 +74,7 @@ class FakeCluster:
         log.end = end
         self.listing(None)
 
-    # --- what a planner asks ------------------------------------------------------------------------------------------
+    # --- called by the planner ----------------------------------------------------------------------------------------
 
     def metadata(self, topics):
         metadata, unknown = self.listing(topics)

@@ -1,4 +1,4 @@
-"""Streams with event time that are fed with forged chunks, without a broker."""
+"""Streams with event time that tests feed with chunks, without a broker."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Clock:
 
 
 class Fed:
-    """Some streams over one event time, their cursors, and a fetcher's part played by hand. Times are in milliseconds
-    after BASE_TIME."""
+    """Streams that share one event time, and their cursors. The test plays the fetcher. Times are in milliseconds after
+    BASE_TIME."""
 
     def __init__(self, strategy=MONOTONOUS, partitions=2, streams=1, **more):
         self.clock = Clock()
@@ -68,7 +68,7 @@ class Fed:
         lease.release()
 
     def answer(self, *partitions):
-        """Brokers say that of these there is nothing more than what was fetched."""
+        """Brokers answer that these partitions have no records beyond those that were fetched."""
         for cursor in [self.cursors[at] for at in partitions]:
             cursor.readable, cursor.answered_at = cursor.fetched, self.clock.now
 
@@ -81,7 +81,7 @@ class Fed:
         return [tp.partition for tp in self.event_time.status().idle]
 
     def batches(self, count=None, stream=0):
-        """(partition, times, combined, the partition's) of batches until there are none, or so many."""
+        """(partition, times, combined watermark, the partition's watermark) of all batches, or of the first `count`."""
         found = []
         with contextlib.suppress(ConsumerTimeout):
             for batch in self.streams[stream].batches(["partition", "timestamp"]):
@@ -91,7 +91,7 @@ class Fed:
         return found
 
     def ask_for_more(self, stream=0):
-        """Readers are done with what they have when they ask for more; there is nothing more."""
+        """Readers ask for more when they have processed their records; there are none."""
         with pytest.raises(ConsumerTimeout):
             self.streams[stream].batch_source(None)(0.0)
 
@@ -127,7 +127,7 @@ def until_time_out(iteration):
 
 
 def odd(batch):
-    """The watermark that records with an odd time carry: that time."""
+    """Watermarks by marker records: a record with an odd time carries that time."""
     values = pc.cast(pc.cast(batch["value"], pa.string()), pa.int64())
     return pc.if_else(pc.equal(pc.bit_wise_and(values, 1), 1), pc.add(values, BASE_TIME), None)
 

@@ -1,4 +1,4 @@
-"""A consumer's stream that is fed with forged chunks, without a broker."""
+"""A consumer's stream that tests feed with chunks, without a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TP = TopicPartition(TOPIC, PARTITION)
 
 
 class Fed:
-    """A stream, its cursors, and a fetcher's part played by hand."""
+    """A stream and its cursors. The test plays the fetcher."""
 
     def __init__(self, **settings):
         self.room = 0
@@ -43,7 +43,7 @@ class Fed:
         return taken
 
     def offsets(self, count=None):
-        """Offsets of the messages until there are none, or so many."""
+        """The offsets of all messages, or of the first `count`."""
         found = []
         try:
             for message in self.stream:

@@ -1,4 +1,4 @@
-"""An HTTP server that does to its clients what real ones cannot be made to do: redirect, drip, break off, refuse."""
+"""An HTTP server with the faults that real servers do not show on demand: redirects, slow bodies, resets, refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 WAIT = 60.0
-"""For what happens at once on an idle machine."""
+"""Seconds, for events that happen at once on an idle machine."""
 
 
 @dataclass
@@ -22,11 +22,11 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     promised: int | None = None
-    """What Content-Length says, if it lies."""
+    """A Content-Length that differs from the body."""
     pause: float = 0.0
-    """Between two bytes of the body, until the server is stopped."""
+    """Seconds between two bytes of the body, until the server is stopped."""
     head: bool = True
-    """Whether the body comes after a status and headers; if not, it has them itself."""
+    """Whether the server writes status and headers. If not, the body contains them."""
 
 
 def answer(content: object, status: int = 200, **headers: str) -> Answer:
@@ -43,8 +43,8 @@ class Request:
 
 
 class Server:
-    """Answers GET and POST by `answers`: from a path, to an answer or to a list of them, the last of which stays. As a
-    proxy it tunnels CONNECT to wherever `tunnel` leads."""
+    """Answers GET and POST by `answers`: a path, and an answer or a list of answers, of which the last one repeats. As
+    a proxy it tunnels CONNECT to the address in `tunnel`."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, Answer | list[Answer]] = {}
@@ -85,7 +85,7 @@ class Server:
             daemon_threads = False
 
             def finish_request(self, request: Any, address: Any) -> None:
-                if context is not None:  # here, in the connection's own thread: a handshake may fail, or wait
+                if context is not None:  # in the thread of the connection: a handshake may fail or block
                     try:
                         request = context.wrap_socket(request, server_side=True)
                     except OSError:

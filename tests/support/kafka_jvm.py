@@ -1,7 +1,7 @@
-"""Brokers start quickly: a run of all tests starts some two hundred nodes, most of them for seconds.
+"""Makes brokers start faster: a run of all tests starts about two hundred nodes, most of them for seconds.
 
-As Spark's Java machines do (spark_jvm.py), they take their classes parsed and checked from an archive: 1.6 s of CPU
-until a node is ready, where it was 2.5.
+Brokers load their classes from a class data sharing archive, as Spark's JVMs do (spark_jvm.py): 1.6 s of CPU time until
+a node is ready, instead of 2.5 s.
 
 `python -m support.kafka_jvm` writes the archive; `make test` does that once.
 """
@@ -19,7 +19,7 @@ ENVIRONMENT = {"PENSTOCK_KAFKA_OPTS": " ".join([f'-XX:SharedArchiveFile="{ARCHIV
 
 
 def main() -> None:
-    """Have a broker keep the classes that it has loaded. Not all can: an empty archive says that it was tried."""
+    """Let a broker archive its loaded classes. Not every JVM can: an empty archive marks a failed attempt."""
     from penstock import EmbeddedKafka
     from penstock.errors import PenstockError
     from penstock.testing.cluster import QUICK_START
@@ -27,12 +27,12 @@ def main() -> None:
     unfinished = ARCHIVE.with_suffix(".partial")
     unfinished.unlink(missing_ok=True)
     options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={unfinished}", *SILENT)
-    # With a folder of its own: only then a broker is stopped in peace, and the archive is written when it ends.
+    # With a folder of its own: only then the broker is stopped cleanly, and the archive is written at its exit.
     said = "the broker wrote none"
     try:
         with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(data_dir=folder, jvm_options=options) as kafka:
             kafka.create_topic("classes", 3)
-    except PenstockError as error:  # it only saves time: if no broker starts at all, tests will say so
+    except PenstockError as error:  # the archive only saves time; if no broker starts, tests fail anyway
         said = str(error)
     if not unfinished.exists():
         sys.stderr.write(f"No archive of Kafka's classes, so tests take longer: {said}\n")

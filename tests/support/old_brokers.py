@@ -1,4 +1,4 @@
-"""Brokers of older Kafka versions, started as the embedded one is."""
+"""Brokers of older Kafka versions, started like the embedded one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.testing.distribution import cache_folder, fetch_lock, make_checkpo
 from penstock.testing.java import find_java
 
 OLD_VERSIONS = ("3.3.2", "3.9.1", "4.0.0")
-"""The first minor whose KRaft is meant for production, the last of Kafka 3, the first of Kafka 4. Kafka 2.8 has KRaft
-only as a preview: it would need a ZooKeeper."""
+"""The first minor version with KRaft for production, the last Kafka 3, the first Kafka 4. In Kafka 2.8 KRaft is only a
+preview: it would need a ZooKeeper."""
 
-# Kafka 3 calls log4j 1 by name: the bridge answers, and all versions log through the configuration of the embedded one.
+# Kafka 3 calls log4j 1 by name: the bridge accepts that, so all versions log by the configuration of the embedded one.
 _MODULES = """\
 <ivy-module version="2.0">
   <info organisation="penstock" module="old-broker"/>
@@ -30,7 +30,7 @@ _MODULES = """\
 
 
 def old_distribution(version: str) -> Distribution:
-    """The jars of this version from the cache; fetched first where they are not there (40 to 50 MB)."""
+    """The jars of this version from the cache; downloaded first if they are missing (40 to 50 MB)."""
     name, java = f"Apache Kafka {version}", find_java()
     folder = cache_folder() / f"kafka-{version}"
     with Progress() as progress, fetch_lock(folder.with_name(folder.name + ".lock"), name, progress):
@@ -52,6 +52,6 @@ def _jars_in(folder: Path) -> list[str]:
 
 
 def old_broker(version: str) -> EmbeddedKafka:
-    """One node of this version, PLAINTEXT; started as a `with` block."""
+    """One node of this version, PLAINTEXT. Starts as a `with` block."""
     settings = SETTINGS | {"broker.session.timeout.ms": 120_000}
     return EmbeddedKafka(settings=settings, distribution=old_distribution(version))

@@ -1,4 +1,4 @@
-"""What Spark does with the planner of a stream, without Spark."""
+"""Drives the planner of a stream as Spark does, without Spark."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from penstock.planner.stream import StreamPlanner
 
 
 class PlannedStream:
-    """Asks for the latest offsets, writes the offset log, plans the batch, asks again."""
+    """Asks for the latest offsets, writes the offset log, plans the batch, and repeats."""
 
     def __init__(
         self, make: Callable[[Callable[[], float]], StreamPlanner], state: dict[TopicPartition, int] | None = None
     ) -> None:
-        """`make` gets the clock of the planner that it makes. `state` is what a checkpoint holds."""
+        """`make` gets the clock for the planner that it creates. `state` is the content of a checkpoint."""
         self.later = 0.0
         self.planner = make(self.now)
         self.state = state
@@ -25,13 +25,13 @@ class PlannedStream:
         return time.monotonic() + self.later
 
     def trigger(self, everything: bool = False) -> dict[TopicPartition, tuple[int, int]]:
-        """One trigger: the ranges of its batch, {} when there is nothing to do."""
+        """One trigger: the ranges of its batch; {} if there is nothing to do."""
         start = self.planner.initial() if self.state is None else self.state
         end = self.planner.latest(dict(start), everything)
         if end == self.state:
             return {}
         if self.state is None:
-            start = self.planner.initial()  # Spark asks again when it runs the first batch
+            start = self.planner.initial()  # Spark calls it again when it runs the first batch
         batch = self.ranges(start, end)
         self.state = end
         self.read.append(batch)
@@ -43,7 +43,7 @@ class PlannedStream:
         return {r.topic_partition: (r.start, r.stop) for r in ranges}
 
     def run(self, triggers: int = 20) -> dict[TopicPartition, list[int]]:
-        """Trigger until there is nothing to do; every offset read, per partition."""
+        """Trigger until there is nothing to do. Returns the offsets read per partition."""
         seen: dict[TopicPartition, list[int]] = {}
         for _ in range(triggers):
             before = self.state

@@ -1,11 +1,10 @@
-"""Spark's Java machines start quickly: a run of all tests starts some fifty, each for seconds.
+"""Makes Spark's JVMs start faster: a run of all tests starts about fifty, each for seconds.
 
-Measured on two cores, from nothing to a batch and a stream of a few rows: 19 s as Spark comes, 12.5 s without the
-optimizing compiler and with the simple garbage collector, 8 s when the classes come parsed and checked from an archive
-(class data sharing). Without the archive, or with one of another Java or another Spark, machines start as they do
-otherwise, and say nothing about it.
+Measured on two cores, from the start to a batch and a stream of a few rows: 19 s with Spark's defaults, 12.5 s without
+the optimizing compiler and with the serial garbage collector, 8 s with classes from a class data sharing archive. If
+the archive is missing or was written by another Java or Spark, JVMs silently start without it.
 
-By the environment, so that every program under test has it that knows nothing of tests: examples, the demo, snippets.
+Set by environment variables, so that it reaches programs that know nothing of tests: examples, the demo, snippets.
 
 `python -m support.spark_jvm` writes the archive; `make test` does that once.
 """
@@ -22,22 +21,22 @@ from typing import Any
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-WITHOUT_UI = "-Dspark.ui.enabled=false"  # a web server, of which the programs under test know nothing either
+WITHOUT_UI = "-Dspark.ui.enabled=false"  # no web server
 SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 OPTIONS = " ".join([*QUICK_START, f'-XX:SharedArchiveFile="{ARCHIVE}"', *SILENT])
-"""Of drivers, servers, executors."""
+"""JVM options of drivers, servers and executors."""
 
 ENVIRONMENT = {
     "SPARK_SUBMIT_OPTS": f"{OPTIONS} {WITHOUT_UI}",
-    "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),  # of the machine that only says how to start the other one
+    "SPARK_LAUNCHER_OPTS": " ".join(QUICK_START),  # of the JVM that only prints the command of the other one
 }
 
 _SECONDS = 300
 
 
 def main() -> None:
-    """Have a Java machine keep the classes that it has loaded. Not all can: an empty archive says that it was tried."""
+    """Let a JVM archive its loaded classes. Not every JVM can: an empty archive marks a failed attempt."""
     unfinished = ARCHIVE.with_suffix(".partial")
     unfinished.unlink(missing_ok=True)
     options = [*QUICK_START, f'-XX:ArchiveClassesAtExit="{unfinished}"', *SILENT]
@@ -59,7 +58,7 @@ def main() -> None:
 
 
 def load() -> None:
-    """What most programs under test do: a batch and a stream, with Arrow and Python in it, and Parquet at its end."""
+    """Run the steps of most programs under test: a batch and a stream, with Arrow, Python and Parquet."""
     from pyspark.sql import SparkSession
 
     from fixtures.spark import SETTINGS
@@ -81,7 +80,7 @@ def load() -> None:
         gateway = spark.sparkContext._gateway
         assert gateway is not None
         spark.stop()
-        # The archive is written when the machine ends, and it ends when its standard input does.
+        # The JVM writes the archive at its exit, and it exits when its standard input ends.
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(_SECONDS)

@@ -1,6 +1,6 @@
-"""A Streamer as a program of its own, to be killed: CONFIG as JSON, TOPIC, TARGET as `penstock stream` has it, FLAGS.
+"""A Streamer as a program, for tests that kill it: CONFIG as JSON, TOPIC, TARGET as in `penstock stream`, FLAGS.
 
-It writes a little at a time, so that a kill finds it in the middle.
+It writes a few rows at a time, so that a kill hits a write.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAUSE = 0.02
 
 
 class Slow:
-    """A sink that takes its time before each write and after it."""
+    """A sink that sleeps before and after each write."""
 
     needs_arrow = True
 
@@ -41,7 +41,7 @@ class Slow:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # out of the with block: it ends as it should
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # leaves the with block, so that it shuts down cleanly
     config, topic, target, *flags = sys.argv[1:]
     sink = parse_target(target, topic, None).sink
     with Streamer(

@@ -1,4 +1,4 @@
-"""Logs that are lists of timestamps, and a stream over them as the planner cuts it, without a broker."""
+"""Logs that are lists of timestamps, and a stream over them with the planner's splits, without a broker."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ BASE = 1_767_225_600_000
 
 
 class Marker(int):
-    """The end of a transaction: the index has its time, a reader never sees it."""
+    """The end of a transaction: the index has its time, but a reader never sees it."""
 
 
 UNTIMED = Marker(-1)
-"""A record without a timestamp: the index does not have it."""
+"""A record without a timestamp: it is not in the index."""
 
 
 @dataclass
 class Logs:
-    """Partitions as lists of timestamps, and the answers that a broker gives about them."""
+    """Partitions as lists of timestamps, and a broker's answers about them."""
 
     logs: dict[TopicPartition, list[int]]
     asked: list[str] = field(default_factory=list)
     hiding: set[TopicPartition] = field(default_factory=set)
-    """Partitions of which brokers say that nothing is so late, though something is."""
+    """Partitions for which brokers answer that no record is so late, although one is."""
 
     def max_timestamps(self, before):
         self.asked.append("max")
@@ -68,7 +68,7 @@ def records(log):
 
 
 class Stream:
-    """A stream over such logs, batch by batch, with Spark's rule of late records."""
+    """A stream over such logs, batch by batch, with Spark's rule for late records."""
 
     def __init__(self, logs, *, drift, out_of_order=0, idleness=60.0, by_record=True, delay=None):
         strategy = WatermarkStrategy.bounded(out_of_order / 1000).with_idleness(idleness).with_alignment(drift / 1000)
@@ -84,11 +84,11 @@ class Stream:
         self.start()
 
     def start(self):
-        """Anew, on the same offsets."""
+        """Start a new planner on the same offsets."""
         self.alignment = Alignment(self.options, self.logs, self.logs, lambda: self.now, lambda: self.wall)
 
     def mark(self, tp):
-        """A partition's own event-time watermark."""
+        """The event-time watermark of a partition."""
         return self.alignment.status().partitions[tp].watermark
 
     def plan(self, limit=None, bounded=False, silent=(), joining=()):
@@ -99,7 +99,8 @@ class Stream:
         return self.alignment.align(dict(self.position), ends, limited=limited, finished=finished)
 
     def step(self, limit=None, bounded=False, silent=(), joining=()):
-        """One trigger; returns how many records it read. `joining`: those of which nothing is read in it."""
+        """One trigger. Returns the number of records read. `joining`: new partitions, of which nothing is read in
+        it."""
         cut = self.plan(limit, bounded, silent, joining)
         allowed = {
             tp: stop - self.position[tp] for tp, stop in cut.items() if stop > self.position[tp] and tp not in joining
