@@ -1,7 +1,7 @@
-"""The command line: `penstock NOUN ...`, one short file per command.
+"""The command line: `penstock COMMAND ...`, one file per command.
 
-A command's file offers `add_parser(subparsers)`, which sets `run`: a function from the parsed arguments to an exit
-code. What goes wrong is told here, once for all of them: one or a few lines on standard error, no traceback.
+The file of a command has `add_parser(subparsers)`, which sets `run`: a function from the parsed arguments to an exit
+code. This file prints the errors of all commands: one or a few lines on standard error, without a traceback.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_CODES = """\
 exit codes:
   0    done
-  1    it failed: a broker that does not answer, an unknown topic, data that is gone
-  2    wrong usage: an argument or option that does not exist or makes no sense
+  1    failed: a broker does not answer, a topic does not exist, data is lost
+  2    wrong usage: an argument or option is unknown or invalid
   130  Ctrl-C
 """
 
 EXAMPLES = """\
 examples:
-  penstock demo                                       see it work, with a broker of its own
-  penstock broker --topic words:4                     a real Kafka for trying things out
-  penstock topics -b localhost:9092                   what is there
-  penstock read clicks -b localhost:9092 --from -10   the last records of a topic
+  penstock demo                                       read a million events with PySpark
+  penstock broker --topic words:4                     start a real Kafka to try things out
+  penstock topics -b localhost:9092                   list the topics of a cluster
+  penstock read clicks -b localhost:9092 --from -10   show the last records of a topic
   penstock stream clicks -b localhost:9092 --to parquet:clicks
-                                                      a topic into files, or a database
-  penstock groups -b localhost:9092 list              who reads, and how far they are
+                                                      copy a topic to files or a database
+  penstock groups -b localhost:9092 list              list the consumer groups
 """
 
 
@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # `penstock read ... | head`: the reader has seen enough.
-        _forget_output()
+        # `penstock read ... | head`: the reader of the pipe has ended.
+        _discard_output()
         return OK
 
 
@@ -57,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
         arguments = parser.parse_args(argv)
-    except SystemExit:  # the help was shown, or usage
+    except SystemExit:  # after --help or wrong usage
         _flush()
         raise
     if not hasattr(arguments, "run"):
@@ -65,7 +65,7 @@ def _run(argv: Sequence[str] | None) -> int:
         _flush()
         return OK
     debug = getattr(arguments, "debug", False)
-    # In one line each, as the errors are; `log.warning` is how the engine tells what it works around.
+    # One line per warning, like the errors.
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter("penstock: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
@@ -77,63 +77,63 @@ def _run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:
         raise
     except PenstockError as error:
-        _tell(f"penstock {arguments.command}: {error}", debug)
+        _print_error(f"penstock {arguments.command}: {error}", debug)
         return WRONG_USAGE if isinstance(error, OptionError) else FAILED
     except Exception as error:
         name = type(error).__name__
-        what = f"unexpected {name}: {error}. This is a bug; --debug shows where"
+        what = f"unexpected {name}: {error}. This is a bug; --debug shows the traceback"
         if isinstance(error, OSError) and error.errno in FULL:
-            _forget_output()
+            _discard_output()
             what = f"the output cannot be written: {error.strerror}"
-        _tell(f"penstock {arguments.command}: {what}", debug)
+        _print_error(f"penstock {arguments.command}: {what}", debug)
         return FAILED
 
 
-def _tell(what: str, debug: bool) -> None:
-    """Without secrets, which errors of databases and other libraries may hold. With --debug: where it happened."""
+def _print_error(what: str, debug: bool) -> None:
+    """Print an error without secrets, which errors of other libraries may contain. With --debug: its traceback."""
     say(masked(traceback.format_exc().rstrip("\n") if debug else what), file=sys.stderr)
 
 
 def _flush() -> None:
-    """Now, while somebody can tell of what does not get through: when Python exits, it is a traceback of sorts."""
+    """Flush while errors are still handled: when Python exits, a failure would print a traceback."""
     print(end="", flush=True)
 
 
-def _forget_output() -> None:
-    """What is left would be written when Python exits, and fail again."""
+def _discard_output() -> None:
+    """Drop buffered output: Python would write it at exit, and fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def make_parser() -> argparse.ArgumentParser:
-    # Here, and not above: whoever presses Ctrl-C while this is loaded shall see no traceback.
+    # Not at the top: Ctrl-C during this import must not print a traceback.
     from penstock.cli import broker, demo, groups, read, stream, topics
 
     parser = Parser(
         prog="penstock",
-        description="Kafka for PySpark, without a JAR. This is its command line: look into topics, start a broker.",
+        description="Kafka for PySpark, without a JAR. The command line shows topics and groups, and copies topics.",
         epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=Version)
-    parser.add_argument("--debug", action="store_true", help="log what happens, and show tracebacks")
+    parser.add_argument("--debug", action="store_true", help="log each step, and show tracebacks")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in (demo, topics, read, stream, groups, broker):
         command.add_parser(subparsers)
     for sub in subparsers.choices.values():
-        # After the command too, where one types it when something has just gone wrong.
+        # After the command too: that is where users add it after a failure.
         sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     return parser
 
 
 class Parser(argparse.ArgumentParser):
-    """Its subparsers are of this class, too. Its errors repeat what was given."""
+    """Masks secrets in errors, which repeat the arguments. Its subparsers are of this class too."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable_lines(masked(message)))
 
 
 class Version(argparse.Action):
-    """`--version`, looked up only when asked for."""
+    """`--version`, looked up only when it is given."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version and exit")

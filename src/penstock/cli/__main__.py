@@ -1,4 +1,4 @@
-"""`python -m penstock.cli`, for where scripts are not on the path."""
+"""`python -m penstock.cli`, if scripts are not on the path."""
 
 import sys
 

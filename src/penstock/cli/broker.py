@@ -1,4 +1,4 @@
-"""`penstock broker`: a real Kafka in the foreground, until Ctrl-C."""
+"""`penstock broker`: runs a real Kafka in the foreground until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,47 +15,59 @@ from penstock.testing.listeners import PROTOCOLS
 
 _DESCRIPTION = f"""\
 Start a real Apache Kafka {KAFKA_VERSION} on this machine and keep it running until Ctrl-C.
-The first start fetches it (about 45 MB, kept in the cache folder); Java 17 or newer is needed.
+The first start downloads it (about 45 MB) into the cache folder. It needs Java 17 or newer.
 """
 _EPILOG = """\
-example:
+examples:
   penstock broker --topic words:4
   penstock broker --nodes 3 --rack a --rack b --rack c --setting auto.create.topics.enable=false
 
-exit code: 0 after SIGTERM, 130 after Ctrl-C, 1 when it could not start or a node died, 2 for wrong arguments
+exit codes: 0 after SIGTERM, 1 it could not start or a node ended, 2 wrong usage, 130 Ctrl-C
 """
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "broker",
-        help="start a real Kafka on this machine, for trying things out",
+        help="start a real Kafka on this machine, to try things out",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--nodes", type=int, choices=(1, 2, 3), default=1, help="how many brokers (default 1)")
-    parser.add_argument("--port", type=int, help="port of the first broker, the others follow (default: free ones)")
-    parser.add_argument("--listener", choices=PROTOCOLS, default="PLAINTEXT", help="(default PLAINTEXT)")
-    parser.add_argument("--rack", action="append", metavar="ID", help="rack of a broker; once for each")
+    parser.add_argument("--nodes", type=int, choices=(1, 2, 3), default=1, help="number of brokers (default 1)")
+    parser.add_argument("--port", type=int, help="port of the first broker, the others follow (default: free ports)")
+    parser.add_argument(
+        "--listener",
+        choices=PROTOCOLS,
+        default="PLAINTEXT",
+        help="security protocol of the listener (default PLAINTEXT)",
+    )
+    parser.add_argument("--rack", action="append", metavar="ID", help="rack of a broker; repeat for each broker")
     parser.add_argument(
         "--topic",
         action="append",
         default=[],
         type=_topic,
         metavar="NAME[:PARTITIONS]",
-        help="make this topic",
+        help="create this topic; may be repeated",
     )
     parser.add_argument(
-        "--setting", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a broker setting"
+        "--setting",
+        action="append",
+        default=[],
+        type=_setting,
+        metavar="NAME=VALUE",
+        help="a broker setting; may be repeated",
     )
-    parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: it goes with the broker)")
-    parser.add_argument("--heap-mb", type=int, default=512, help="Java heap of each broker (default 512)")
+    parser.add_argument(
+        "--data-dir", metavar="DIR", help="keep the data in this folder (default: removed with the broker)"
+    )
+    parser.add_argument("--heap-mb", type=int, default=512, help="Java heap of each broker in MB (default 512)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # SIGTERM means the same as Ctrl-C: tidy up and go.
+    # SIGTERM stops the broker like Ctrl-C.
     previous = signal.signal(signal.SIGTERM, _terminated)
     try:
         return _serve(arguments)
@@ -75,7 +87,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         data_dir=arguments.data_dir,
         heap_mb=arguments.heap_mb,
     )
-    get_distribution()  # tells of itself if it has to be fetched
+    get_distribution()  # shows its own progress if it downloads
     with waiting(f"starting Apache Kafka {KAFKA_VERSION}"):
         cluster.start()
     with cluster as kafka:
@@ -120,7 +132,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 class _Terminated(BaseException):
-    """SIGTERM came. Like KeyboardInterrupt no Exception, so that nothing on the way swallows it."""
+    """Raised by SIGTERM. Not an Exception, like KeyboardInterrupt, so that no handler swallows it."""
 
 
 def _terminated(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""`penstock demo`: everything at once, with a broker of its own."""
+"""`penstock demo`: starts a broker, fills a topic and reads it with PySpark."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import argparse
 from typing import Any
 
 DESCRIPTION = """\
-Start a real Kafka, fill a topic with shop events, read and aggregate them with PySpark, and show how fast that was.
-Needs Java 17 or newer and PySpark. Nothing is left behind, also after Ctrl-C.
+Start a real Kafka, fill a topic with shop events, aggregate them with PySpark, and show the speed.
+Needs Java 17 or newer and PySpark. All data is removed at the end, also after Ctrl-C.
 """
 EPILOG = """\
 examples:
   penstock demo
   penstock demo --events 5000000
-  penstock demo --keep          the broker stays, for `penstock read` in another window
+  penstock demo --keep          keep the broker for `penstock read` in another window
 
-exit codes: 0 done, 1 it failed (no Java, no PySpark), 2 wrong usage, 130 Ctrl-C
+exit codes: 0 done, 1 failed (no Java, no PySpark), 2 wrong usage, 130 Ctrl-C
 """
 
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "demo",
-        help="see it work: a million events through Kafka into PySpark",
+        help="read a million events from Kafka with PySpark",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--events", type=_positive, default=1_000_000, metavar="N", help="how many (default 1,000,000)")
+    parser.add_argument(
+        "--events", type=_positive, default=1_000_000, metavar="N", help="number of events (default 1,000,000)"
+    )
     parser.add_argument(
         "--partitions", type=_positive, default=4, metavar="N", help="partitions of the topic (default 4)"
     )

@@ -1,12 +1,12 @@
-"""What the command line says, with nothing in it that a terminal obeys.
+"""Output of the command line, with control characters escaped.
 
-Records, topics, groups, client ids and the brokers' errors are other people's text. Written as they are, they could
-move the cursor, set the window's title, reverse the direction of a line, or begin a line of their own. So everything
-that is not printable is escaped, also where the output is a pipe: what is piped is often shown later.
+Records, topics, groups, client ids and the brokers' errors are untrusted text. Printed unchanged, they could move the
+cursor, set the window's title, reverse the direction of a line, or fake further lines. So every character that is not
+printable is escaped, also in a pipe, whose content is often shown later.
 
 `str.isprintable` decides by Unicode's categories. Not printable are control (Cc) and format characters (Cf:
 bidirectional marks, zero width joiners), surrogates (Cs), private and unassigned ones (Co, Cn), separators of lines and
-paragraphs (Zl, Zp), and blanks other than the space (Zs). An emoji made of several thus shows its joiners as \\u200d.
+paragraphs (Zl, Zp), and blanks other than the space (Zs). So an emoji of several parts shows its joiners as \\u200d.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from typing import IO, Any
 
 
 def printable(text: str) -> str:
-    """A text for one line: all that is not printable is escaped as Python does it."""
+    """Text for one line: characters that are not printable are escaped as in Python."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """The same for text of several lines, which may be indented by tabs."""
+    """The same for text of several lines, which may contain tabs."""
     if text.isprintable():
         return text
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def json_text(value: Any) -> str:
-    """A line of JSON. Characters that are not printable stand in it by their numbers, which JSON reads as the same."""
+    """One line of JSON. Characters that are not printable are written as \\u escapes, which JSON reads as the same."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text
-    # Outside of strings JSON is ASCII, and has no blanks but the space here: all that is left to escape is in strings.
+    # Outside strings this JSON is printable ASCII: every character to escape is in a string.
     return "".join(c if c.isprintable() else _numbered(c) for c in text)
 
 
@@ -46,8 +46,17 @@ def _numbered(character: str) -> str:
 
 
 def say(text: str = "", *, file: IO[str] | None = None, flush: bool = False) -> None:
-    """Print one or several lines: all that a command has to say passes here."""
+    """Print one or several lines. All output of the commands goes through here."""
     print(printable_lines(text), file=file or sys.stdout, flush=flush)
+
+
+def number_or_dash(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 offset, 2 offsets."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 class PrintableFormatter(logging.Formatter):

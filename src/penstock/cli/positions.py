@@ -1,4 +1,4 @@
-"""What `--from` and `--until` mean, in offsets."""
+"""Positions of `--from`, `--until` and `--to`, and their offsets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from penstock.errors import OptionError
 from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest, milliseconds_at
 
 MILLISECOND_DIGITS = 13
-"""A plain number with so many digits is a time in ms (any since 2001): no partition has a trillion records."""
+"""A number of this many digits or more is a time in ms (any since 2001): no partition has a trillion records."""
 
 LAST_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """This offset in every partition, or the nearest one there is."""
+    """This offset in every partition, or the nearest one that exists."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """So many offsets before the end of each partition."""
+    """This number of offsets before the end of each partition."""
 
     count: int
 
@@ -47,7 +47,7 @@ def parse_position(argument: str, text: str) -> Position:
     if text.isdecimal():
         number = int(text)
         if number > LAST_NUMBER:
-            raise OptionError(argument, text, f"is more than Kafka counts to, which is {LAST_NUMBER}")
+            raise OptionError(argument, text, f"is more than Kafka's largest offset, {LAST_NUMBER}")
         return AtTimestamp(number, argument) if len(text) >= MILLISECOND_DIGITS else AtOffset(number)
     try:
         moment = datetime.fromisoformat(text)
@@ -56,18 +56,18 @@ def parse_position(argument: str, text: str) -> Position:
             argument,
             text,
             "is not a position",
-            "Give earliest, latest, group, an offset, -N for the last N, or a time as 2025-01-31T12:00 or in ms",
+            "Use earliest, latest, group, an offset, -N for the last N, or a time as 2025-01-31T12:00 or in ms",
         ) from None
     if moment.tzinfo is None:
-        moment = moment.astimezone()  # a time without a zone is that of the clock on the wall
+        moment = moment.astimezone()  # a time without a zone is local time
     milliseconds = milliseconds_at(moment)
     if milliseconds < 0:
-        raise OptionError(argument, text, "lies before 1970")
+        raise OptionError(argument, text, "is before 1970")
     return AtTimestamp(milliseconds, argument)
 
 
 def nearest(position: AtOffset | LastRecords, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
-    """Per partition, the offset that a position means there, within what the partition has."""
+    """The offset of a position in each partition, within its log."""
     match position:
         case AtOffset(offset):
             return {p: min(max(offset, begin[p]), end[p]) for p in begin}

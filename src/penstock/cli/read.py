@@ -1,4 +1,4 @@
-"""`penstock read TOPIC`: the records of a topic, as a table or as JSON lines."""
+"""`penstock read TOPIC`: shows the records of a topic, as a table or as JSON lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
-from penstock.cli.records import FORMATS, Look
-from penstock.cli.typed_records import TypedLook, typed_look
+from penstock.cli.records import FORMATS, RecordView
+from penstock.cli.typed_records import TypedRecordView, typed_view
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError, UnknownTopic
@@ -30,17 +30,17 @@ from penstock.sampling.typed_source import typed_source
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\
-Show the records of a topic, partition after partition: as a table on a terminal, as JSON lines into a pipe or file.
-Stops where the topic ends at this moment, unless told to follow. Characters that are not printable are escaped.
+Show the records of a topic, one partition after the other: as a table on a terminal, as JSON lines in a pipe or file.
+Stops at the present end of the topic, unless --follow is given. Characters that are not printable are escaped.
 """
 EPILOG = """\
 positions (--from, --until):
-  earliest, latest      where a partition begins, where it ends now
-  1234                  this offset, or the nearest one the partition has
+  earliest, latest      the beginning of a partition, its end now
+  1234                  this offset, or the nearest one that exists
   -10                   ten offsets before the end of each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time)
   1738324800000         the same in milliseconds (13 digits)
-  group                 what the group of -o kafka.group.id=NAME has committed (--from only)
+  group                 the committed offsets of -o kafka.group.id=NAME (--from only)
 
 examples:
   penstock read clicks -b localhost:9092 --limit 20
@@ -51,7 +51,7 @@ examples:
   penstock read orders -b localhost:9092 --format json --schema 'id BIGINT, price DOUBLE' --mode DROPMALFORMED
   penstock read orders -b localhost:9092 --format protobuf --schema orders.proto --message Order
 
-exit codes: 0 done, 1 it failed (no broker, unknown topic, data gone), 2 wrong usage, 130 Ctrl-C
+exit codes: 0 done, 1 failed (no broker, unknown topic, data lost), 2 wrong usage, 130 Ctrl-C
 """
 
 FOLLOW_PAUSE = 0.5
@@ -69,37 +69,43 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
-        "--from", dest="start", default="earliest", metavar="POSITION", help="where to begin (default earliest)"
+        "--from", dest="start", default="earliest", metavar="POSITION", help="where to start (default earliest)"
     )
     parser.add_argument("--until", metavar="POSITION", help="where to stop, exclusive (default latest)")
-    parser.add_argument("--partition", type=int, action="append", metavar="N", help="only this one; may be repeated")
-    parser.add_argument("--limit", type=_count, metavar="N", help="stop after so many records")
     parser.add_argument(
-        "--follow", action="store_true", help="go on with new records until Ctrl-C, or the end that your own class sees"
+        "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated"
     )
-    parser.add_argument("--json", action="store_true", help="JSON lines (the default where output is no terminal)")
+    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N records")
     parser.add_argument(
-        "--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default) or not"
+        "--follow",
+        action="store_true",
+        help="wait for new records until Ctrl-C, or until your own class ends the partitions",
     )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON lines (default if the output is not a terminal)"
+    )
+    parser.add_argument("--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default: yes)")
     parser.add_argument("--headers", action="store_true", help="show headers")
-    parser.add_argument("--key-format", choices=FORMATS, default="text", help="(default text)")
-    parser.add_argument("--value-format", choices=FORMATS, default="text", help="(default text)")
+    parser.add_argument("--key-format", choices=FORMATS, default="text", help="how to show keys (default text)")
+    parser.add_argument("--value-format", choices=FORMATS, default="text", help="how to show values (default text)")
     _add_format_arguments(parser)
     add_connection_arguments(parser)
     parser.set_defaults(run=run)
 
 
 def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("typed values", "any option of docs/formats.md may be given by -o too")
+    group = parser.add_argument_group("typed values", "-o accepts every option of docs/formats.md")
     group.add_argument(
         "--format",
         metavar="FORMAT",
-        help="decode values: string, json, avro, protobuf, or a class of yours as package.module:Name",
+        help="decode values: string, json, avro, protobuf, or your own class as package.module:Name",
     )
     group.add_argument("--schema", metavar="TEXT|FILE", help="DDL for json, JSON or .avsc for avro, .proto or .desc")
-    group.add_argument("--message", metavar="NAME", help="which message of a Protobuf schema (default: the first)")
-    group.add_argument("--registry", metavar="URL", help="the schema registry; a log-in: -o schemaRegistry....=...")
-    group.add_argument("--framing", choices=("none", "confluent"), help="what stands before a value (see the docs)")
+    group.add_argument("--message", metavar="NAME", help="the message of a Protobuf schema (default: the first)")
+    group.add_argument(
+        "--registry", metavar="URL", help="the schema registry; for a login use -o schemaRegistry....=..."
+    )
+    group.add_argument("--framing", choices=("none", "confluent"), help="the prefix of a value (see the docs)")
     group.add_argument("--mode", metavar="MODE", help="PERMISSIVE (default), DROPMALFORMED or FAILFAST")
 
 
@@ -111,52 +117,54 @@ FORMAT_ARGUMENTS = {
     "framing": "valueFraming",
     "mode": "mode",
 }
-"""Shorter names for options that are typed often."""
+"""Arguments that stand for options."""
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.until:
-        raise OptionError("--until", arguments.until, "--follow has no end", "Give one of the two")
+        raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
     start = parse_position("--from", arguments.start)
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
-        raise OptionError("--until", "group", "a group's offsets say where to begin, not where to stop")
+        raise OptionError("--until", "group", "a group's offsets say where to start, not where to stop")
     given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
-    with _in_words_of_the_command():
+    with _argument_names():
         options = parse_options(given)
     warn_of_ignored(options.ignored)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
-        raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for a look at a topic")
+        raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for penstock read")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
-        raise OptionError("--from", "group", "needs the group's name", "Add -o kafka.group.id=NAME")
-    look: Look | TypedLook
+        raise OptionError("--from", "group", "needs the name of the group", "Add -o kafka.group.id=NAME")
+    view: RecordView | TypedRecordView
     if options.formats.typed:
-        with _in_words_of_the_command():
+        with _argument_names():
             source = typed_source(options)
-        look = typed_look(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
+        view = typed_view(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
     else:
-        look = Look(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
-    reading = Reading(options, arguments.topic, arguments.partition, look)
-    records = reading.records(start, until, arguments.follow, arguments.limit)
+        view = RecordView(
+            arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format
+        )
+    reader = TopicReader(options, arguments.topic, arguments.partition, view)
+    records = reader.records(start, until, arguments.follow, arguments.limit)
     if arguments.json or not sys.stdout.isatty():
-        lines: Iterator[str] = map(look.json_line, records)
+        lines: Iterator[str] = map(view.json_line, records)
     else:
         width = shutil.get_terminal_size().columns
-        rows = map(look.row, records)
-        sample = 0 if arguments.follow else table.SAMPLE  # nobody knows when the next record comes
-        lines = table.lines(look.header, rows, right=("PARTITION", "OFFSET"), width=width, sample=sample, least=WIDTHS)
+        rows = map(view.row, records)
+        sample = 0 if arguments.follow else table.SAMPLE  # the next record may take long
+        lines = table.lines(view.header, rows, right=("PARTITION", "OFFSET"), width=width, sample=sample, least=WIDTHS)
     for line in lines:
         say(line, flush=arguments.follow)
     return 0
 
 
 def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str, str]:
-    """The options with those that have shorter names here."""
+    """The options, with those that have their own arguments."""
     given = {option: getattr(arguments, name) for name, option in FORMAT_ARGUMENTS.items()}
     found = options | {option: value for option, value in given.items() if value is not None}
     names = {name.lower() for name in found}
     if names.isdisjoint({"valueschema", "schemaregistry.url", "schemainference"}) and arguments.format == "json":
-        # JSON says itself what it is: show it as --value-format json does.
+        # JSON without a schema: show it like --value-format json.
         del found["valueFormat"]
         arguments.value_format = "json"
     return found
@@ -167,8 +175,8 @@ _WORDS = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _NAMES))})(?![\w-]
 
 
 @contextlib.contextmanager
-def _in_words_of_the_command() -> Iterator[None]:
-    """Errors about options speak of the arguments that stand for them here."""
+def _argument_names() -> Iterator[None]:
+    """Name the arguments instead of the options in errors."""
     try:
         yield
     except OptionError as error:
@@ -178,14 +186,14 @@ def _in_words_of_the_command() -> Iterator[None]:
         raise OptionError(name, error.value, reason, hint) from error
 
 
-class Reading:
-    """One topic being read: from one frozen end to the next."""
+class TopicReader:
+    """Reads a topic up to its present end, and with --follow up to the next ends."""
 
     def __init__(
-        self, options: SourceOptions, topic: str, partitions: list[int] | None, look: Look | TypedLook
+        self, options: SourceOptions, topic: str, partitions: list[int] | None, view: RecordView | TypedRecordView
     ) -> None:
         self._options = options
-        self._look = look
+        self._view = view
         self._cluster = Cluster(options.client)
         self._topic: Topic = self._cluster.metadata((topic,)).topics[topic]
         chosen = sorted(set(partitions)) if partitions else sorted(self._topic.partitions)
@@ -194,10 +202,10 @@ class Reading:
                 raise UnknownTopic(topic, partition, f"the topic has {len(self._topic.partitions)} partitions")
         self._partitions = [TopicPartition(topic, partition) for partition in chosen]
         self._ended: set[TopicPartition] = set()
-        """By a user's own class (F4): nothing comes after that."""
+        """Partitions that a user's own class has ended (F4)."""
 
     def records(self, start: Position, until: Position, follow: bool, limit: int | None) -> Iterator[dict[str, Any]]:
-        # The end first: what is produced while we look for the start belongs to the next round.
+        # The ends first: records that are produced during the lookup of the start belong to the next round.
         stops = self._offsets(until, ending=True)
         positions = self._offsets(start)
         left = sys.maxsize if limit is None else limit
@@ -213,7 +221,7 @@ class Reading:
             self._partitions = [tp for tp in self._partitions if tp not in self._ended]
             if not follow or not self._partitions:
                 return
-            # A partition that ended earlier than we stood (it was truncated) is followed from its new end.
+            # A truncated partition, whose end is before the position, is followed from its new end.
             positions = stops
             time.sleep(FOLLOW_PAUSE)
             stops = self._cluster.end(self._partitions)
@@ -222,8 +230,8 @@ class Reading:
         if start >= stop:
             return
         range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id)
-        for batch in read_range(range_, self._look.columns, self._options, on_end=lambda _: self._ended.add(tp)):
-            yield from self._look.records(batch)
+        for batch in read_range(range_, self._view.columns, self._options, on_end=lambda _: self._ended.add(tp)):
+            yield from self._view.records(batch)
 
     def _offsets(self, position: Position, ending: bool = False) -> dict[TopicPartition, int]:
         partitions, cluster = self._partitions, self._cluster
@@ -240,7 +248,7 @@ class Reading:
 
 
 class Rate:
-    """Records so far, on a terminal's standard error, where the records themselves go elsewhere."""
+    """Shows the number of records on standard error, if the records do not go to the terminal."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""Records as text: a row of a table, or a JSON object on a line."""
+"""Records as text: rows of a table, or lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.cli.output import json_text
 FORMATS = ("text", "json", "hex", "base64")
 
 SLICE = 1000
-"""Rows turned into Python objects at a time: a batch can hold a million."""
+"""Rows that are converted to Python objects at a time: a batch can have a million."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def shown(data: bytes | None, form: str) -> Any:
-    """A key or a value as something that JSON can hold."""
+    """A key or a value as a JSON value."""
     if data is None:
         return None
     match form:
@@ -33,7 +33,7 @@ def shown(data: bytes | None, form: str) -> Any:
         case "base64":
             return base64.b64encode(data).decode("ascii")
         case "json":
-            # NaN, Infinity and 1e999 are not JSON, nor is what nests too deep to be written again: shown as text.
+            # NaN, Infinity and 1e999 are not JSON, and deep nesting cannot be written again: both are shown as text.
             with suppress(ValueError, RecursionError):
                 return json.loads(data, parse_constant=_finite, parse_float=_finite)
     return data.decode("utf-8", "backslashreplace")
@@ -42,12 +42,12 @@ def shown(data: bytes | None, form: str) -> Any:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is not a number that JSON can hold")
+        raise ValueError(f"{text} is not a JSON number")
     return number
 
 
 def moment(microseconds: int | None) -> str | None:
-    """A timestamp in UTC, to the millisecond, as Kafka keeps it."""
+    """A timestamp in UTC, in milliseconds, as in Kafka."""
     if microseconds is None:
         return None
     try:
@@ -58,8 +58,8 @@ def moment(microseconds: int | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How records are to look."""
+class RecordView:
+    """Which parts of records are shown, and in which format."""
 
     topic: str
     keys: bool = True
@@ -69,7 +69,7 @@ class Look:
 
     @property
     def columns(self) -> list[str]:
-        """The columns to read, and the order of a record here."""
+        """The columns to read, in the order of a record."""
         names = ["partition", "offset", "timestamp"]
         return names + ["key"] * self.keys + ["value"] + ["headers"] * self.headers
 
@@ -100,7 +100,7 @@ class Look:
 
     @property
     def row_names(self) -> list[str]:
-        """The columns of a table: the value stands last, because that is where lines are cut."""
+        """The columns of a table. The value is last, because lines are cut at their end."""
         return [name for name in self.columns if name != "value"] + ["value"]
 
     def row(self, record: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Progress for a program of several steps: a moving line on a terminal, plain lines elsewhere."""
+"""Progress of a program of several steps: an animated line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WHEEL = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 24
 TICK = 0.1
 PLAIN_TICK = 5.0
-"""Where lines stay, as in a CI log, a sign of life every few seconds is enough."""
+"""For output that is not a terminal, such as a CI log."""
 
 
 class Step:
-    """A step under way; `done` and `total` may be set by the working thread while it is drawn by another."""
+    """A running step. The working thread sets `done` and `total`; another thread draws it."""
 
     def __init__(self, text: str, unit: str) -> None:
         self.text = text
@@ -56,7 +56,7 @@ def step(text: str, unit: str = "") -> Iterator[Step]:
         turn = 0
         while not ended.wait(TICK if moving else PLAIN_TICK):
             if moving:
-                # A line that wraps cannot be taken back, and would scroll the window at every turn.
+                # Cut to the width: a line that wraps cannot be overwritten, and would scroll the window at every tick.
                 [line] = table.lines(
                     [f"{WHEEL[turn % len(WHEEL)]} {current.status()}"], [], width=shutil.get_terminal_size().columns
                 )

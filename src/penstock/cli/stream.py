@@ -1,4 +1,4 @@
-"""`penstock stream TOPIC --to TARGET`: a topic into files or a database, until Ctrl-C or its end."""
+"""`penstock stream TOPIC --to TARGET`: copies a topic to files or a database, until Ctrl-C or its end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options
-from penstock.cli.live import LiveLine, summary
+from penstock.cli.connection import INTERACTIVE_OPTIONS, add_connection_arguments, connection_options
+from penstock.cli.live_line import LiveLine, summary
 from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.targets import Target, broken_pipe, parse_target
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from penstock.streamer.streamer import Streamer
 
 DESCRIPTION = """\
-Read a topic as a member of a consumer group and write it elsewhere: to Parquet files, a database, or the terminal.
-Every record at least once: offsets are committed after the records are written. The same command goes on where it
-stopped.
+Read a topic as a member of a consumer group and write it to Parquet files, a database, or the terminal. Every record is
+written at least once: offsets are committed after the records are written. The same command continues where it stopped.
 """
 EPILOG = """\
 targets (--to):
-  parquet:DIR                           files in a folder; ?partition_by=topic,date makes folders of them
-  adbc:postgresql://HOST/NAME?table=T   a table of a database with an ADBC driver (pip install 'penstock[postgresql]');
-  adbc:sqlite:FILE?table=T              made if it is not there, unless &mode=append is added; &schema=S says where;
-                                        &duplicates=skip leaves out rows whose key the table has
+  parquet:DIR                           files in a folder; ?partition_by=topic,date adds a folder per value
+  adbc:postgresql://HOST/NAME?table=T   a table of a database with an ADBC driver (pip install 'penstock[postgresql]')
+  adbc:sqlite:FILE?table=T              &mode=append requires an existing table (default: it is created)
+                                        &schema=S is the table's schema
+                                        &duplicates=skip skips rows whose key is in the table
   stdout                                JSON lines
 
-positions (--from), for a group that starts as a whole; without it, it goes on from its offsets, or begins at earliest:
-  earliest, latest      where a partition begins, where it ends now
+positions (--from), if no other member of the group runs (default: its committed offsets, or earliest):
+  earliest, latest      the beginning of a partition, its end now
   1234, -10             this offset, or ten before the end, in each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time); 1738324800000 the same in ms
 
@@ -46,7 +46,7 @@ examples:
   penstock stream clicks -b localhost:9092 --to 'adbc:postgresql://me@localhost/shop?table=clicks' --text --threads 4
   penstock stream clicks -b localhost:9092 --to adbc:sqlite:clicks.db?table=clicks --dead-letter clicks-failed
 
-exit codes: 0 done (also after SIGTERM), 1 it failed (no broker, no table), 2 wrong usage, 130 Ctrl-C
+exit codes: 0 done (also after SIGTERM), 1 failed (no broker, no table), 2 wrong usage, 130 Ctrl-C
 """
 
 TICK = 0.2
@@ -56,29 +56,35 @@ INTERRUPTED = 130
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "stream",
-        help="write a topic to Parquet files or a database, continuously",
+        help="copy a topic to Parquet files or a database, continuously",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--to", required=True, metavar="TARGET", help="where to: see below")
-    parser.add_argument("--group", metavar="NAME", help="the consumer group (default: made from topic and target)")
-    parser.add_argument("--threads", type=_from_one, default=1, metavar="N", help="how many read and write (default 1)")
-    parser.add_argument("--from", dest="start", metavar="POSITION", help="where to begin: see below")
-    parser.add_argument("--until-end", action="store_true", help="stop where the topic ends now")
-    parser.add_argument("--limit", type=_from_one, metavar="N", help="stop after so many records")
-    parser.add_argument("--columns", type=_names, metavar="A,B", help="which to write (default all but headers)")
-    parser.add_argument("--text", action="store_true", help="keys and values as text, not as bytes; others fail")
-    parser.add_argument("--dead-letter", metavar="TOPIC", help="where records go that fail (default: skipped)")
-    writing = parser.add_argument_group("writing: each thread, and whatever comes first (defaults: the target's own)")
-    writing.add_argument("--flush-rows", type=_from_one, metavar="N", help="after so many rows")
-    writing.add_argument("--flush-bytes", type=_from_one, metavar="N", help="after so many bytes, as Arrow in memory")
-    writing.add_argument("--flush-interval", type=_seconds, metavar="SECONDS", help="after so long")
-    writing.add_argument(
-        "--retry-timeout", type=_seconds, default=5.0, metavar="SECONDS", help="pause after an error (default 5)"
+    parser.add_argument("--to", required=True, metavar="TARGET", help="the destination: see below")
+    parser.add_argument("--group", metavar="NAME", help="the consumer group (default: derived from topic and target)")
+    parser.add_argument(
+        "--threads", type=_positive, default=1, metavar="N", help="number of threads that read and write (default 1)"
     )
-    writing.add_argument("--max-retries", type=_number, metavar="N", help="fail after so many (default: never)")
+    parser.add_argument("--from", dest="start", metavar="POSITION", help="where to start: see below")
+    parser.add_argument("--until-end", action="store_true", help="stop at the present end of the topic")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="stop after N records")
+    parser.add_argument("--columns", type=_names, metavar="A,B", help="columns to write (default: all but headers)")
+    parser.add_argument(
+        "--text", action="store_true", help="write keys and values as text; a record that is not UTF-8 fails"
+    )
+    parser.add_argument(
+        "--dead-letter", metavar="TOPIC", help="topic for records that fail (default: they are skipped)"
+    )
+    writing = parser.add_argument_group("limits at which a thread writes its rows (defaults: those of the target)")
+    writing.add_argument("--flush-rows", type=_positive, metavar="N", help="after N rows")
+    writing.add_argument("--flush-bytes", type=_positive, metavar="N", help="after N bytes, as Arrow in memory")
+    writing.add_argument("--flush-interval", type=_seconds, metavar="SECONDS", help="after this time")
+    writing.add_argument("--retry-timeout", type=_seconds, metavar="SECONDS", help="pause after an error (default 5)")
+    writing.add_argument(
+        "--max-retries", type=_number, metavar="N", help="fail after N consecutive retries (default: never)"
+    )
     add_connection_arguments(parser)
     parser.set_defaults(run=run)
 
@@ -86,7 +92,7 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     target = parse_target(arguments.to, arguments.topic, arguments.columns)
     streamer = make_streamer(arguments, target)
-    # Like Ctrl-C, and no error: it is how services are told to end.
+    # Stops the stream like Ctrl-C, with exit code 0: it is the signal that ends a service.
     terminated: list[int] = []
     previous = signal.signal(signal.SIGTERM, lambda number, _: terminated.append(number))
     try:
@@ -105,13 +111,15 @@ def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
     given.setdefault("group.id", target.group(arguments.topic))
     if arguments.group:
         given["group.id"] = arguments.group
-    # Asked now, with little patience, because somebody waits. A stream that runs has more of it.
+    # A short time-out here, because the user waits. The running stream uses the default.
     start = starting_point(Cluster(parse_config(given).client), arguments.topic, arguments.start)
-    for name, value in PATIENCE.items():
+    for name, value in INTERACTIVE_OPTIONS.items():
         if given.get(name.removeprefix("kafka.")) == value:
             del given[name.removeprefix("kafka.")]
     columns = arguments.columns if target.columns is None else target.columns
     as_text = arguments.text and not target.is_stdout
+    settings = ("limit", "flush_rows", "flush_bytes", "flush_interval", "retry_timeout", "max_retries")
+    given_settings: Any = {name: value for name in settings if (value := getattr(arguments, name)) is not None}
     return Streamer(
         arguments.topic,
         arguments.threads,
@@ -123,17 +131,12 @@ def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
         dead_letter=arguments.dead_letter,
         start=start,
         until_end=arguments.until_end,
-        limit=arguments.limit,
-        flush_rows=arguments.flush_rows,
-        flush_bytes=arguments.flush_bytes,
-        flush_interval=arguments.flush_interval,
-        retry_timeout=arguments.retry_timeout,
-        max_retries=arguments.max_retries,
+        **given_settings,
     )
 
 
 def starting_point(cluster: Cluster, topic: str, position: str | None) -> Any:
-    """What `--from` means to a Streamer. Raises UnknownTopic, too: a Streamer would wait for the topic."""
+    """The start that `--from` means for a Streamer. Raises UnknownTopic: a Streamer would wait for the topic."""
     partitions = [TopicPartition(topic, partition) for partition in cluster.metadata((topic,)).topics[topic].partitions]
     if position is None:
         return None
@@ -146,7 +149,7 @@ def starting_point(cluster: Cluster, topic: str, position: str | None) -> Any:
 
 
 def with_text(records: pa.RecordBatch) -> pa.RecordBatch:
-    """Keys and values as text; raises where they are none."""
+    """Keys and values as text. Raises if they are not UTF-8."""
     import pyarrow as pa
 
     for at, name in enumerate(records.schema.names):
@@ -162,7 +165,7 @@ def _watch(streamer: Streamer, target: Target, terminated: list[int]) -> int:
     code = 0
     streamer.start()
     try:
-        # Where the records themselves go to the terminal, the line would stand in their midst.
+        # No status line between records that are printed on the terminal.
         with LiveLine(out, quiet=quiet or (target.is_stdout and sys.stdout.isatty())) as line:
             while not streamer.wait(TICK):
                 line.show(streamer.metrics())
@@ -177,7 +180,7 @@ def _watch(streamer: Streamer, target: Target, terminated: list[int]) -> int:
         try:
             streamer.stop()
         except KeyboardInterrupt:
-            # Twice: what is not written comes again, and nobody wants to wait for it.
+            # The second Ctrl-C: end at once. Unwritten records are read again by the next run.
             os._exit(INTERRUPTED)
         if not quiet:
             say(summary(streamer.metrics(), streamer.topic, target.shown, time.monotonic() - began), file=out)
@@ -193,11 +196,11 @@ def _names(text: str) -> list[str]:
 def _number(text: str, least: int = 0) -> int:
     number = text.replace(",", "").replace("_", "")
     if not number.isdecimal() or int(number) < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return int(number)
 
 
-def _from_one(text: str) -> int:
+def _positive(text: str) -> int:
     return _number(text, 1)
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from penstock.cli.output import printable
 
 SAMPLE = 200
-"""Rows looked at to find the widths: a table begins to print before its last row is known."""
+"""Rows from which the column widths are computed: printing starts before the last row is known."""
 
 GAP = "  "
 
@@ -23,10 +23,10 @@ def lines(
     sample: int = SAMPLE,
     least: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
-    """A table line by line: columns named in `right` are flushed right, lines are cut at `width`.
+    """The lines of a table. Columns named in `right` are aligned right, and lines are cut at `width`.
 
-    Widths come from the first `sample` rows, are at least those in `least`, and grow with what comes later. A sample
-    of 0 prints every row as it comes.
+    Column widths are computed from the first `sample` rows, are at least those in `least`, and grow with later rows. A
+    sample of 0 prints every row as it arrives.
     """
     rows = (list(map(printable, row)) for row in rows)
     first = [list(map(printable, header)), *islice(rows, sample)]
@@ -45,7 +45,7 @@ def lines(
 
 
 def columns_of(text: str) -> int:
-    """Columns that a text takes on a terminal: East Asian characters take two."""
+    """The width of a text on a terminal: East Asian characters take two columns."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

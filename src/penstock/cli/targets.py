@@ -1,4 +1,4 @@
-"""What `--to` means: `parquet:DIR`, `adbc:URI?table=T`, `stdout`."""
+"""The target of `--to`: `parquet:DIR`, `adbc:URI?table=T`, `stdout`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.cli.output import say
-from penstock.cli.records import Look
+from penstock.cli.records import RecordView
 from penstock.errors import OptionError, SinkError
 from penstock.model.columns import checked_columns
 
@@ -31,14 +31,14 @@ class Target:
     shown: str
     """Without a password."""
     columns: tuple[str, ...] | None = None
-    """What it needs, if anything."""
+    """The columns that it needs; None: any."""
     is_stdout: bool = False
     place: str | None = None
-    """Where it is, from wherever one looks, if `shown` does not tell: a path may be relative."""
+    """The absolute place, if `shown` has a relative path."""
 
     def group(self, topic: str) -> str:
-        """A group's name that is the same whenever the same command is given, and another for another target: with one
-        name for both, the second would find what the first has not read."""
+        """The default group: the same for every run of a command, and different for different targets. Two targets with
+        one group would share the records."""
         return f"penstock-{topic}-{zlib.crc32((self.place or self.shown).encode()):08x}"
 
 
@@ -48,7 +48,7 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
         kind, rest = "adbc", text
     place, _, query = rest.partition("?")
     if "@" in query and re.fullmatch(r"\S+://[^/@]*:(?!\d+$)[^/@]*", place):
-        # Not shown: what looks like the target is the first part of a password.
+        # The error does not show the value: its first part is half a password.
         raise OptionError("--to", None, "has a ? in its user or password", "Write it as %3F, and an @ as %40")
     given = dict(parse_qsl(query, keep_blank_values=True))
     match kind:
@@ -57,19 +57,19 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
         case "adbc" if place:
             return _adbc(place, given)
         case "stdout" | "-" if not rest:
-            look = Look(topic, headers=columns is not None and "headers" in columns)
+            look = RecordView(topic, headers=columns is not None and "headers" in columns)
             for name in checked_columns(columns, include_headers=True) if columns else ():
                 if name not in ("topic", *look.columns):
-                    raise OptionError("--columns", name, "is nothing that stdout shows")
+                    raise OptionError("--columns", name, "is not a column that stdout shows")
             return Target(_stdout(look, columns), "stdout", tuple(look.columns), is_stdout=True)
-    # Without what follows a question mark: a password may stand there, too.
-    raise OptionError("--to", PASSWORD.sub(r"\1@", text.partition("?")[0]), "is no target", f"Give {EXAMPLES}")
+    # Without the part after the question mark: it may contain a password.
+    raise OptionError("--to", PASSWORD.sub(r"\1@", text.partition("?")[0]), "is not a target", f"Use {EXAMPLES}")
 
 
 def _parquet(place: str, given: Mapping[str, str]) -> Target:
     from penstock.streamer.sinks.parquet import ParquetSink
 
-    _no_others(given, ("partition_by",))
+    _refuse_others(given, ("partition_by",))
     by = [name for name in given.get("partition_by", "").split(",") if name]
     return Target(ParquetSink(place, partition_by=by), f"parquet:{place}", place=f"parquet:{Path(place).resolve()}")
 
@@ -77,12 +77,12 @@ def _parquet(place: str, given: Mapping[str, str]) -> Target:
 def _adbc(place: str, given: dict[str, str]) -> Target:
     from penstock.streamer.sinks.adbc import AdbcSink
 
-    # What is not ours belongs to the database: sslmode and the like.
+    # The other parameters belong to the database, such as sslmode.
     ours = {name: given.pop(name, None) for name in ("table", "schema", "mode", "driver", "duplicates")}
     if not ours["table"]:
-        raise OptionError("--to", None, "which table? The target names none", f"Example: adbc:{_plain(place)}?table=T")
+        raise OptionError("--to", None, "names no table", f"Example: adbc:{_plain(place)}?table=T")
     if ours["duplicates"] not in (None, "skip"):
-        raise OptionError("--to", None, f"duplicates may be skip, and not {ours['duplicates']!r}")
+        raise OptionError("--to", None, f"duplicates must be skip, not {ours['duplicates']!r}")
     uri = f"{place}?{urlencode(given)}" if given else place
     sink = AdbcSink(
         uri,
@@ -104,13 +104,13 @@ def _plain(place: str) -> str:
     return PASSWORD.sub(r"\1@", place)
 
 
-def _no_others(given: Mapping[str, str], known: Sequence[str]) -> None:
+def _refuse_others(given: Mapping[str, str], known: Sequence[str]) -> None:
     for name in given:
         if name not in known:
-            raise OptionError("--to", None, f"has no {name!r}", f"It may have {', '.join(known)}")
+            raise OptionError("--to", None, f"has an unknown parameter {name!r}", f"Use {', '.join(known)}")
 
 
-def _stdout(look: Look, columns: Sequence[str] | None) -> Sink:
+def _stdout(look: RecordView, columns: Sequence[str] | None) -> Sink:
     from penstock.streamer.sinks.sink import CallableSink
 
     shown = [name for name in look.columns if columns is None or name in columns]
@@ -126,12 +126,12 @@ def _stdout(look: Look, columns: Sequence[str] | None) -> Sink:
             with one_at_a_time:
                 say("\n".join(lines), flush=True)
         except BrokenPipeError as error:
-            raise SinkError("whoever reads the output has seen enough") from error
+            raise SinkError("the reader of the pipe has ended") from error
 
     return CallableSink(write)
 
 
 def broken_pipe(error: BaseException) -> BrokenPipeError | None:
-    """The broken pipe that an error comes from."""
+    """The BrokenPipeError that caused an error, if one did."""
     cause = error.__cause__
     return cause if isinstance(cause, BrokenPipeError) else None

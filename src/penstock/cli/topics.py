@@ -1,4 +1,4 @@
-"""`penstock topics`: what a cluster has."""
+"""`penstock topics`: the topics of a cluster."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.connecting import add_connection_arguments, connection_options
+from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.output import json_text, say
 from penstock.config.source import parse_options
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\
-List topics with their partitions and records. Records are counted by offsets (end minus beginning), which costs the
-broker nothing; compaction and transactions leave gaps, so there may be fewer.
+List topics with their partitions and records. The number of records is the end offset minus the first offset.
+Compaction and transactions leave gaps, so there may be fewer records.
 """
 EPILOG = """\
 examples:
@@ -34,14 +34,14 @@ def add_parser(subparsers: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per topic and line")
-    parser.add_argument("--internal", action="store_true", help="Kafka's own topics too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per topic and line")
+    parser.add_argument("--internal", action="store_true", help="also list Kafka's internal topics")
     add_connection_arguments(parser)
     parser.set_defaults(run=run)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTopic:
     topic: str
     partitions: int
     records: int
@@ -68,18 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def list_topics(cluster: Cluster, internal: bool) -> list[Listed]:
+def list_topics(cluster: Cluster, internal: bool) -> list[ListedTopic]:
     topics = cluster.metadata(None).topics
     chosen = [topic for name, topic in sorted(topics.items()) if internal or not topic.internal]
-    # Partitions without a leader are left out: asking for their offsets would wait for one.
+    # Without partitions that have no leader: a request for their offsets would wait for one.
     led = [TopicPartition(t.name, p) for t in chosen for p, leader in t.partitions.items() if leader is not None]
     begin, end = cluster.begin(led), cluster.end(led)
     return [_listed(topic, begin, end) for topic in chosen]
 
 
-def _listed(topic: Topic, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> Listed:
+def _listed(topic: Topic, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> ListedTopic:
     mine = [tp for p in topic.partitions if (tp := TopicPartition(topic.name, p)) in begin]
-    return Listed(
+    return ListedTopic(
         topic.name,
         len(topic.partitions),
         sum(end[tp] - begin[tp] for tp in mine),

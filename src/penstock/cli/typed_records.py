@@ -19,8 +19,8 @@ from penstock.formats.plan import TypedPlan, TypedSource
 
 
 @dataclass(frozen=True, slots=True)
-class TypedLook:
-    """How records of a typed source are to look."""
+class TypedRecordView:
+    """The columns of a typed source that are shown."""
 
     topic: str
     plan: TypedPlan
@@ -38,8 +38,8 @@ class TypedLook:
                 yield dict(zip(names, values, strict=True))
 
     def json_line(self, record: dict[str, Any]) -> str:
-        said = {name: value for name, value in record.items() if name != ERROR or value is not None}
-        return json_text({"topic": self.topic, **said})
+        shown = {name: value for name, value in record.items() if name != ERROR or value is not None}
+        return json_text({"topic": self.topic, **shown})
 
     @property
     def _fields(self) -> list[str]:
@@ -60,9 +60,9 @@ class TypedLook:
         return [*(cell(record[name]) for name in self._names), *fields, record[ERROR] or ""]
 
 
-def typed_look(topic: str, source: TypedSource, *, keys: bool, headers: bool) -> TypedLook:
+def typed_view(topic: str, source: TypedSource, *, keys: bool, headers: bool) -> TypedRecordView:
     names = ["partition", "offset", "timestamp", *["key"] * keys, *["headers"] * headers, "value", ERROR]
-    return TypedLook(topic, source.picked(names))
+    return TypedRecordView(topic, source.picked(names))
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:
@@ -71,9 +71,9 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     if name == "headers":
         return [headers_of(each) for each in column.to_pylist()]
     try:
-        with warnings.catch_warnings(action="ignore"):  # of keys that a map has twice
+        with warnings.catch_warnings(action="ignore"):  # about duplicate keys of a map
             return [_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")]
-    except (OverflowError, ValueError):  # a day or time that Python does not reach
+    except (OverflowError, ValueError):  # a day or time beyond Python's range
         return [_plain(_as_text(scalar)) for scalar in column]
 
 
@@ -87,7 +87,7 @@ def _as_text(scalar: pa.Scalar) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as something that JSON can hold: text where it has no type of its own for it."""
+    """A value as a JSON value: text if JSON has no type for it."""
     match value:
         case dict():
             return {str(name): _plain(each) for name, each in value.items()}

@@ -18,10 +18,16 @@ import pytest
 
 from penstock import cli, progress
 from penstock.cli import steps, table
-from penstock.cli.connecting import PATIENCE, add_connection_arguments, connection_options, full_name, read_properties
+from penstock.cli.connection import (
+    INTERACTIVE_OPTIONS,
+    add_connection_arguments,
+    connection_options,
+    full_name,
+    read_properties,
+)
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
-from penstock.cli.records import Look, moment, shown
-from penstock.cli.typed_records import typed_look
+from penstock.cli.records import RecordView, moment, shown
+from penstock.cli.typed_records import typed_view
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Protobuf, RawBytes
@@ -38,7 +44,7 @@ def clean_environment(monkeypatch):
 def connection(*arguments):
     parser = argparse.ArgumentParser()
     add_connection_arguments(parser)
-    return {k: v for k, v in connection_options(parser.parse_args(arguments)).items() if k not in PATIENCE}
+    return {k: v for k, v in connection_options(parser.parse_args(arguments)).items() if k not in INTERACTIVE_OPTIONS}
 
 
 # --- usage and exit codes -----------------------------------------------------------------------------------------
@@ -92,8 +98,8 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
         (["read", "t", "-b", "nowhere"], "is not host:port"),
         (["read", "t", "-b", "h:1", "--from", "yesterday"], "is not a position"),
         (["read", "t", "-b", "h:1", "--from", "group"], "-o kafka.group.id=NAME"),
-        (["read", "t", "-b", "h:1", "--until", "group"], "where to begin"),
-        (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "--follow has no end"),
+        (["read", "t", "-b", "h:1", "--until", "group"], "where to start"),
+        (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "contradicts --follow"),
         (["read", "t", "-b", "h:1", "-o", "kafka.security.protocoll=SSL"], "kafka.security.protocol?"),
         (
             ["read", "t", "-b", "h:1", "--format", "avro"],
@@ -140,7 +146,7 @@ def test_a_full_disk_is_no_bug(monkeypatch, capsys):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("penstock.cli.topics.run", fail)
-    monkeypatch.setattr("penstock.cli._forget_output", lambda: None)  # pytest's output has no file
+    monkeypatch.setattr("penstock.cli._discard_output", lambda: None)  # pytest's output has no file
     assert cli.main(["topics", "-b", "h:1"]) == 1
     assert capsys.readouterr().err == "penstock topics: the output cannot be written: No space left on device\n"
 
@@ -365,7 +371,7 @@ def test_moments():
 
 
 def test_records_as_json_lines_and_rows():
-    look = Look("t", headers=True, value_format="json")
+    look = RecordView("t", headers=True, value_format="json")
     batch = pa.record_batch(
         {
             "partition": pa.array([3], pa.int32()),
@@ -397,7 +403,7 @@ def test_records_as_json_lines_and_rows():
 def test_a_length_of_time_in_a_typed_value_is_shown():
     lengths = pa.array([{"took": timedelta(minutes=1, microseconds=5)}], pa.struct([("took", pa.duration("us"))]))
     source = TypedSource(RawBytes(), Protobuf(b"", "M", lengths.type), format_options())
-    look = typed_look("t", source, keys=False, headers=False)
+    look = typed_view("t", source, keys=False, headers=False)
     columns = {field.name: pa.nulls(1, field.type) for field in look.plan.layout.schema}
     [record] = look.records(pa.record_batch(columns | {"value": lengths}))
     assert json.loads(look.json_line(record))["value"] == {"took": "0:01:00.000005"}

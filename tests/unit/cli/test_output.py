@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock.cli as cli
 from penstock.cli import table
 from penstock.cli.output import PrintableFormatter, json_text, printable, printable_lines, say
-from penstock.cli.records import Look, shown
+from penstock.cli.records import RecordView, shown
 from penstock.errors import BrokerError
 
 OBEYED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -67,7 +67,7 @@ def test_escaped_json_means_the_same(document):
 
 def test_records_as_json_lines(capsys):
     """What `read --json` and `stream --to stdout` print."""
-    look = Look("t", headers=True)
+    look = RecordView("t", headers=True)
     batch = pa.record_batch(
         {
             "partition": [0],
@@ -121,7 +121,7 @@ def test_what_is_logged_and_tracebacks(capsys):
     try:
         raise BrokerError(HOSTILE)
     except BrokerError:
-        cli._tell("not this", debug=True)
+        cli._print_error("not this", debug=True)
     said = capsys.readouterr().err
     assert "Traceback" in said
     assert "title" in said

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock import AdbcSink, OptionError, ParquetSink, SinkError, cli
-from penstock.cli.live import LiveLine, status, summary
+from penstock.cli.live_line import LiveLine, status, summary
 from penstock.cli.targets import broken_pipe, parse_target
 from penstock.streamer.counters import Counters, summed
 
@@ -59,15 +59,15 @@ def test_what_belongs_to_the_database_reaches_it(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("clicks", "is no target"),
-        ("parquet:", "is no target"),
-        ("s3:bucket", "is no target"),
-        ("stdout:x", "is no target"),
-        ("parquet:x?by=date", "has no 'by'"),
-        ("adbc:sqlite:x.db", "which table"),
+        ("clicks", "is not a target"),
+        ("parquet:", "is not a target"),
+        ("s3:bucket", "is not a target"),
+        ("stdout:x", "is not a target"),
+        ("parquet:x?by=date", "unknown parameter 'by'"),
+        ("adbc:sqlite:x.db", "names no table"),
         ("adbc:sqlite:x.db?table=t&mode=replace", "append or create_append"),
         ("adbc:x.db?table=t", "option driver: is missing"),
-        ("adbc:sqlite:x.db?table=t&duplicates=drop", "may be skip"),
+        ("adbc:sqlite:x.db?table=t&duplicates=drop", "must be skip"),
     ],
 )
 def test_what_is_no_target_is_told_with_examples(text, said):
@@ -76,7 +76,7 @@ def test_what_is_no_target_is_told_with_examples(text, said):
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"), [(["vallue"], r"Did you mean value\?"), (["timestampType"], "nothing that stdout shows")]
+    ("columns", "said"), [(["vallue"], r"Did you mean value\?"), (["timestampType"], "not a column that stdout shows")]
 )
 def test_a_column_that_is_not_shown_is_told(columns, said):
     target("stdout", ["topic", "offset", "headers"])
@@ -158,8 +158,8 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--to", "stdout"], "which broker"),
-        (["--to", "nowhere", "-b", "h:1"], "is no target"),
+        (["--to", "stdout"], "--bootstrap-server: is missing"),
+        (["--to", "nowhere", "-b", "h:1"], "is not a target"),
         (["--to", "stdout", "-b", "h:1", "-o", "sesion.timeout.ms=1"], "session.timeout.ms?"),
     ],
 )
@@ -199,7 +199,7 @@ class Terminal(io.StringIO):
 def test_the_line_moves_on_a_terminal_stays_elsewhere_and_is_silent_on_demand(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     now = [100.0]
-    monkeypatch.setattr("penstock.cli.live.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("penstock.cli.live_line.time", SimpleNamespace(monotonic=lambda: now[0]))
     terminal, log, silent = Terminal(), io.StringIO(), Terminal()
     with LiveLine(terminal) as moving, LiveLine(log) as plain, LiveLine(silent, quiet=True) as quiet:
         for seconds in (0.1, 0.5, 0.5, 4.5):

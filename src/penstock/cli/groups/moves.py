@@ -1,4 +1,4 @@
-"""What `penstock groups reset` would commit: from where a group stands to where it is sent. Pure but for one file."""
+"""The offsets that `penstock groups reset` commits. Pure, except for reading a file."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FILE_EXAMPLE = "Lines of topic,partition,offset, as kafka-consumer-groups export
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """So many offsets on from what is committed; back if below zero."""
+    """Move the committed offsets by this number, backwards if negative."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a file says, partition by partition."""
+    """The offsets of a file, by partition."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -48,12 +48,12 @@ class Move:
 def parse_target(text: str) -> Target:
     position = parse_position("--to", text)
     if isinstance(position, GroupOffsets):
-        raise OptionError("--to", text, "is where the group stands already", "To move it on or back, use --by N")
+        raise OptionError("--to", text, "is already the position of the group", "To move it, use --by N")
     return position
 
 
 def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """`words` for all partitions of a topic, `words:0,2` for some. No topic's name has a colon."""
+    """`words` for all partitions of a topic, `words:0,2` for some. Topic names have no colon."""
     topic, colon, numbers = text.partition(":")
     parts = [part.strip() for part in numbers.split(",")] if colon else []
     if not topic or not all(part.isascii() and part.isdecimal() for part in parts):
@@ -62,9 +62,9 @@ def parse_topic(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def read_offsets_file(path: str) -> Listed:
-    """Offsets as CSV (`topic,partition,offset`), or as the JSON that `startingOffsets` takes."""
+    """Read offsets as CSV (`topic,partition,offset`), or as the JSON of `startingOffsets`."""
     try:
-        text = Path(path).read_text("utf-8-sig")  # tables write a mark before the first line
+        text = Path(path).read_text("utf-8-sig")  # spreadsheets write a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise OptionError("--from-file", path, f"cannot be read: {reason}") from error
@@ -78,7 +78,7 @@ def read_offsets_file(path: str) -> Listed:
         if offsets.setdefault(tp, int(numbers[1])) != int(numbers[1]):
             raise OptionError("--from-file", path, f"has two offsets for {tp}")
     if not offsets:
-        raise OptionError("--from-file", path, "holds no offsets", FILE_EXAMPLE)
+        raise OptionError("--from-file", path, "contains no offsets", FILE_EXAMPLE)
     return Listed(offsets)
 
 
@@ -110,7 +110,7 @@ def moves(
     end: Mapping[TopicPartition, int],
     at_time: Mapping[TopicPartition, int | None],
 ) -> list[Move]:
-    """Where each partition goes, always within what it has. `at_time` is asked only where a time is the target."""
+    """The new offset of each partition, within its log. `at_time` is used only if the target is a time."""
     found = []
     for tp in sorted(partitions):
         old, note = committed.get(tp), ""
@@ -128,16 +128,16 @@ def moves(
             case AtTimestamp():
                 there = at_time[tp]
                 wanted = end[tp] if there is None else there
-                note = "no record that late: its end" if there is None else ""
+                note = "no record at or after the time: its end" if there is None else ""
             case Shift(count):
                 if old is None:
                     reason = f"{tp} has no committed offset to move from"
-                    raise OptionError("--by", f"{count:+}", reason, "Use --to, or leave that partition out")
+                    raise OptionError("--by", f"{count:+}", reason, "Use --to, or leave out that partition")
                 wanted = old + count
         new = min(max(wanted, begin[tp]), end[tp])
         if wanted < new:
-            note = f"begins there: {wanted} is gone" if wanted >= 0 else "begins there"
+            note = f"its beginning: {wanted} no longer exists" if wanted >= 0 else "its beginning"
         elif wanted > new:
-            note = f"ends there: {wanted} is not written yet"
+            note = f"its end: {wanted} is not written yet"
         found.append(Move(tp.topic, tp.partition, old, new, note))
     return found

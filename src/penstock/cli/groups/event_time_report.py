@@ -1,4 +1,4 @@
-"""How far groups are in event time, by the timestamps of the records that they have committed. Pure."""
+"""The progress of groups in event time, by the timestamps of their committed records. Pure."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms
 
 
 class State(StrEnum):
-    """What a partition does to the others, if anything."""
+    """The state of a partition among the others."""
 
     NONE = ""
     SLOWEST = "slowest"
     HELD = "held back"
-    """A query with that drift would not read it until the slowest has come nearer."""
+    """A query with that drift does not read it until the slowest partition catches up."""
     IDLE = "idle"
-    """All of it is read: it holds nobody back."""
+    """Read to its end: it does not hold back others."""
     UNKNOWN = "no watermark"
-    """It has records to read, and none of those before them is in the log or has a timestamp."""
+    """It has unread records, and no record before them exists or has a timestamp."""
     GONE = "gone"
-    """No such partition, or it has no leader."""
+    """The partition does not exist, or has no leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTimeStanding:
-    """How far a group is in one partition. Times and spans are milliseconds; None is not known or not there."""
+    """The progress of a group in one partition. Times and spans are milliseconds. None: unknown or missing."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class EventTimeStanding:
 
 @dataclass(frozen=True, slots=True)
 class GroupEventTime:
-    """All partitions together: the watermark is the smallest of those that have records left to read (E2, E3)."""
+    """All partitions together. The watermark is the smallest of the partitions with unread records (E2, E3)."""
 
     watermark_ms: int | None
     behind_now_ms: int | None
@@ -76,7 +76,7 @@ def group_event_time(
     strategy: WatermarkStrategy,
     now: int,
 ) -> GroupEventTime:
-    """`reached` and `newest` are the largest timestamps of the records below what is committed, and of all records."""
+    """`reached`: the largest timestamp of the records below the committed offset. `newest`: of all records."""
     watermarks = {tp: mark for tp, time in reached.items() if (mark := _watermark(time, strategy)) is not None}
     states = {
         tp: _state(max(committed[tp] or 0, begins.get(tp, 0)), ends.get(tp), tp in watermarks) for tp in committed
@@ -84,7 +84,7 @@ def group_event_time(
     active = {tp: mark for tp, mark in watermarks.items() if states[tp] is State.NONE}
     slowest = min(active, key=lambda tp: (active[tp], tp), default=None)
     waiting = State.UNKNOWN in states.values()
-    # With all of it read nobody is slow, and what counts is how far the furthest has come.
+    # If all partitions are read to their ends, the largest watermark counts.
     least = max(watermarks.values(), default=None) if slowest is None else active[slowest]
     if strategy.max_drift is not None and least is not None:
         for tp, mark in active.items():
@@ -122,7 +122,7 @@ def _watermark(time: int | None, strategy: WatermarkStrategy) -> int | None:
 
 
 def _state(position: int, end: int | None, has_watermark: bool) -> State:
-    """`position` is where it reads on: what is committed, or the begin of the log if that is gone."""
+    """`position`: the committed offset, or the beginning of the log if that no longer exists."""
     if end is None:
         return State.GONE
     if position >= end:
@@ -166,11 +166,11 @@ def headline(group: GroupEventTime) -> str:
     if group.watermark_ms is None:
         unknown = [row.name for row in group.partitions if row.state is State.UNKNOWN]
         others = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        why = f": nothing before what is committed has a timestamp in {unknown[0]}{others}" if unknown else ""
+        why = f": no committed record has a timestamp in {unknown[0]}{others}" if unknown else ""
         said = f"Event time: no watermark yet{why}"
     else:
         said = f"Event time: watermark {moment(group.watermark_ms)}, {behind(group.behind_now_ms)}"
-        said += f", slowest {group.slowest}" if group.slowest else ", all is read"
+        said += f", slowest {group.slowest}" if group.slowest else ", all records are read"
     for state in (State.IDLE, State.HELD, State.GONE):
         if count := group.count(state):
             said += f", {count:,} {state}"
@@ -180,13 +180,13 @@ def headline(group: GroupEventTime) -> str:
 
 
 def documents(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:
-    """A line of JSON for each group."""
+    """One line of JSON per group."""
     for name, group in groups.items():
         yield json_text({"group": name} | document(group))
 
 
 def overview(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:
-    """A line for each group."""
+    """One line per group."""
     if not groups:
         yield "No group has committed offsets."
         return
@@ -219,7 +219,7 @@ def moment(milliseconds: int | None) -> str:
 
 
 def behind(milliseconds: int | None) -> str:
-    """A clock that runs ahead, or a wrong unit, makes timestamps that are still to come."""
+    """Timestamps may be in the future: a clock is ahead, or the unit is wrong."""
     ahead = milliseconds is not None and milliseconds < 0
     return f"{span(abs(milliseconds or 0))} {'ahead of' if ahead else 'behind'} now"
 

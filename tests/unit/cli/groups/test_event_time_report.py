@@ -4,7 +4,16 @@ import json
 
 import pytest
 
-from penstock.cli.group_times import behind, document, documents, group_event_time, moment, overview, report, span
+from penstock.cli.groups.event_time_report import (
+    behind,
+    document,
+    documents,
+    group_event_time,
+    moment,
+    overview,
+    report,
+    span,
+)
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.model.topic_partition import TopicPartition
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import cli
-from penstock.cli import groups
-from penstock.cli.groups import Standing, standings
+from penstock.cli.groups import lookup, reset
+from penstock.cli.groups.describe import Standing, standings
+from penstock.cli.groups.moves import Listed, Move, Shift, moves, parse_target, parse_topic, read_offsets_file
 from penstock.cli.positions import AtOffset, LastRecords
-from penstock.cli.resets import Listed, Move, Shift, moves, parse_target, parse_topic, read_offsets_file
 from penstock.errors import OptionError
 from penstock.model.offset_spec import AtTimestamp, Earliest, Latest
 from penstock.model.topic_partition import TopicPartition
@@ -37,14 +37,14 @@ def sent(target, committed=50, at_time=None):
         (Latest(), 100, ""),
         (AtOffset(77), 77, ""),
         (AtOffset(100), 100, ""),
-        (AtOffset(5), 20, "begins there: 5 is gone"),
-        (AtOffset(101), 100, "ends there: 101 is not written yet"),
+        (AtOffset(5), 20, "its beginning: 5 no longer exists"),
+        (AtOffset(101), 100, "its end: 101 is not written yet"),
         (LastRecords(10), 90, ""),
         (LastRecords(1000), 20, ""),
         (Shift(-10), 40, ""),
         (Shift(10), 60, ""),
-        (Shift(-1000), 20, "begins there"),
-        (Shift(1000), 100, "ends there: 1050 is not written yet"),
+        (Shift(-1000), 20, "its beginning"),
+        (Shift(1000), 100, "its end: 1050 is not written yet"),
         (Listed({TP: 33}), 33, ""),
     ],
 )
@@ -54,7 +54,7 @@ def test_where_a_reset_leads(target, new, note):
 
 def test_a_time_leads_to_the_first_record_at_or_after_it_and_to_the_end_if_there_is_none():
     assert sent(AtTimestamp(1), at_time=42) == (42, "")
-    assert sent(AtTimestamp(1), at_time=None) == (100, "no record that late: its end")
+    assert sent(AtTimestamp(1), at_time=None) == (100, "no record at or after the time: its end")
 
 
 def test_what_has_no_committed_offset_cannot_be_moved_by_some():
@@ -122,7 +122,7 @@ def test_offsets_from_a_file(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no offsets"),
+        ("", "contains no offsets"),
         ("clicks,0,12\nclicks,0", "line 2 is not a topic, a partition and an offset"),
         ("clicks,0,-1", "line 1 is not"),
         ("clicks,zero,1", "line 1 is not"),
@@ -151,17 +151,17 @@ def test_a_file_that_is_not_there_is_named():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["reset", "g", "--to", "earliest"], "--topic: says which partitions, and is missing"),
+        (["reset", "g", "--to", "earliest"], "--topic: is missing"),
         (["reset", "g", "--to", "earliest", "--topic", "t", "--all-topics"], "contradicts --all-topics"),
-        (["reset", "g", "--from-file", "x", "--topic", "t"], "--from-file names the partitions itself"),
+        (["reset", "g", "--from-file", "x", "--topic", "t"], "contradicts --from-file"),
         (["reset", "g", "--to", "soon", "--topic", "t"], "is not a position"),
-        (["list"], "which broker? None was named"),
-        (["--event-time"], "which broker? None was named"),
+        (["list"], "--bootstrap-server: is missing"),
+        (["--event-time"], "--bootstrap-server: is missing"),
         (["describe", "g", "--max-drift", "5m"], "Add --event-time"),
         (["--event-time", "--max-drift", "soon", "describe", "g"], "--max-drift"),
         (["--event-time", "--max-drift", "5", "describe", "g"], "has no unit. Write 5s or 5ms"),
-        (["--event-time", "delete", "g"], "does not go with delete"),
-        (["--event-time", "reset", "g", "--topic", "t", "--to", "earliest"], "does not go with reset"),
+        (["--event-time", "delete", "g"], "cannot be used with delete"),
+        (["--event-time", "reset", "g", "--topic", "t", "--to", "earliest"], "cannot be used with reset"),
     ],
 )
 def test_wrong_usage_is_told_before_any_broker_is_asked(arguments, words, capsys, monkeypatch):
@@ -202,7 +202,7 @@ def test_the_broker_may_stand_before_or_after_the_verb(arguments, monkeypatch):
         def groups(self):
             return []
 
-    monkeypatch.setattr(groups, "GroupAdmin", Admin)
+    monkeypatch.setattr(lookup, "GroupAdmin", Admin)
     assert cli.main(["groups", *arguments]) == 0
     assert seen == [("a:1", "x", "r" if "client.rack=r" in arguments else "")]
 
@@ -257,4 +257,4 @@ def test_a_description_that_is_cut_short_is_an_error_and_not_a_hang():
 
 
 def test_a_move_says_what_changes():
-    assert [groups._change(Move("t", 0, old, 5)) for old in (None, 5, 1, 1005)] == ["", "0", "+4", "-1,000"]
+    assert [reset._change(Move("t", 0, old, 5)) for old in (None, 5, 1, 1005)] == ["", "0", "+4", "-1,000"]

@@ -1,4 +1,4 @@
-"""A line that tells how a stream does: moving on a terminal, one every few seconds elsewhere."""
+"""The status line of a running stream: overwritten on a terminal, a new line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MOVING_SECONDS = 0.5
 PLAIN_SECONDS = 5.0
-"""Where lines stay, as in a log."""
+"""For output that is not a terminal, such as a log file."""
 
 
 class LiveLine:
@@ -28,7 +28,7 @@ class LiveLine:
         self._records = 0
 
     def show(self, metrics: StreamerMetrics) -> None:
-        """Show it if it is time to."""
+        """Show the status if the pause since the last one is over."""
         now = time.monotonic()
         if self._quiet or now - self._at < self._pause:
             return

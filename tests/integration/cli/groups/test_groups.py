@@ -193,7 +193,7 @@ def test_a_file_makes_a_group_that_did_not_exist(penstock, kafka, clicks, group,
     (tmp_path / "offsets.csv").write_text(f'"{clicks}",0,4\n"{clicks}",2,99\n')
     code, out, _ = penstock("reset", group, "--from-file", str(tmp_path / "offsets.csv"))
     assert code == 0
-    assert "which makes the group" in out
+    assert "which creates the group" in out
     assert penstock("describe", group)[0] == 1, "not by a dry run"
     code, out, _ = penstock("reset", group, "--from-file", str(tmp_path / "offsets.csv"), "--execute")
     assert code == 0
@@ -320,5 +320,5 @@ def test_E2_a_member_that_has_committed_nothing_has_no_watermark(penstock, kafka
         )
         code, out, _ = penstock("describe", group, "--event-time")
     assert code == 0
-    assert "Event time: no watermark yet: nothing before what is committed has a timestamp in" in out
+    assert "Event time: no watermark yet: no committed record has a timestamp in" in out
     assert "and 1 more" in out

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and how: the arguments that `topics`, `read` and `groups` share."""
+"""The connection arguments that all commands share: brokers, options, and a file of options."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.errors import OptionError
 
 BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 
-PATIENCE = {"kafka.default.api.timeout.ms": "10000"}
-"""Somebody waits in front of the terminal: a minute, which suits a job in the night, is too long here."""
+INTERACTIVE_OPTIONS = {"kafka.default.api.timeout.ms": "10000"}
+"""Defaults of the command line: the usual minute is too long for a user at a terminal."""
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """`again`: for a verb under a noun that has them too. What is not given there must not undo what came before."""
+    """`again`: for a verb whose noun has them too. Defaults there must not replace arguments before the verb."""
     nothing = argparse.SUPPRESS if again else None
     group = parser.add_argument_group("connection")
     group.add_argument(
@@ -26,7 +26,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = F
         "--bootstrap-server",
         metavar="HOST:PORT",
         default=nothing,
-        help=f"brokers to ask first, with commas between them (default: ${BOOTSTRAP_VARIABLE})",
+        help=f"brokers to connect to first, separated by commas (default: ${BOOTSTRAP_VARIABLE})",
     )
     group.add_argument(
         "-o",
@@ -36,19 +36,19 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = F
         default=[],
         metavar="NAME=VALUE",
         type=_assignment,
-        help="an option of the source, e.g. kafka.security.protocol=SSL; may be repeated",
+        help="an option of the source, such as kafka.security.protocol=SSL; may be repeated",
     )
     group.add_argument(
         "--options-file",
         metavar="FILE",
         default=nothing,
-        help="options as in Kafka's own client.properties; keeps passwords off the command line",
+        help="a file of options, such as Kafka's client.properties; keeps passwords off the command line",
     )
 
 
 def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """What was given, as options of the source. The nearer word wins: environment, file, -o, -b."""
-    given = dict(PATIENCE)
+    """The arguments as options of the source. Later ones win: environment, file, -o, -b."""
+    given = dict(INTERACTIVE_OPTIONS)
     if os.environ.get(BOOTSTRAP_VARIABLE):
         given["kafka.bootstrap.servers"] = os.environ[BOOTSTRAP_VARIABLE]
     if arguments.options_file:
@@ -60,14 +60,14 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
         raise OptionError(
             "--bootstrap-server",
             None,
-            "which broker? None was named",
-            f"Add -b HOST:PORT or set {BOOTSTRAP_VARIABLE}; `penstock broker` starts one to try",
+            "is missing",
+            f"Add -b HOST:PORT or set {BOOTSTRAP_VARIABLE}; `penstock broker` starts a broker",
         )
     return given
 
 
 def full_name(name: str) -> str:
-    """An option's name, with the `kafka.` that properties of Kafka's own clients leave out."""
+    """The name of an option, with the prefix `kafka.` that files of Kafka's own clients do not have."""
     known = {*map(str.lower, KAFKA_OPTIONS), *KAFKA_NO_EFFECT, *REFUSED}
     return f"kafka.{name}" if name not in OPTIONS and f"kafka.{name}".lower() in known else name
 
@@ -80,7 +80,7 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Java's .properties format: comments, continued lines, `=`, `:` or a blank between name and value, escapes."""
+    """Read Java's .properties: comments, continued lines, `=`, `:` or a blank between name and value, escapes."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +91,7 @@ def read_properties(path: str) -> dict[str, str]:
         line = line.lstrip()
         if not line or line[0] in "#!":
             continue
-        # Not shown when it cannot be read: it may be the line with the password.
+        # The error does not show the value: it may be a password.
         match = re.match(r"((?:[^\\=:\s]|\\.)+)\s*[=:\s]\s*(.*)", line) or re.match(r"(\S+)()$", line)
         if match is None:
             raise OptionError("--options-file", path, f"line {line.split('=')[0][:20]!r}... is not name=value")
