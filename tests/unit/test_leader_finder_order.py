@@ -1,0 +1,62 @@
+"""In which order the leader finder asks brokers for metadata (H10). Only the connections are made of values."""
+
+import itertools
+
+import pytest
+
+from fix_consumer import eventually
+from penstock import TopicPartition
+from penstock.consumer.cursor import Cursor
+from penstock.consumer.leader_finder import LeaderFinder, ResetRule
+from penstock.wire.config import ClientConfig
+from penstock.wire.connection import ConnectionLost
+from penstock.wire.metadata import Broker, Metadata, Topic
+
+BROKERS = [Broker(n, f"h{n}", 9092) for n in (1, 2, 3)]
+HOSTS = [broker.host for broker in BROKERS]
+LEADERLESS = Metadata({broker.node_id: broker for broker in BROKERS}, {"t": Topic("t", None, False, {0: None})})
+
+PASSES = 100
+"""Of six orders one is missing with a chance of less than one in ten million."""
+
+
+class Connections:
+    """Refuses all but the last broker of each pass, so that a pass shows its whole order."""
+
+    def __init__(self):
+        self.orders = []
+        self._pass = []
+
+    def acquire(self, config, host, port, timeout, doubt=None):
+        self._pass.append(host)
+        if len(self._pass) < len(BROKERS):
+            raise ConnectionLost(f"{host}: refused")
+        self.orders.append(tuple(self._pass))
+        self._pass = []
+        return object()
+
+    def release(self, connection):
+        pass
+
+
+@pytest.fixture
+def connections(monkeypatch):
+    """Of a cluster whose brokers say that the partition has no leader, so that the finder asks forever."""
+    made = Connections()
+    monkeypatch.setattr("penstock.wire.brokers.POOL", made)
+    monkeypatch.setattr("penstock.wire.brokers._LEARNED", {})
+    monkeypatch.setattr("penstock.wire.cluster.ask_metadata", lambda connection, topics, timeout: (LEADERLESS, []))
+    return made
+
+
+def test_H10_the_leader_finder_asks_brokers_in_random_order(connections):
+    config = ClientConfig(bootstrap=tuple(broker.address for broker in BROKERS))
+    finder = LeaderFinder(config, ResetRule("g", "earliest"), backoff=0.0, on_broken=pytest.fail)
+    finder.start()
+    try:
+        finder.add([Cursor(TopicPartition("t", 0), None, 0)])
+        eventually(lambda: len(connections.orders) > PASSES, "the finder asks again and again")
+    finally:
+        finder.close(60)
+    # The first pass knows nothing but the bootstrap servers.
+    assert set(connections.orders[1:]) == set(itertools.permutations(HOSTS))
