@@ -1,0 +1,55 @@
+"""What a stream's planner does when discovery fails (F14): it says so and stops, instead of reading on without it."""
+
+import pytest
+
+from fix_stream import EVERY_TRIGGER, records, tp
+from penstock import AuthorizationFailed, BrokerUnavailable
+from penstock.wire.connection import ConnectionLost
+
+ASK_METADATA = "penstock.wire.cluster.ask_metadata"
+
+
+@pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern"])
+def test_F14_what_a_broker_refuses_discovery_ends_the_query_at_once(stream, two, produce, monkeypatch, subscription):
+    running = stream(**{subscription: two}, startingOffsets="earliest", **EVERY_TRIGGER)
+    running.run()
+    state = dict(running.state)
+    produce(two, records(3))
+
+    def refuse(connection, topics, timeout):
+        raise AuthorizationFailed(f"Topic authorization failed for {two}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ASK_METADATA, refuse)
+        with pytest.raises(AuthorizationFailed, match=two):
+            running.trigger()
+        assert running.state == state, "nothing of the failed trigger is in the offset log"
+    # A restart goes on where the last batch ended.
+    restarted = stream(running.state, **{subscription: two}, **EVERY_TRIGGER)
+    assert restarted.run() == {tp(two): [10, 11, 12]}
+
+
+def test_F14_discovery_that_no_broker_answers_ends_the_query_after_the_deadline(stream, two, produce, monkeypatch):
+    limits = {"kafka.default.api.timeout.ms": "1000", "kafka.request.timeout.ms": "1000"}
+    running = stream(subscribe=two, startingOffsets="earliest", **EVERY_TRIGGER, **limits)
+    running.run()
+    produce(two, records(3))
+    asked = []
+
+    def lose(connection, topics, timeout):
+        asked.append(topics)
+        raise ConnectionLost("connection reset")
+
+    monkeypatch.setattr(ASK_METADATA, lose)
+    with pytest.raises(BrokerUnavailable, match="for topics: not done within 1 s") as caught:
+        running.trigger()
+    assert "connection reset" in str(caught.value), "the cause is in the history"
+    assert len(asked) > 1, "a retriable failure is retried until the deadline"
+
+
+def test_F14_between_two_looks_a_stream_does_not_depend_on_discovery(stream, two, produce, monkeypatch):
+    running = stream(subscribe=two, startingOffsets="earliest", **{"partition.discovery.interval.ms": "60000"})
+    running.run()
+    produce(two, records(3))
+    monkeypatch.setattr(ASK_METADATA, lambda connection, topics, timeout: pytest.fail("discovery is not due"))
+    assert running.trigger() == {tp(two): (10, 13)}
