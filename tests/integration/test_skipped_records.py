@@ -1,0 +1,66 @@
+"""Records that a deserializer skips, over restarts of a group (F3): they count as read and never come back."""
+
+import contextlib
+
+import pytest
+
+from fix_cluster import cluster_of
+from fix_produce import Rec
+from fix_stream import tp
+from penstock import ConsumerTimeout
+
+DESERIALIZED = []
+"""The offsets that the deserializer was given, in order."""
+
+
+class Lines:
+    """Skips comments."""
+
+    columns = ("value", "offset")
+
+    def schema(self):
+        return "line STRING"
+
+    def deserialize_record(self, record):
+        DESERIALIZED.append(record.offset)
+        line = record.value.decode()
+        return None if line.startswith("#") else {"line": line}
+
+
+@pytest.fixture
+def lines(consumers):
+    """`lines(topic)`: what a new member of the group is given until nothing comes any more; then it leaves."""
+
+    def read(topic):
+        connector = consumers.connector(valueFormat=f"{__name__}:Lines", consumer_timeout_ms=3000)
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        found = []
+        with contextlib.suppress(ConsumerTimeout):
+            for batch in stream.batches(["value"]):
+                found += [row["line"] for row in batch.column("value").to_pylist()]
+        connector.shutdown()
+        return found
+
+    DESERIALIZED.clear()
+    return read
+
+
+def test_F3_skipped_records_do_not_come_back_when_a_group_restarts(kafka, consumers, topic, produce, lines):
+    name = topic()
+
+    def write(*values):
+        produce(name, [Rec(value.encode()) for value in values])
+
+    def committed():
+        return cluster_of(kafka).committed(consumers.group, [tp(name)])[tp(name)]
+
+    write("one", "# skipped", "two", "# skipped", "# the last one, too")
+    assert lines(name) == ["one", "two"]
+    assert committed() == 5, "the offset advances past skipped records"
+    write("# nothing", "# but", "# comments")
+    assert lines(name) == []
+    assert committed() == 8, "also where all records are skipped"
+    write("three", "# end")
+    assert lines(name) == ["three"]
+    assert committed() == 10
+    assert list(range(10)) == DESERIALIZED, "each record was read once"
