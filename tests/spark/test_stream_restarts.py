@@ -164,14 +164,14 @@ def planners(spark):
 def test_F14_a_discovery_error_ends_the_query(kafka, table, topic, produce):
     name = topic()
     produce(name, records(5))
-    limits = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "2000"}
+    limits = {"kafka.default.api.timeout.ms": "4000", "kafka.request.timeout.ms": "4000"}
     # The first try may have got past discovery when the broker is paused. The second one begins with it.
     limits |= {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "100"}
     query = table.start({"processingTime": "0 seconds"}, subscribe=name, **EVERY_TRIGGER, **limits)
     eventually(lambda: query.lastProgress is not None, "the query runs")
     kafka.pause_node(1)
     try:
-        with pytest.raises(StreamingQueryException, match=r"asking \S+ for topics: not done within 2 s"):
+        with pytest.raises(StreamingQueryException, match=r"asking \S+ for topics: not done within 4 s"):
             query.awaitTermination(SOON)
     finally:
         kafka.resume_node(1)
