@@ -28,6 +28,7 @@
     ├── DeserializerFailed        a user's deserializer failed on a record, or broke its contract
     ├── EventTimeError            a column or a user's function gives no event times, or no watermarks
     ├── ConsumerTimeout           no message arrived within consumer.timeout.ms; the stream can be read again
+    ├── MessageStreamsExist       a connector creates its streams once, and a second call asks for more
     ├── NoOffsetForTimestamp      no record is at or after a timestamp, and the strategy is `error`
     ├── NoGroupOffset             the group has no committed offset and auto.offset.reset is none
     └── EmbeddedBrokerError       the embedded broker could not be downloaded or started
@@ -403,6 +404,17 @@ class ConsumerTimeout(PenstockError):
         self.thread_id = thread_id
         self.seconds = seconds
         super().__init__(f"stream {thread_id}: no message within {seconds:g} s (consumer.timeout.ms)")
+
+
+class MessageStreamsExist(PenstockError, RuntimeError):
+    """A connector creates its streams once (H2). Named after the error of Kafka's old consumer."""
+
+    def __init__(self, consumer_id: str) -> None:
+        self.consumer_id = consumer_id
+        super().__init__(
+            f"consumer {consumer_id!r} already has its streams: a connector creates them once. Use another connector "
+            "for other streams"
+        )
 
 
 class NoOffsetForTimestamp(PenstockError):

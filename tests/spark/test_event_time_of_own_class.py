@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fix_produce import Rec
+from fixtures.produce import Rec
 
 READINGS = """
 from datetime import UTC, datetime

@@ -13,9 +13,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from chaos.sink import logged_files
-from fix_cluster import cluster_of
-from fix_produce import Rec
-from fix_stream import EVERY_TRIGGER, records, tp
+from fixtures.cluster import cluster_of
+from fixtures.produce import Rec
+from fixtures.stream import EVERY_TRIGGER, records, tp
 
 SOON = 180.0
 """A deadline, not a measurement."""

@@ -34,6 +34,7 @@ EXAMPLES = [
     errors.DeserializerFailed("t", 3, 42, "orders:Orders", "ValueError: no price", "Traceback"),
     errors.EventTimeError("column 'created'", "is of type string", "Cast it", "Traceback"),
     errors.ConsumerTimeout("me-0", 1.5),
+    errors.MessageStreamsExist("words_me"),
     errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
     errors.OpenTransaction([("t", 3, 100, 40, "producer id 7")], 120.0, "endingOffsets"),
     errors.NoOffsetForTimestamp([("t", 3, 1000)]),

@@ -188,8 +188,8 @@ _OWN = (
         "consumer.id",
         text,
         None,
-        "The consumer's name in thread ids and among the group's members. Default: derived from the group, the host, "
-        "the time and a random number.",
+        "The consumer's name within its group. Thread ids, metrics and rebalance listeners show it after the group's "
+        "name, as `<group.id>_<consumer.id>`. Default: host, time in milliseconds and 8 random hex digits.",
         "consumer_id",
     ),
     Option(

@@ -39,7 +39,7 @@ from penstock.consumer.stream.records import Decode
 from penstock.consumer.stream.stream import Stream
 from penstock.consumer.stream_factory import StreamFactory
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
-from penstock.errors import CommitRefused, OptionError
+from penstock.errors import CommitRefused, MessageStreamsExist, OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
 from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
@@ -71,7 +71,7 @@ class ConsumerConnector:
             raise OptionError("config", config, "is not a mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
         warn_of_ignored(self.config.ignored, "setting")
-        self.consumer_id = self.config.consumer_id or _generated_id(self.config.group)
+        self.consumer_id = f"{self.config.group}_{self.config.consumer_id or _generated_id()}"
         self._start = start_mode(start)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -178,7 +178,7 @@ class ConsumerConnector:
             if self._shutdown.begun:
                 raise RuntimeError("this connector is shut down")
             if self._membership is not None:
-                raise RuntimeError("a connector makes its streams once: make another connector for other streams")
+                raise MessageStreamsExist(self.consumer_id)
             self._streams = streams
             self._rebalancer.reader_of = lambda topic, number: stream_of(topic, number).reader
             self._membership = Membership(self.config, self.consumer_id, subscription, self._rebalancer)
@@ -339,6 +339,6 @@ class ConsumerConnector:
         atexit.unregister(self.shutdown)
 
 
-def _generated_id(group: str) -> str:
-    """H1: group, host, time, and eight hex digits of a uuid."""
-    return f"{group}_{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
+def _generated_id() -> str:
+    """The part after the group's name (H1): host, time, and eight hex digits of a uuid."""
+    return f"{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"

@@ -52,7 +52,7 @@ def test_H1_the_consumer_id_is_group_host_time_and_hex_or_the_configured_one(con
     assert host
     assert abs(int(stamp) / 1000 - time.time()) < 60
     assert len(bytes.fromhex(digits)) == 4
-    assert consumers.connector(consumer_id="me").consumer_id == "me"
+    assert consumers.connector(consumer_id="me").consumer_id == f"{consumers.group}_me"
 
 
 @pytest.mark.parametrize("by", ["messages", "batches"])
@@ -76,9 +76,9 @@ def test_H2_a_second_call_and_no_streams_are_errors(consumers, topic):
     with pytest.raises(OptionError, match="from 1 to 1000"):
         connector.create_message_streams({name: 0})
     connector.create_message_streams({name: 1})
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(penstock.MessageStreamsExist, match="once"):
         connector.create_message_streams({name: 1})
-    with pytest.raises(RuntimeError, match="once"):
+    with pytest.raises(penstock.MessageStreamsExist, match="once"):
         connector.create_message_streams_by_filter(".*")
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fed_event_stream import Fed, after, odd, started
-from fix_consumer import eventually
+from fixtures.consumer import eventually
 from penstock import WatermarkStrategy
+from support.fed_event_stream import Fed, after, odd, started
 
 
 class Rounds:
@@ -12,13 +12,13 @@ class Rounds:
 
     def __init__(self, fed, monkeypatch):
         self.count = 0
-        let_go_on = fed.event_time.let_go_on
+        resume_caught_up = fed.event_time.resume_caught_up
 
         def counted():
             self.count += 1
-            return let_go_on()
+            return resume_caught_up()
 
-        monkeypatch.setattr(fed.event_time, "let_go_on", counted)
+        monkeypatch.setattr(fed.event_time, "resume_caught_up", counted)
 
     def wait(self, rounds=3):
         until = self.count + rounds

@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from fix_consumer import eventually
+from fixtures.consumer import eventually
 from penstock import TopicPartition
-from penstock.consumer.cursor import Cursor
-from penstock.consumer.leader_finder import LeaderFinder, ResetRule
-from penstock.wire.config import ClientConfig
-from penstock.wire.connection import ConnectionLost
-from penstock.wire.metadata import Broker, Metadata, Topic
+from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
+from penstock.wire.api.metadata import Broker, Metadata, Topic
+from penstock.wire.transport.connection import ConnectionLost
+from support.configs import client_config
 
 BROKERS = [Broker(n, f"h{n}", 9092) for n in (1, 2, 3)]
 HOSTS = [broker.host for broker in BROKERS]
@@ -50,7 +50,7 @@ def connections(monkeypatch):
 
 
 def test_H10_the_leader_finder_asks_brokers_in_random_order(connections):
-    config = ClientConfig(bootstrap=tuple(broker.address for broker in BROKERS))
+    config = client_config(bootstrap=tuple(broker.address for broker in BROKERS))
     finder = LeaderFinder(config, ResetRule("g", "earliest"), backoff=0.0, on_broken=pytest.fail)
     finder.start()
     try:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from fix_cluster import cluster_of
-from fix_consumer import eventually
-from fix_stream import records, tp
+from fixtures.cluster import cluster_of
+from fixtures.consumer import eventually
+from fixtures.stream import records, tp
 from penstock import ConsumerTimeout
-from penstock.wire.connection import Connection
+from penstock.wire.transport.connection import Connection
 
 STEPS = ("OffsetCommit", "JoinGroup", "SyncGroup", "OffsetFetch", "Fetch")
 """Requests that make up a rebalance. Others, such as heartbeats and metadata, come when they like."""
@@ -66,8 +66,6 @@ class Listener:
         with contextlib.suppress(ConsumerTimeout):
             handed_out.append(next(self.stream))
         self.seen.append(Seen(name, partitions, list(self.connector.assignment()), self.committed(), handed_out))
-
-    before_releasing, before_starting = revoked, assigned
 
 
 def test_H7_commit_then_revoked_then_release_then_assign_then_assigned_then_fetch(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from fix_consumer import Reading, eventually
-from fix_stream import EVERY_TRIGGER, records, tp
+from fixtures.consumer import Reading, eventually
+from fixtures.stream import EVERY_TRIGGER, records, tp
 from penstock import AuthorizationFailed, BrokerUnavailable
-from penstock.consumer.membership_coordinator import Coordinator
-from penstock.wire.connection import ConnectionLost
+from penstock.consumer.group.coordinator import Coordinator
+from penstock.wire.transport.connection import ConnectionLost
 
 ASK_METADATA = "penstock.wire.cluster.ask_metadata"
 

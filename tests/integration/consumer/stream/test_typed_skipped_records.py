@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from fix_cluster import cluster_of
-from fix_produce import Rec
-from fix_stream import tp
+from fixtures.cluster import cluster_of
+from fixtures.produce import Rec
+from fixtures.stream import tp
 from penstock import ConsumerTimeout
 
 DESERIALIZED = []
