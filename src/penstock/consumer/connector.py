@@ -28,7 +28,8 @@ from penstock.consumer.auto_commit import AutoCommit
 from penstock.consumer.event_time.batch import as_datetime
 from penstock.consumer.event_time.event_time_thread import EventTimeThread
 from penstock.consumer.event_time.shared_tracker import SharedTracker, checked_strategy
-from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
+from penstock.consumer.fetch.leader_finder import LeaderFinder
+from penstock.consumer.fetch.position_check import ResetRule
 from penstock.consumer.group.membership import Membership
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.partition_metrics import partition_metrics
@@ -93,7 +94,7 @@ class ConsumerConnector:
             ResetRule(self.config.group, self.config.reset),
             fetchers=self.config.fetchers,
             backoff=self.config.refresh_leader_backoff,
-            on_broken=self._report,
+            on_error=self._report,
             on_fetched=self._counters.fetched,
             on_reset=self._counters.out_of_range,
         )

@@ -50,4 +50,4 @@ def test_H8_a_cursor_that_a_fetcher_reports_in_the_middle_of_a_revocation_does_n
     monkeypatch.setattr(finder, "remove", at_the_same_time(remove))
     monkeypatch.setattr(reader, "revoke", at_the_same_time(revoke))
     connector._rebalancer.revoke([TP], lost=True)
-    assert finder._waiting == {}
+    assert finder._pending == {}

@@ -1,11 +1,12 @@
 """A fetcher: one thread that fetches all of a consumer's partitions led by one broker (H9).
 
-Its loop: see which cursors want something -> ask for all of them in one request -> put what comes on their streams'
-queues -> again. A cursor whose stream is full is left out (H4), so a slow stream holds up nobody else on its broker.
-Decoding is the readers' work; here a response is only cut into chunks, so the next request leaves at once.
+Its loop: find the cursors that want records -> fetch all of them in one request -> put the records on their streams'
+queues -> again. A cursor whose stream is full is left out (H4), so a slow stream does not delay others on its broker.
+The streams' threads decode the records. The fetcher only cuts a response into chunks, so its next request leaves at
+once.
 
-A fetcher ends when its broker is lost, when it has nothing left to fetch, or when it is closed; whatever it holds then
-goes to the leader finder (H13).
+A fetcher ends when its broker is lost, when it has nothing left to fetch, or when it is closed. Its cursors then go to
+the leader finder (H13).
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from penstock._kernel import scan
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
-from penstock.wire.api.fetch_client import Key
 from penstock.wire.api.fetch_session import FetchSession
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
@@ -34,54 +34,53 @@ from penstock.wire.transport.pool import POOL
 
 log = logging.getLogger(__name__)
 
-HELD_BACK_SECONDS = 0.02
-"""While a stream is full its broker is asked for the others without letting it wait: a request that waits at the broker
-could not be recalled when the stream has room again. So long we wait here instead, unless there is room earlier."""
+FULL_STREAM_SECONDS = 0.02
+"""While a stream is full, requests for the others do not wait at the broker: such a request could not be recalled when
+the stream has room again. Instead the fetcher waits this long between two requests, or until there is room."""
 
-FIRST_BUFFER = 1 << 20
-BUFFERS_KEPT = 2
-BUFFER_KEPT_BYTES = 64 << 20
+FIRST_BUFFER_BYTES = 1 << 20
+MAX_BUFFERS_KEPT = 2
+MAX_BUFFER_KEPT_BYTES = 64 << 20
 
 
-class Owner(Protocol):
-    """To whom a fetcher passes on what is not its business. Called by the fetcher's thread."""
+class FetcherOwner(Protocol):
+    """Handles the events of a fetcher: the leader finder. The fetcher's thread calls every method."""
 
-    def leaderless(self, cursors: Collection[Cursor], reason: str, *, hopeless: bool = False) -> None:
-        """These have no fetcher any more. Hopeless: asking again at once would end the same way."""
+    def leaderless(self, cursors: Collection[Cursor], reason: str, *, retriable: bool = True) -> None:
+        """These cursors have no fetcher any more. If the reason is not retriable, retrying at once would fail again."""
 
     def overdue(self, fetcher: Fetcher) -> None:
-        """Its broker lets it wait. Called again and again for as long as it does."""
+        """The broker does not answer in time. Called repeatedly until it answers."""
 
-    def out_of_range(self, cursor: Cursor, offset: int) -> None: ...
-    def preferred(self, cursor: Cursor, node_id: int) -> None: ...
-    def broken(self, error: BaseException) -> None: ...
-    def fetched(self) -> None: ...
+    def out_of_range(self, cursor: Cursor, offset: int) -> None:
+        """The broker does not have this offset."""
 
+    def preferred(self, cursor: Cursor, node_id: int) -> None:
+        """The leader recommends to fetch from this replica (KIP-392)."""
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A cursor as its fetcher has it: with the epoch of the leader that it was given to."""
+    def failed(self, error: BaseException) -> None:
+        """The fetcher ends with an error that the streams' threads must get."""
 
-    cursor: Cursor
-    epoch: int
+    def fetched(self) -> None:
+        """A fetch request was answered."""
 
 
 class Fetcher:
-    """The cursors of one broker. Methods may come from any thread unless they say otherwise."""
+    """Fetches the cursors of one broker. Methods may be called by any thread unless they say otherwise."""
 
-    def __init__(self, broker: Broker, number: int, config: ClientConfig, owner: Owner) -> None:
+    def __init__(self, broker: Broker, number: int, config: ClientConfig, owner: FetcherOwner) -> None:
         self.broker = broker
         self.number = number
         self._config = config
         self._owner = owner
         self._lock = threading.Lock()
-        self._held: dict[Cursor, Held] = {}
+        self._held: dict[Cursor, HeldCursor] = {}
         self._wake = threading.Event()
         self._closed = False
         self._connection: Connection | None = None
-        self._asking = False
-        """Whether a request is out, so that only an abort wakes the thread."""
-        self._buffers: deque[bytearray] = deque(maxlen=BUFFERS_KEPT)
+        self._requesting = False
+        """Whether a request is under way, so that only an abort wakes the thread."""
+        self._buffers: deque[bytearray] = deque(maxlen=MAX_BUFFERS_KEPT)
         name = f"penstock-fetch-{broker.host}:{broker.port}-{number}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -89,16 +88,16 @@ class Fetcher:
         self._thread.start()
 
     def add(self, cursors: Iterable[tuple[Cursor, int]]) -> bool:
-        """Fetch these too, each with its leader's epoch. False if this fetcher has ended."""
+        """Fetch these cursors too, each with its leader's epoch. False if this fetcher has ended."""
         with self._lock:
             if self._closed:
                 return False
-            self._held.update({cursor: Held(cursor, epoch) for cursor, epoch in cursors})
+            self._held.update({cursor: HeldCursor(cursor, epoch) for cursor, epoch in cursors})
         self._wake.set()
         return True
 
     def remove(self, cursors: Collection[Cursor]) -> None:
-        """Fetch these no more. What is on its way for them counts no more if they have moved on (H11)."""
+        """Stop fetching these cursors. Responses under way are dropped for cursors that have moved on (H11)."""
         with self._lock:
             for cursor in cursors:
                 self._held.pop(cursor, None)
@@ -106,30 +105,31 @@ class Fetcher:
         if empty:
             self._wake.set()
 
-    def cursors(self) -> list[Held]:
+    def cursors(self) -> list[HeldCursor]:
         with self._lock:
             return list(self._held.values())
 
-    def let_go(self, held: Held) -> bool:
-        """Fetch this no more, if it is still ours as it was. What is on its way for it counts no more."""
+    def remove_if_held(self, held: HeldCursor) -> bool:
+        """Stop fetching a cursor, if this fetcher still has it from the same leader epoch. Drops responses under
+        way."""
         with self._lock:
-            ours = self._held.get(held.cursor) is held
-            if ours:
+            is_held = self._held.get(held.cursor) is held
+            if is_held:
                 del self._held[held.cursor]
-            return ours
+            return is_held
 
     def wake(self) -> None:
-        """Something may have changed: a stream has room, a partition was resumed."""
+        """Check again which cursors want records: a stream has room, or a partition was resumed."""
         self._wake.set()
 
     def end(self, unless_busy: bool = False) -> bool:
-        """Begin to end; `join` waits for it. With `unless_busy` only if it has nothing to fetch."""
+        """Start to end; `join` waits for it. With `unless_busy`, only if there is nothing to fetch."""
         with self._lock:
             if unless_busy and self._held:
                 return False
             self._closed = True
             self._held.clear()
-            if self._asking and self._connection is not None:
+            if self._requesting and self._connection is not None:
                 self._connection.abort()
         self._wake.set()
         return True
@@ -149,18 +149,18 @@ class Fetcher:
     # --- the fetcher's thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        reason, hopeless = "it has ended", False
+        reason, retriable = "it has ended", True
         try:
             self._fetch()
         except (ConnectionLost, ProtocolError, RetriableError) as error:
             reason = str(error)
-        except PenstockError as error:  # not to be healed by asking again: who we are, what we may
-            reason, hopeless = str(error), True
-            self._owner.broken(error)
+        except PenstockError as error:  # not retriable: authentication, authorization
+            reason, retriable = str(error), False
+            self._owner.failed(error)
         except BaseException as error:
-            reason, hopeless = f"{type(error).__name__}: {error}", True
-            log.exception("%s ended by an error of its own", self._thread.name)
-            self._owner.broken(error)
+            reason, retriable = f"{type(error).__name__}: {error}", False
+            log.exception("%s ended with an unexpected error", self._thread.name)
+            self._owner.failed(error)
         finally:
             with self._lock:
                 closed, self._closed = self._closed, True
@@ -168,62 +168,62 @@ class Fetcher:
                 self._held.clear()
             if orphans and not closed:
                 log.info("%s: %s", self._thread.name, reason)
-            self._owner.leaderless(orphans, reason, hopeless=hopeless)
+            self._owner.leaderless(orphans, reason, retriable=retriable)
 
     def _fetch(self) -> None:
         connection = POOL.acquire(
-            self._config, self.broker.host, self.broker.port, self._config.connect_timeout, self._doubt
+            self._config, self.broker.host, self.broker.port, self._config.connect_timeout, self._on_slow_answer
         )
         try:
             session = FetchSession(connection)
             while (wanted := self._wanted()) is not None:
                 if connection.session_over:
-                    raise ConnectionLost(f"{connection.address}: the login has run out")
-                buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER)
-                if not self._begins_to_ask(connection):
+                    raise ConnectionLost(f"{connection.address}: the login has expired")
+                buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER_BYTES)
+                if not self._start_request(connection):
                     break
-                session.ask(wanted.positions, 0.0 if wanted.held_back else self._config.fetch_max_wait)
+                session.ask(wanted.positions, 0.0 if wanted.stream_full else self._config.fetch_max_wait)
                 response = session.answer(buffer)
                 with self._lock:
-                    self._asking = False
+                    self._requesting = False
                 self._owner.fetched()
                 if response is not None:
-                    came = self._take(response, wanted, session, Lease(buffer, self._give_back))
+                    received = self._distribute(response, wanted, session, Lease(buffer, self._give_back))
                     if response.throttle > 0:
-                        self._obey(response.throttle)
-                    elif wanted.held_back and not came:
-                        self._wake.wait(HELD_BACK_SECONDS)
+                        self._wait_out(response.throttle)
+                    elif wanted.stream_full and not received:
+                        self._wake.wait(FULL_STREAM_SECONDS)
             session.close()
         finally:
             with self._lock:
-                self._asking, self._connection = False, None
+                self._requesting, self._connection = False, None
             POOL.release(connection)
 
-    def _doubt(self) -> str | None:
-        """The broker lets us wait. The owner finds out who leads now, and takes away from us what others lead: if that
-        is everything, we are ended."""
+    def _on_slow_answer(self) -> str | None:
+        """The broker does not answer. The owner asks which brokers lead now, and moves cursors that others lead. If
+        those are all cursors, it ends this fetcher."""
         if self._closed:
-            return "it is waited for no longer"
+            return "the fetcher was closed"
         self._owner.overdue(self)
         return None
 
-    def _begins_to_ask(self, connection: Connection) -> bool:
-        """From now on `end` wakes us by an abort. False if it has come already."""
+    def _start_request(self, connection: Connection) -> bool:
+        """From now on `end` wakes this thread by an abort. False if `end` was called already."""
         with self._lock:
-            self._asking, self._connection = not self._closed, connection
-            return self._asking
+            self._requesting, self._connection = not self._closed, connection
+            return self._requesting
 
-    def _wanted(self) -> Wanted | None:
-        """What to ask for now; waits until there is something. None when closed."""
+    def _wanted(self) -> FetchPlan | None:
+        """Wait until a cursor wants records; returns the next request. None when closed."""
         while not self._closed:
             self._wake.clear()
-            wanted = Wanted()
+            wanted = FetchPlan()
             for held in self.cursors():
                 cursor = held.cursor
                 if not cursor.wants_more:
                     continue
                 if cursor.reader.full:
-                    wanted.held_back = True
+                    wanted.stream_full = True
                     continue
                 with cursor.reader.lock:
                     version, position = cursor.version, cursor.request(held.epoch)
@@ -234,35 +234,35 @@ class Fetcher:
             self._wake.wait()
         return None
 
-    def _obey(self, throttle: float) -> None:
-        """The broker does not hear us for so long."""
+    def _wait_out(self, throttle: float) -> None:
+        """Wait as long as the broker throttles this client."""
         until = time.monotonic() + throttle
         while not self._closed and (left := until - time.monotonic()) > 0:
             self._wake.clear()
             self._wake.wait(left)
 
     def _give_back(self, buffer: bytearray) -> None:
-        """Called by whichever thread is done with a response last."""
-        if len(buffer) <= BUFFER_KEPT_BYTES:
+        """Keep a buffer for the next response. Called by the thread that releases its last chunk."""
+        if len(buffer) <= MAX_BUFFER_KEPT_BYTES:
             self._buffers.append(buffer)
 
-    def _take(self, response: FetchResponse, wanted: Wanted, session: FetchSession, lease: Lease) -> bool:
-        """Put what came where it belongs. Returns whether anything came."""
-        came = False
+    def _distribute(self, response: FetchResponse, wanted: FetchPlan, session: FetchSession, lease: Lease) -> bool:
+        """Put the partitions of a response on their streams' queues. Returns whether it had records."""
+        received = False
         refused: set[Cursor] = set()
         by_key = wanted.by_key(session)
         for fetched in response.partitions:
             asked = by_key.get((fetched.topic, fetched.partition))
             if asked is None:
-                raise ProtocolError(f"{session.connection.address} answered for a partition that was not asked for")
+                raise ProtocolError(f"{session.connection.address} answered for a partition that was not requested")
             position, held, version = asked
             if self._held.get(held.cursor) is not held:
-                fetched.records.release()  # a late answer: another broker's counts by now
+                fetched.records.release()  # too late: another fetcher has this cursor by now
                 continue
             if fetched.error_code:
                 fetched.records.release()
                 refused.add(held.cursor)
-                self._refused(held, position, version, fetched)
+                self._handle_error(held, position, version, fetched)
                 continue
             cursor = held.cursor
             cursor.readable = fetched.readable(self._config.read_committed)
@@ -270,81 +270,59 @@ class Fetcher:
             if len(fetched.records) == 0:
                 fetched.records.release()
                 if fetched.preferred_replica >= 0:
-                    self._give_away(cursor)
+                    self._drop(cursor)
                     self._owner.preferred(cursor, fetched.preferred_replica)
                 continue
-            came = True
+            received = True
             follows = scan(fetched.records, position.offset)
-            mine = lease
+            chunk_lease = lease
             if len(fetched.records) <= SMALL_CHUNK:
-                # Out of its response, which may be megabytes of other streams: of these a queue may hold many.
+                # Copy it out of its response, which may hold megabytes of other streams: a queue may hold many small
+                # chunks.
                 with fetched.records as view:
                     fetched.records = memoryview(bytes(view))
-                mine = Lease(bytearray(), lambda buffer: None)
-            if cursor.reader.put(cursor, version, position.offset, fetched, follows, mine):
-                self._move_back(held)
+                chunk_lease = Lease(bytearray(), lambda buffer: None)
+            if cursor.reader.put(cursor, version, position.offset, fetched, follows, chunk_lease):
+                self._move_to_end(held)
             else:
                 fetched.records.release()
         lease.release()
-        if not response.throttle:  # else it answers for none of them
+        if not response.throttle:  # else it answers for no partition
             wanted.note_answer(time.monotonic(), refused, self._held)
-        return came
+        return received
 
-    def _refused(self, held: Held, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:
-        """What an error of one partition means; the others go on (H13)."""
+    def _handle_error(self, held: HeldCursor, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:
+        """Handle the error of one partition; the others continue (H13)."""
         cursor = held.cursor
         if cursor.version != version:
-            return  # it has moved on meanwhile
+            return  # a seek or reset has come meanwhile
         what = f"fetch of {cursor.tp} at offset {position.offset}"
         if fetched.error_code == OFFSET_OUT_OF_RANGE:
-            self._give_away(cursor)
+            self._drop(cursor)
             self._owner.out_of_range(cursor, position.offset)
             return
         if fetched.error_code == CORRUPT_MESSAGE:
-            text = "the broker says so itself"
+            text = "the broker reports it"
             error = CorruptBatch(cursor.tp.topic, cursor.tp.partition, position.offset, 0, text)
             cursor.reader.fail(cursor, error, version)
             return
         try:
             check(fetched.error_code, what)
-        except RetriableError as healing:
-            self._give_away(cursor)
-            self._owner.leaderless([cursor], str(healing))
-        except BrokerError as refused:  # such as an ACL, which may be given later
-            self._give_away(cursor)
-            cursor.reader.report(cursor, refused)
-            self._owner.leaderless([cursor], str(refused), hopeless=True)
+        except RetriableError as error:
+            self._drop(cursor)
+            self._owner.leaderless([cursor], str(error))
+        except BrokerError as error:  # such as a missing ACL, which may be granted later
+            self._drop(cursor)
+            cursor.reader.report(cursor, error)
+            self._owner.leaderless([cursor], str(error), retriable=False)
 
-    def _move_back(self, held: Held) -> None:
-        """Ask for it last the next time: a broker that keeps no session for us fills its answer in our order."""
+    def _move_to_end(self, held: HeldCursor) -> None:
+        """Make a cursor the last of the next request: without a fetch session a broker fills its answer in that
+        order."""
         with self._lock:
             if self._held.pop(held.cursor, None) is not None:
                 self._held[held.cursor] = held
 
-    def _give_away(self, cursor: Cursor) -> None:
+    def _drop(self, cursor: Cursor) -> None:
         with self._lock:
             self._held.pop(cursor, None)
-
-
-class Wanted:
-    """What one request asks for, and for whom."""
-
-    def __init__(self) -> None:
-        self.positions: list[FetchPosition] = []
-        self.held_back = False
-        """Whether a stream is full, so that some cursor is left out."""
-        self._asked: list[tuple[FetchPosition, Held, int]] = []
-
-    def add(self, position: FetchPosition, held: Held, version: int) -> None:
-        self.positions.append(position)
-        self._asked.append((position, held, version))
-
-    def note_answer(self, now: float, refused: Collection[Cursor], ours: Mapping[Cursor, Held]) -> None:
-        """For all others that are still ours: a session's answer leaves out those of which there is nothing new."""
-        for _, held, version in self._asked:
-            cursor = held.cursor
-            if cursor.version == version and cursor not in refused and ours.get(cursor) is held:
-                cursor.answered_at = now
-
-    def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, Held, int]]:
-        return {session.key(asked[0]): asked for asked in self._asked}

@@ -7,7 +7,8 @@ import pytest
 from hostile.record_batches import Batch as Forged
 from hostile.record_batches import counted, record
 from penstock.consumer.fetch.cursor import Cursor
-from penstock.consumer.fetch.fetcher import Fetcher, Held, Wanted
+from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor
+from penstock.consumer.fetch.fetcher import Fetcher
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.stream_factory import make_stream
 from penstock.errors import ConsumerTimeout
@@ -29,7 +30,7 @@ class Fetching:
         """Taken away while the answer is on its way."""
         self.fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace())
 
-    def held(self, cursor: Cursor) -> Held:
+    def held(self, cursor: Cursor) -> HeldCursor:
         self.fetcher.add([(cursor, -1)])
         return next(held for held in self.fetcher.cursors() if held.cursor is cursor)
 
@@ -43,7 +44,7 @@ class Fetching:
         """One response with these batches, in a buffer that is to be given back; others were asked for, too."""
         encoded = [batch.encode() for _, batch in parts]
         buffer = bytearray(b"".join(encoded))
-        wanted, partitions, at = Wanted(), [], 0
+        wanted, partitions, at = FetchPlan(), [], 0
         for (cursor, _), data in zip(parts, encoded, strict=True):
             position = FetchPosition(cursor.tp.topic, cursor.tp.partition, cursor.fetched, None, -1)
             wanted.add(position, self.held(cursor), cursor.version)
@@ -53,9 +54,9 @@ class Fetching:
         for cursor in left_out:
             wanted.add(FetchPosition(*cursor.tp, cursor.fetched, None, -1), self.held(cursor), cursor.version)
         if self.lost is not None:
-            assert self.fetcher.let_go(self.held(self.lost)), "it had it"
+            assert self.fetcher.remove_if_held(self.held(self.lost)), "it had it"
         lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
-        self.fetcher._take(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
+        self.fetcher._distribute(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
 
 
 def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
@@ -82,7 +83,7 @@ def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_thro
     assert unchanged.answered_at is None, "an answer without anything, because we ask too much"
     fetching.receive((some, counted(0, 1)), left_out=(unchanged,))
     assert some.answered_at == unchanged.answered_at is not None
-    wanted = Wanted()
+    wanted = FetchPlan()
     for cursor in (some, unchanged, moved):
         wanted.add(FetchPosition(*cursor.tp, 0, None, -1), fetching.held(cursor), cursor.version)
     stream.reader.move(moved, 5)
@@ -118,7 +119,7 @@ def test_H13_a_late_refusal_does_not_take_the_partition_from_its_new_fetcher():
 def test_H13_a_fetcher_whose_broker_is_silent_tells_its_owner_and_goes_on_waiting_unless_it_is_ended():
     told = []
     fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace(overdue=told.append))
-    assert (fetcher._doubt(), told) == (None, [fetcher])
+    assert (fetcher._on_slow_answer(), told) == (None, [fetcher])
     fetcher.end()
-    assert fetcher._doubt() is not None
+    assert fetcher._on_slow_answer() is not None
     assert told == [fetcher]

@@ -8,8 +8,9 @@ import pytest
 import penstock.consumer.fetch.leader_finder as finder_module
 from fixtures.consumer import eventually
 from penstock.consumer.fetch.cursor import Cursor
-from penstock.consumer.fetch.fetcher import Held
-from penstock.consumer.fetch.leader_finder import LeaderFinder, ResetRule
+from penstock.consumer.fetch.fetch_plan import HeldCursor
+from penstock.consumer.fetch.leader_finder import LeaderFinder
+from penstock.consumer.fetch.position_check import ResetRule
 from penstock.consumer.stream_factory import make_stream
 from penstock.errors import AuthorizationFailed, BrokerUnavailable, ConsumerTimeout, NoGroupOffset, OffsetOutOfRange
 from penstock.model.topic_partition import TopicPartition
@@ -36,9 +37,9 @@ class Fetcher:
             self.held.pop(cursor, None)
 
     def cursors(self):
-        return [Held(cursor, epoch) for cursor, epoch in self.held.items()]
+        return [HeldCursor(cursor, epoch) for cursor, epoch in self.held.items()]
 
-    def let_go(self, held):
+    def remove_if_held(self, held):
         return self.held.pop(held.cursor, None) is not None
 
     def end(self, unless_busy=False):
@@ -110,10 +111,10 @@ class Finding:
             CONFIG,
             ResetRule("g", reset),
             backoff=0.02,
-            on_broken=self.broken.append,
+            on_error=self.broken.append,
             on_reset=self.resets.append,
         )
-        self.finder._cluster = self.cluster
+        self.finder._cluster = self.finder._positions._cluster = self.cluster
         self.finder.start()
 
     def cursor(self, tp=A, position=None, epoch=-1):
@@ -247,7 +248,7 @@ def test_no_broker_at_all_is_waited_for(finding, caplog):
     while it.cluster.asked < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
     assert it.cluster.asked >= 3
-    assert "not found so far" in caplog.text
+    assert "not found yet" in caplog.text
     it.cluster.problem = None
     it.found(a)
     assert not it.broken
