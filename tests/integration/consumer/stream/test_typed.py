@@ -132,11 +132,11 @@ def test_letters_about_letters_are_refused(kafka, consumers, numbers, topic):
     mine = consumers.group
     kafka.create_topic(f"{mine}-dead", 1)
     settings = formats(mode="DEADLETTER", deadLetterTopic=f"{mine}-dead")
-    with pytest.raises(penstock.OptionError, match="for ever"):
+    with pytest.raises(penstock.OptionError, match="forever"):
         consumers.connector(**settings).create_message_streams_by_filter(f"{mine}-.*, other")
-    with pytest.raises(penstock.OptionError, match="for ever"):
+    with pytest.raises(penstock.OptionError, match="forever"):
         consumers.connector(**settings).create_message_streams_by_filter(penstock.DenyTopics("other"))
-    with pytest.raises(penstock.OptionError, match="for ever"):
+    with pytest.raises(penstock.OptionError, match="forever"):
         penstock.read_batches(kafka.client_options() | settings, subscribePattern=f"{mine}.*")
 
 
