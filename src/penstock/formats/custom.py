@@ -1,17 +1,17 @@
-"""A user's own deserializer by its import path, `package.module:Name`: found, looked at, and made ready.
+"""Loads a user's own deserializer by its import path, `package.module:Name`.
 
     class Orders:
         def schema(self):                       # DDL, a pyarrow.Schema or struct type, or PySpark's StructType
             return "id BIGINT, price DECIMAL(10, 2)"
 
-        def deserialize_record(self, record):   # a dict; None leaves the record out
+        def deserialize_record(self, record):   # a dict; None skips the record
             return parse(record.value)
 
-or, much faster, whole Arrow batches: `deserialize(batch)` is given the columns that `columns` names (only value, if the
-class has none, or key for keyFormat), and returns a batch with the schema's columns. Either may have
-`is_end_of_stream(...)`, which is given what the other returned.
+or, much faster, on whole Arrow batches: `deserialize(batch)` gets the columns that `columns` names (by default only
+value, or key for keyFormat), and returns a batch with the schema's columns. Either class may have
+`is_end_of_stream(...)`, which gets what the other method returned.
 
-All that is wrong with a path or a class is a ValueError in words that teach.
+Every error of a path or a class is a ValueError that says how to fix it.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from penstock.model.columns import TYPES
 __all__ = ["CustomDecoded", "CustomFormat", "load_deserializer"]
 
 SEND = (
-    "Executors and planners need it as well as the driver: install it there, or send it along with "
-    "spark.sparkContext.addPyFile(...), spark.addArtifact(..., pyfile=True) or spark-submit --py-files; without Spark, "
-    "have its directory in PYTHONPATH"
+    "The driver, the planner and all executors need it: install it there, or send it with "
+    "spark.sparkContext.addPyFile(...), spark.addArtifact(..., pyfile=True) or spark-submit --py-files. Without Spark, "
+    "add its directory to PYTHONPATH"
 )
 
 PLACE = ("topic", "partition", "offset")
-"""What a record always has: its errors name it."""
+"""Columns that a record always has, because errors name its place."""
 
 
 def load_deserializer(path: str, column: str) -> CustomFormat:
-    """An instance of its own of the class at `path`, for `column` (key or value)."""
+    """Load a new instance of the class at `path`, for `column` (key or value)."""
     own = _instance(path, _found(path))
     type_ = _type_of(path, own)
     if callable(getattr(own, "deserialize", None)):
         return BatchWise(path, own, type_, _columns(path, own) or (column,))
     if callable(getattr(own, "deserialize_record", None)):
         named = _columns(path, own)
-        # A record reads its parts when they are asked for, so all of them cost little.
+        # A record reads its attributes lazily, so all of them cost little.
         columns = [name for name in TYPES if not named or name in named or name in PLACE]
         return RecordWise(path, own, type_, columns)
     raise ValueError(f"{path} has neither deserialize(batch) nor deserialize_record(record): it needs one of them")
@@ -58,8 +58,8 @@ def load_deserializer(path: str, column: str) -> CustomFormat:
 def _found(path: str) -> Any:
     module_name, colon, name = path.partition(":")
     if not colon or not name or not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
-        hint = "a module as Python imports it, without .py or slashes, a colon, and the name of a class in it"
-        raise ValueError(f"{path} is no import path: expected package.module:Name, {hint}")
+        hint = "a module as in an import statement, without .py or slashes, a colon, and the name of a class in it"
+        raise ValueError(f"{path} is not an import path: expected package.module:Name, {hint}")
     found: Any = _module(module_name)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -73,13 +73,15 @@ def _found(path: str) -> Any:
 
 def _module(name: str) -> ModuleType:
     if name == "__main__":
-        raise ValueError(f"__main__ is another program on executors: move the class to a module of its own. {SEND}")
+        raise ValueError(f"on executors, __main__ is another program: move the class to a module of its own. {SEND}")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise ValueError(f"there is no module {error.name} here. {SEND}") from error
-        raise ValueError(f"importing {name} failed: it needs module {error.name}, which is not here. {SEND}") from error
+        raise ValueError(
+            f"importing {name} failed: it needs module {error.name}, which is not installed here. {SEND}"
+        ) from error
     except Exception as error:
         raise ValueError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
@@ -92,8 +94,8 @@ def _instance(path: str, found: Any) -> Any:
     try:
         return found()
     except Exception as error:
-        reason = f"making an instance of {path} failed: {type(error).__name__}: {error}"
-        raise ValueError(f"{reason}. It is made without arguments") from error
+        reason = f"creating an instance of {path} failed: {type(error).__name__}: {error}"
+        raise ValueError(f"{reason}. It is created without arguments") from error
 
 
 def _type_of(path: str, own: Any) -> pa.StructType:
@@ -118,12 +120,12 @@ def _struct(schema: Any) -> pa.StructType:
         return schema
     if callable(getattr(schema, "json", None)):
         return parse_schema(str(schema.json()))
-    wanted = "a DDL string, a pyarrow.Schema, a pyarrow struct type or a StructType of PySpark's"
+    wanted = "a DDL string, a pyarrow.Schema, a pyarrow struct type or PySpark's StructType"
     raise ValueError(f"expected {wanted}, found {type(schema).__name__}")
 
 
 def _columns(path: str, own: Any) -> tuple[str, ...]:
-    """The columns it names; () for none."""
+    """The columns that the class names; () if it names none."""
     named = getattr(own, "columns", ())
     if isinstance(named, str) or not all(isinstance(name, str) for name in named):
         raise ValueError(f'columns of {path} must be a list of names, as in ("key", "value")')
@@ -131,5 +133,5 @@ def _columns(path: str, own: Any) -> tuple[str, ...]:
         if name not in TYPES:
             near = difflib.get_close_matches(name, TYPES, n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TYPES)}"
-            raise ValueError(f"columns of {path}: {name} is no column of Kafka's: {hint}")
+            raise ValueError(f"columns of {path}: {name} is not a column of Kafka's: {hint}")
     return tuple(named)

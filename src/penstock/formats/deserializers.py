@@ -1,7 +1,7 @@
-"""Users' own deserializers at work: a record at a time, or a whole Arrow batch at a time.
+"""Runs users' own deserializers, on one record or on one Arrow batch at a time.
 
-A record that its code fails on becomes a fault of that record. A result that no record can be blamed for (no Arrow
-batch, a missing column, rows that cannot be told apart) is an error of the class, in every mode.
+If a deserializer fails on a record, that record is malformed. A result that breaks the contract (not an Arrow batch, a
+missing column, rows that cannot be matched to records) is an error of the class, in every mode.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ MESSAGE_COLUMNS = [name for name in TYPES if name not in ("topic", "partition")]
 
 @dataclass(frozen=True, slots=True)
 class CustomDecoded:
+    """What a deserializer made of a batch."""
+
     array: pa.StructArray
     rows: pa.Int64Array | None = None
-    """Rows of the input that the array's rows belong to; None: to all of them."""
+    """For each row of the array, its row in the input; None: all rows of the input."""
     faults: list[tuple[int, str]] = field(default_factory=list)
-    """Rows of the input that the code failed on, and why; in order. In the array they are structs of nulls."""
+    """Malformed rows of the input, with the reason, in order. In the array they are structs of nulls."""
     end: int | None = None
-    """The row of the input at which the stream ended (F4). The array has none of it, nor of what follows."""
+    """The row of the input that has ended the stream (F4). The array has neither that row nor later ones."""
     errors: dict[int, Exception] = field(default_factory=dict)
-    """What was raised, by rows of the input. A value that does not fit the schema is a fault without an error."""
+    """The errors raised, by rows of the input. A value that does not fit the schema is a fault without an error."""
 
 
 class CustomFormat(ABC):
@@ -44,33 +46,33 @@ class CustomFormat(ABC):
         self.path = path
         self.type = type_
         self.columns = tuple(columns)
-        """Kafka's columns that it looks at; what it is given may have others beside them."""
+        """Kafka's columns that it reads. A batch may have other columns too."""
         self._own = own
         self._is_end = getattr(own, "is_end_of_stream", None)
 
     @property
     def may_end(self) -> bool:
-        """Whether it can say that a record ends the stream (F4)."""
+        """Whether a record can end the stream (F4)."""
         return self._is_end is not None
 
     @abstractmethod
     def decode(self, batch: pa.RecordBatch) -> CustomDecoded:
-        """Records of one partition, in the order of their offsets."""
+        """Decode records of one partition, in the order of their offsets."""
 
     def failed(self, decoded: CustomDecoded, row: int, topic: str, partition: int, offset: int) -> DeserializerFailed:
-        """The error for a fault that must not be survived (FAILFAST)."""
+        """The error for a malformed row in mode FAILFAST."""
         cause = decoded.errors.get(row)
         error = DeserializerFailed(topic, partition, offset, self.path, dict(decoded.faults)[row], _trace(cause))
         error.__cause__ = cause
         return error
 
     def _nulls(self, count: int) -> pa.StructArray:
-        """Structs that are there and hold nothing: what becomes of bad records."""
+        """Structs with null fields, for malformed records."""
         return struct_array([{}] * count, self.type, None)
 
 
 class RecordWise(CustomFormat):
-    """`deserialize_record(record)`: a dict, or None for no row."""
+    """A class with `deserialize_record(record)`, which returns a dict, or None to skip the record."""
 
     def __init__(self, path: str, own: Any, type_: pa.StructType, columns: Sequence[str]) -> None:
         super().__init__(path, own, type_, columns)
@@ -118,7 +120,7 @@ class RecordWise(CustomFormat):
 
 
 def _messages(batch: pa.RecordBatch) -> Any:
-    """Its records as objects that read what they are asked for when they are asked. What was not fetched is None."""
+    """The records of a batch as objects with lazy attributes. A column that was not fetched is None."""
     if not batch.num_rows:
         return ()
     columns = []
@@ -135,13 +137,13 @@ def _messages(batch: pa.RecordBatch) -> Any:
 
 
 class WrongResult(Exception):
-    """The class does not keep to its contract; no record is to blame."""
+    """The class breaks its contract, whatever the records."""
 
 
 class BatchWise(CustomFormat):
-    """`deserialize(batch)`: a batch with the schema's columns.
+    """A class with `deserialize(batch)`, which returns a batch with the schema's columns.
 
-    It has a row for each that went in; or a column `offset` that says which rows it has.
+    The result has one row for each record, or a column `offset` that names the records of its rows.
     """
 
     def decode(self, batch: pa.RecordBatch) -> CustomDecoded:
@@ -206,7 +208,7 @@ class BatchWise(CustomFormat):
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
     def _end(self, result: pa.RecordBatch) -> int | None:
-        """The row of the result at which the stream ends."""
+        """The row of the result that ends the stream."""
         if self._is_end is None:
             return None
         ends = self._is_end(result)
@@ -231,39 +233,39 @@ PLACE = ("topic", "partition", "offset")
 
 
 def _rows_of(result: pa.RecordBatch, part: pa.RecordBatch, *, is_field: bool) -> pa.Int64Array | None:
-    """Which rows of the input a result has, by offsets; None: all."""
+    """The rows of the input that a result has, by their offsets; None: all."""
     at = result.schema.get_field_index("offset")
     if result.num_rows == part.num_rows and (at < 0 or is_field):
         return None
     counts = f"deserialize returned {result.num_rows} rows for {part.num_rows} records"
     if at < 0:
-        hint = "to leave records out, name offset in columns and return it as a column beside the others"
+        hint = "to skip records, name offset in columns and return it as a column beside the others"
         raise WrongResult(f"{counts}: {hint}")
     offsets = result.column(at)
     if offsets.type != pa.int64() or "offset" not in part.schema.names:
         raise WrongResult(f"{counts}, and its column offset is {offsets.type}, not int64")
     rows = pc.index_in(offsets, value_set=part.column("offset")).cast(pa.int64())
     if rows.null_count:
-        alien = offsets.filter(pc.is_null(rows))[0]
-        raise WrongResult(f"{counts}, one of them with offset {alien}, which none of the records has")
+        unknown = offsets.filter(pc.is_null(rows))[0]
+        raise WrongResult(f"{counts}, one of them with offset {unknown}, which no record has")
     if len(rows) > 1 and not pc.all(pc.less(rows.slice(0, len(rows) - 1), rows.slice(1))).as_py():
         raise WrongResult(f"{counts}, and its column offset is not in ascending order, each once")
     return None if len(rows) == part.num_rows else rows
 
 
 class _Pieces:
-    """What was made of one range of rows after the other."""
+    """The results of consecutive ranges of rows."""
 
     def __init__(self) -> None:
-        self._made: list[tuple[int, pa.StructArray, pa.Int64Array | None]] = []
+        self._results: list[tuple[int, pa.StructArray, pa.Int64Array | None]] = []
         self.errors: dict[int, Exception] = {}
         self.end: int | None = None
 
     def add(self, start: int, array: pa.StructArray, rows: pa.Int64Array | None) -> None:
-        self._made.append((start, array, rows))
+        self._results.append((start, array, rows))
 
     def decoded(self, type_: pa.StructType, count: int) -> CustomDecoded:
-        arrays = [array for _, array, _ in self._made]
+        arrays = [array for _, array, _ in self._results]
         array = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays) if arrays else pa.array([], type_)
         faults = [(row, _reason(error)) for row, error in sorted(self.errors.items())]
         return CustomDecoded(array, None if len(array) == count else self._rows(), faults, self.end, self.errors)
@@ -272,7 +274,7 @@ class _Pieces:
         return pa.concat_arrays(
             [
                 pa.array(range(start, start + len(array)), pa.int64()) if rows is None else pc.add(rows, start)
-                for start, array, rows in self._made
+                for start, array, rows in self._results
             ]
         )
 

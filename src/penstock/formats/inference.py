@@ -1,14 +1,14 @@
-"""The schema that JSON documents have in common, by Spark's rules with Spark's default options.
+"""Infers the common schema of JSON documents, by Spark's rules with Spark's default options.
 
-    each document's type -> the least type that holds two of them, again and again -> what is left open is settled
+    each document's type -> the smallest common type of all documents -> Arrow type
 
-Whole numbers are BIGINT, or DECIMAL if they are too large for that, other numbers DOUBLE; a field that is an object
-here and a number there is STRING, which holds any of them as text; one that was only ever null or "" is STRING; empty
-objects are left out. Fields are sorted by name. Texts that look like dates stay texts.
+Whole numbers are BIGINT, or DECIMAL if they are too large for that. Other numbers are DOUBLE. A field that is an object
+in one document and a number in another is STRING, which holds any of them as text. A field that is always null or "" is
+STRING. Objects without fields are dropped. Fields are sorted by name. Strings that look like dates stay strings.
 
-Other than Spark: a document whose root is an array is skipped, as the reader does not take it for a row either; so are
-documents with 'single quotes'; names that differ in case only are always two fields; and of a name that is twice in an
-object the last one counts.
+Differences from Spark: a document whose root is an array is skipped, because it does not make a row either. So are
+documents with 'single quotes'. Names that differ only in case are always two fields. If an object has a name twice, the
+last one counts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["infer_json"]
 MAX_DECIMAL = 38
 LONG = range(-(2**63), 2**63)
 LONG_DIGITS = 20
-"""What a BIGINT needs as a DECIMAL, says Spark."""
+"""Digits of a BIGINT as a DECIMAL, as in Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Null:
-    """A null, or an empty text, which many writers mean by it."""
+    """A null, or an empty string, which many writers use for null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +65,24 @@ DOUBLE = _Simple(pa.float64())
 BOOLEAN = _Simple(pa.bool_())
 
 _decode = json.JSONDecoder().raw_decode
-"""Like Spark's parser it looks at the first document of a text and no further."""
+"""Like Spark's parser, it reads only the first document of a text."""
 
 
 def infer_json(values: Sequence[bytes | None]) -> pa.StructType:
-    """The struct that these documents have in common. Bad ones are skipped; a ValueError if no object is left."""
+    """The common struct of these documents. Malformed ones are skipped. Raises ValueError if no object is left."""
     objects = [found for value in values if value is not None and (found := _object_of(value)) is not None]
     if not objects:
         present = sum(value is not None for value in values)
         raise ValueError(
             f"none of {len(values)} records is a JSON object: {len(values) - present} are null, {present} something "
-            "else. Is it another format, or does a schema registry's header stand before the document?"
+            "else. Check the format, and whether the documents begin with a schema registry's header (option "
+            "valueFraming)"
         )
-    made = _settled(_all_common(objects))
-    if made is None:
+    inferred = _arrow_type(_all_common(objects))
+    if inferred is None:
         raise ValueError(f"the JSON objects in {len(values)} records have no fields")
-    check_size(made)
-    return made
+    check_size(inferred)
+    return inferred
 
 
 def _object_of(value: bytes) -> _Object | None:
@@ -93,7 +94,7 @@ def _object_of(value: bytes) -> _Object | None:
 
 
 def _type_of(document: Any, levels: int) -> _Type:
-    """`levels`: how deep it may still nest. Raises ValueError beyond that."""
+    """The type of a document. Raises ValueError if it is nested more than `levels` deep."""
     match document:
         case None | "":
             return NULL
@@ -110,22 +111,22 @@ def _type_of(document: Any, levels: int) -> _Type:
             return DOUBLE
         case list():
             if not levels:
-                raise ValueError("nests too deep for a column")
+                raise ValueError("is nested too deeply for a column")
             return _List(_all_common([_type_of(each, levels - 1) for each in document]))
     return _object(document, levels)
 
 
 def _object(document: dict[str, Any], levels: int) -> _Object:
     if not levels:
-        raise ValueError("nests too deep for a column")
+        raise ValueError("is nested too deeply for a column")
     for name in document:
         name.encode()
     return _Object({name: _type_of(value, levels - 1) for name, value in document.items()})
 
 
 def _all_common(types: Sequence[_Type]) -> _Type:
-    """The least type that holds all of these. Objects are merged at once: one after the other, what was found so far
-    would be copied for each."""
+    """The smallest type that holds all of these. Objects are merged at once: merging them one by one would copy the
+    intermediate result each time."""
     kinds = {type(each) for each in types} - {_Null}
     if kinds == {_Object}:
         fields: dict[str, list[_Type]] = {}
@@ -140,7 +141,7 @@ def _all_common(types: Sequence[_Type]) -> _Type:
 
 
 def _common(one: _Type, other: _Type) -> _Type:
-    """The least type that holds both; lists and objects have none with others."""
+    """The smallest type that holds both; for a list or an object and anything else, STRING."""
     if one == other or isinstance(other, _Null):
         return one
     match one, other:
@@ -153,8 +154,8 @@ def _common(one: _Type, other: _Type) -> _Type:
     return STRING
 
 
-def _settled(type_: _Type) -> Any:
-    """Its Arrow type; None for objects that never had a field."""
+def _arrow_type(type_: _Type) -> Any:
+    """The Arrow type; None for objects without any field."""
     match type_:
         case _Null():
             return pa.string()
@@ -165,11 +166,11 @@ def _settled(type_: _Type) -> Any:
         case _Simple(type=simple):
             return simple
         case _List(element=element):
-            inner = _settled(element)
+            inner = _arrow_type(element)
             return None if inner is None else list_type(inner)
         case _Object(fields=fields):
-            settled = {name: _settled(fields[name]) for name in sorted(fields, key=_java_order) if name}
-            kept = {name: inner for name, inner in settled.items() if inner is not None}
+            typed = {name: _arrow_type(fields[name]) for name in sorted(fields, key=_java_order) if name}
+            kept = {name: inner for name, inner in typed.items() if inner is not None}
             return struct_type(kept) if kept else None
 
 

@@ -66,7 +66,9 @@ class TypedColumns:
         self._place = (topic, partition)
         self._letters = letters
         self._decoders = {
-            column: open_decoder(column, spec, plan.registry, leaves_out=plan.mode in ("DROPMALFORMED", "DEADLETTER"))
+            column: open_decoder(
+                column, spec, plan.registry, drops_malformed=plan.mode in ("DROPMALFORMED", "DEADLETTER")
+            )
             for column, spec in sorted(plan.specs.items())
         }
         self.malformed = 0

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2
 from penstock._kernel import compile_protobuf, protobuf_message, protobuf_type
 from penstock.errors import IncompatibleSchema, SchemaNotFound, UnreadableSchema
 from penstock.formats import decoding
-from penstock.formats.decoding import _Native, descriptors_of
+from penstock.formats.decoding import _KernelDecoder, descriptors_of
 from penstock.formats.registry.client import RegisteredSchema
 from penstock.formats.spec import Avro, Json, Protobuf
 
@@ -26,7 +26,7 @@ class Registry:
         self.remembered: set[int] = set()
         self.asked: list[int] = []
 
-    def remembers(self, schema_id: int) -> bool:
+    def has_cached(self, schema_id: int) -> bool:
         return schema_id in self.remembered
 
     def schema(self, schema_id: int) -> RegisteredSchema:
@@ -52,7 +52,7 @@ def now(monkeypatch):
 @pytest.fixture
 def decode(registry):
     """`decode(3, 5, ...)`: records that were written with these schemas. The numbers read, and the faults."""
-    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True), registry, leaves_out=True)
+    decoder = _KernelDecoder("value", Avro('"long"', pa.int64(), framed=True), registry, drops_malformed=True)
 
     def decode(*ids, extra=()):
         values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in ids]
@@ -88,17 +88,17 @@ def test_a_schema_that_is_never_there_is_asked_for_once_in_a_batch_at_most(regis
 def test_ids_that_no_registry_has_are_not_asked_for(registry, decode):
     numbers, faults = decode(2**31, 2**32 - 1, 2**31 - 1)
     assert numbers == [None] * 3
-    assert "schema id 4294967295 is none" in faults[1]
+    assert "schema id 4294967295 is larger than any registry's" in faults[1]
     assert registry.asked == [2**31 - 1]
 
 
-def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(registry, decode, now):
-    garbage = range(1000, 1000 + 3 * decoding.VAIN)
+def test_after_many_unknown_ids_others_are_refused_for_a_while_without_asking(registry, decode, now):
+    garbage = range(1000, 1000 + 3 * decoding.FAILED_LOOKUPS)
     registry.has = registry.remembered = {3}
     numbers, faults = decode(*garbage, 3)
     assert numbers == [None] * len(garbage) + [1]
-    assert registry.asked == [3, *garbage[: decoding.VAIN]], "the smallest first"
-    assert "was not asked for" in faults[len(garbage) - 1]
+    assert registry.asked == [3, *garbage[: decoding.FAILED_LOOKUPS]], "the smallest first"
+    assert "was not looked up" in faults[len(garbage) - 1]
 
     registry.has = {3, 4, 5}
     registry.remembered = {3, 5}
@@ -107,11 +107,11 @@ def test_after_many_ids_in_vain_others_are_refused_for_a_while_without_asking(re
     assert decode(4, 5)[0] == [1, 1]
     registry.asked.clear()
     decode(*garbage)
-    assert registry.asked == list(garbage[: decoding.VAIN])
+    assert registry.asked == list(garbage[: decoding.FAILED_LOOKUPS])
 
 
-def test_a_schema_that_many_records_name_is_not_lost_among_ids_in_vain(registry, decode, now):
-    garbage = range(1000, 1000 + 2 * decoding.VAIN)
+def test_a_schema_that_many_records_name_is_not_lost_among_unknown_ids(registry, decode, now):
+    garbage = range(1000, 1000 + 2 * decoding.FAILED_LOOKUPS)
     registry.has = {100_001}
     numbers, _ = decode(*garbage, *[100_001] * 5)
     assert numbers == [None] * len(garbage) + [1] * 5
@@ -134,8 +134,8 @@ def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, mo
 
 
 def test_without_a_registry_no_id_is_kept(monkeypatch):
-    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True), None, leaves_out=True)
-    monkeypatch.delattr(_Native, "_learn")  # nobody may be asked
+    decoder = _KernelDecoder("value", Avro('"long"', pa.int64(), framed=True), None, drops_malformed=True)
+    monkeypatch.delattr(_KernelDecoder, "_look_up")  # nobody may be asked
     values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in (1, 7, 2**32 - 1)]
     assert decoder.decode(pa.record_batch({"value": values})).array.to_pylist() == [1, 1, 1]
 
@@ -163,12 +163,12 @@ KINDS = {
 }
 
 
-def decoder_of_orders(schema_id, *, leaves_out):
+def decoder_of_orders(schema_id, *, drops_malformed):
     registry = SimpleNamespace(
-        schema=lambda each: RegisteredSchema(each, "AVRO", KINDS[each]), remembers=lambda _: True
+        schema=lambda each: RegisteredSchema(each, "AVRO", KINDS[each]), has_cached=lambda _: True
     )
     kind = pa.struct([("id", pa.int64())])
-    return _Native("value", Avro(ORDER, kind, framed=True, schema_id=schema_id), registry, leaves_out)
+    return _KernelDecoder("value", Avro(ORDER, kind, framed=True, schema_id=schema_id), registry, drops_malformed)
 
 
 def framed(*ids):
@@ -177,34 +177,36 @@ def framed(*ids):
     )
 
 
-@pytest.mark.parametrize("leaves_out", [True, False])
-def test_a_record_of_another_name_is_one_bad_record_though_its_fields_fit(leaves_out):
-    found = decoder_of_orders(1, leaves_out=leaves_out).decode(framed(1, 2, 3, 4, 5))
+@pytest.mark.parametrize("drops_malformed", [True, False])
+def test_a_record_of_another_name_is_one_bad_record_though_its_fields_fit(drops_malformed):
+    found = decoder_of_orders(1, drops_malformed=drops_malformed).decode(framed(1, 2, 3, 4, 5))
     assert [row["id"] for row in found.array.to_pylist()] == [7, None, 7, 7, None]
     assert [row for row, _ in found.faults] == [1, 4]
-    assert "schema 2 is another's: Payment was written, which is none of Order or Purchase" in found.faults[0][1]
+    assert "schema 2 is unrelated: Payment was written, not Order or Purchase" in found.faults[0][1]
     assert "a value without a name was written" in found.faults[1][1]
 
 
 def test_an_incompatible_version_of_the_same_record_is_an_error_unless_bad_records_are_left_out():
     for schema_id in (6, 7, 8):
         with pytest.raises(IncompatibleSchema, match=f"schema {schema_id} cannot be read with schema 1: "):
-            decoder_of_orders(1, leaves_out=False).decode(framed(1, schema_id))
-        found = decoder_of_orders(1, leaves_out=True).decode(framed(1, schema_id))
+            decoder_of_orders(1, drops_malformed=False).decode(framed(1, schema_id))
+        found = decoder_of_orders(1, drops_malformed=True).decode(framed(1, schema_id))
         assert [row for row, _ in found.faults] == [1]
 
 
 def test_a_record_of_another_name_is_one_bad_record_of_a_users_schema_if_it_does_not_fit():
-    found = decoder_of_orders(None, leaves_out=False).decode(framed(1, 9, 5))
+    found = decoder_of_orders(None, drops_malformed=False).decode(framed(1, 9, 5))
     assert found.array.field("id").to_pylist() == [7, None, None]
-    assert "schema 9 is another's: Refund was written" in found.faults[0][1]
+    assert "schema 9 is unrelated: Refund was written" in found.faults[0][1]
     with pytest.raises(IncompatibleSchema):
-        decoder_of_orders(None, leaves_out=False).decode(framed(6))
+        decoder_of_orders(None, drops_malformed=False).decode(framed(6))
 
 
 def test_two_schemas_without_names_are_versions_of_each_other(registry, monkeypatch):
     monkeypatch.setattr(registry, "schema", lambda each: RegisteredSchema(each, "AVRO", '"string"'))
-    decoder = _Native("value", Avro('"long"', pa.int64(), framed=True, schema_id=1), registry, leaves_out=False)
+    decoder = _KernelDecoder(
+        "value", Avro('"long"', pa.int64(), framed=True, schema_id=1), registry, drops_malformed=False
+    )
     with pytest.raises(IncompatibleSchema, match="was written as string"):
         decoder.decode(framed(2))
 
@@ -213,7 +215,7 @@ def test_a_union_is_a_version_of_what_it_has_a_name_of(registry, monkeypatch):
     texts = {2: f'["null", {ORDER}]', 3: f'["string", {KINDS[9]}]', 4: f'["string", {KINDS[6]}]'}
     monkeypatch.setattr(registry, "schema", lambda each: RegisteredSchema(each, "AVRO", texts[each]))
     spec = Avro(ORDER, pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
-    decoder = _Native("value", spec, registry, leaves_out=False)
+    decoder = _KernelDecoder("value", spec, registry, drops_malformed=False)
     found = decoder.decode(pa.record_batch({"value": [b"\0\0\0\0\2\2\x0e", b"\0\0\0\0\3\2\x0e"]}))
     assert found.array.field("id").to_pylist() == [7, None]
     with pytest.raises(IncompatibleSchema):
@@ -221,13 +223,13 @@ def test_a_union_is_a_version_of_what_it_has_a_name_of(registry, monkeypatch):
 
 
 def test_a_schema_that_a_user_wrote_may_be_called_anything():
-    found = decoder_of_orders(None, leaves_out=False).decode(framed(1, 2, 3, 4))
+    found = decoder_of_orders(None, drops_malformed=False).decode(framed(1, 2, 3, 4))
     assert (found.array.field("id").to_pylist(), found.faults) == ([7] * 4, [])
 
 
 def test_poison_pills_cost_themselves_whatever_their_schema_is():
     values = framed(*[1] * 100, 9, *[1] * 100)
-    found = decoder_of_orders(1, leaves_out=False).decode(values)
+    found = decoder_of_orders(1, drops_malformed=False).decode(values)
     assert [row for row, _ in found.faults] == [100]
     assert found.array.field("id").to_pylist() == [7] * 100 + [None] + [7] * 100
 
@@ -242,13 +244,13 @@ def test_a_schema_that_is_not_read_costs_its_records_unless_it_is_a_version_of_t
             return RegisteredSchema(1, "AVRO", ORDER)
         raise UnreadableSchema("http://registry", "schema 2", "refers to too many others", kind, text)
 
-    registry = SimpleNamespace(schema=schema, remembers=lambda _: True)
+    registry = SimpleNamespace(schema=schema, has_cached=lambda _: True)
     spec = Avro(ORDER, pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
     values = pa.record_batch({"value": [b"\0\0\0\0\1\x0e", b"\0\0\0\0\2\x0e"]})
     if is_error:
         with pytest.raises(UnreadableSchema):
-            _Native("value", spec, registry, leaves_out=False).decode(values)
-    found = _Native("value", spec, registry, leaves_out=is_error).decode(values)
+            _KernelDecoder("value", spec, registry, drops_malformed=False).decode(values)
+    found = _KernelDecoder("value", spec, registry, drops_malformed=is_error).decode(values)
     assert found.array.field("id").to_pylist() == [7, None]
     assert "refers to too many others" in found.faults[0][1]
 
@@ -288,7 +290,7 @@ def test_what_is_no_descriptor_is_named():
 def test_json_is_read_by_its_names_whatever_schema_its_frame_names(registry):
     spec = Json(pa.struct([("id", pa.int64())]), framed=True)
     values = [b'\0\0\0\0\1{"id": 7}', b'\0\0\0\0\2{"name": "x"}', b'\0\0\0\0\3"x"']
-    found = _Native("value", spec, registry, leaves_out=False).decode(pa.record_batch({"value": values}))
+    found = _KernelDecoder("value", spec, registry, drops_malformed=False).decode(pa.record_batch({"value": values}))
     assert found.array.field("id").to_pylist() == [7, None, None]
     assert [row for row, _ in found.faults] == [2]
     assert registry.asked == []
@@ -308,12 +310,12 @@ WRITTEN = {
 
 def decode_orders(*ids):
     registry = SimpleNamespace(
-        schema=lambda each: RegisteredSchema(each, "PROTOBUF", WRITTEN[each]), remembers=lambda _: True
+        schema=lambda each: RegisteredSchema(each, "PROTOBUF", WRITTEN[each]), has_cached=lambda _: True
     )
     descriptors = descriptors_of(RegisteredSchema(1, "PROTOBUF", READ))
     spec = Protobuf(descriptors, "shop.Order", pa.struct([("id", pa.int64())]), framed=True, schema_id=1)
     values = [b"\0" + each.to_bytes(4) + indexes + b"\x08\x07" for each, indexes in ids]
-    return _Native("value", spec, registry, leaves_out=False).decode(pa.record_batch({"value": values}))
+    return _KernelDecoder("value", spec, registry, drops_malformed=False).decode(pa.record_batch({"value": values}))
 
 
 FIRST, SECOND = b"\0", b"\2\2"

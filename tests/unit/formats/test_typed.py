@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import DeserializerFailed, MalformedRecord, PenstockError
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.custom import load_deserializer
-from penstock.formats.decoding import Decoded, _Native, kernel_format
+from penstock.formats.decoding import Decoded, _KernelDecoder, kernel_format
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
 from penstock.formats.spec import Avro, Custom, Json, RawBytes, Text
@@ -420,7 +420,7 @@ WITHOUT = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long
 
 def test_a_long_default_in_many_records_comes_in_pieces():
     spec = Avro(WITH_DEFAULT, pa.struct([("a", pa.int64()), ("b", pa.string())]), framed=True)
-    decoder = _Native("value", replace(spec, framed=False), None, leaves_out=False)
+    decoder = _KernelDecoder("value", replace(spec, framed=False), None, drops_malformed=False)
     decoder._format = kernel_format(spec)
     decoder._format.add_schema(1, json.dumps(WITHOUT).encode())
     columns = TypedColumns(TypedSource(RawBytes(), spec, format_options()).plan(), "t", 3)

@@ -1,1 +1,1 @@
-"""Schema registries."""
+"""The schema registry client."""

@@ -1,4 +1,4 @@
-"""Avro schemas that name types of other schemas, made one: each type is written out where it is first named."""
+"""Inlines the references of an Avro schema: each type is written out where it is named first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 LONGEST_NAME = 1024
-"""A namespace is written once, and would be written out for each type."""
+"""Characters. A namespace stands once in a schema, but would be written out for each type."""
 
 _NAMED = ("record", "error", "enum", "fixed")
 _PRIMITIVES = frozenset(
@@ -16,10 +16,10 @@ _PRIMITIVES = frozenset(
 
 
 def inline(text: str, references: Iterable[str]) -> str:
-    """The schema with all named types of `references` that it uses, at any depth, written into it.
+    """The schema, with all named types of `references` that it uses, at any depth, written out.
 
-    Names follow Avro's rules: without a dot they belong to the namespace around them or, if there is no such type, to
-    none. Raises ValueError for what is no schema.
+    Names follow Avro's rules: a name without a dot belongs to the enclosing namespace or, if that has no such type, to
+    no namespace. Raises ValueError for a text that is not a schema.
     """
     try:
         types: dict[str, tuple[dict[str, Any], str]] = {}
@@ -41,7 +41,7 @@ class _Writer:
         if isinstance(schema, list):
             return [self.write(branch, namespace) for branch in schema]
         if not isinstance(schema, dict):
-            raise ValueError(f"{str(schema)[:40]!r} is no Avro schema")
+            raise ValueError(f"{str(schema)[:40]!r} is not an Avro schema")
         kind = schema.get("type")
         if kind in _NAMED:
             return self._definition(schema, namespace, namespace)
@@ -62,10 +62,10 @@ class _Writer:
             if full in self._types:
                 definition, home = self._types[full]
                 return self._definition(definition, home, namespace)
-        return name  # of an own type that follows, or of none: the parser's to judge
+        return name  # a type of this schema that follows, or an unknown type: the parser decides
 
     def _definition(self, schema: dict[str, Any], home: str, around: str) -> Any:
-        """A named type whose own text stood in namespace `home`, for a place in namespace `around`."""
+        """A named type that was defined in namespace `home`, for a place in namespace `around`."""
         full = _full_name_of(schema, home)
         if full in self._written:
             return full
@@ -80,12 +80,12 @@ class _Writer:
 
     def _field(self, field: Any, namespace: str) -> Any:
         if not isinstance(field, dict) or "type" not in field:
-            raise ValueError(f"{str(field)[:40]!r} is no field of an Avro record")
+            raise ValueError(f"{str(field)[:40]!r} is not a field of an Avro record")
         return field | {"type": self.write(field["type"], namespace)}
 
 
 def _collect(schema: Any, namespace: str, types: dict[str, tuple[dict[str, Any], str]]) -> None:
-    """All named types that a schema defines, with the namespace that each stands in."""
+    """Collect all named types that a schema defines, with the namespace around each."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, types)
@@ -104,8 +104,10 @@ def _collect(schema: Any, namespace: str, types: dict[str, tuple[dict[str, Any],
 
 
 def root_names(text: str) -> list[list[str]] | None:
-    """The names of what a schema describes, without namespaces: a list for each named type, its name first, then its
-    aliases. A union may have several, a primitive type has none. None for a text that cannot be read."""
+    """The names at the root of a schema, without namespaces: for each named type its name, then its aliases.
+
+    A union may have several types, a primitive type has none. None for a text that is not JSON.
+    """
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""A schema registry over HTTP, one question at a time: what its answers mean.
+"""Requests to a schema registry over HTTP, and the meaning of its responses.
 
-What a registry answers is hostile input like all that comes from a network: no more than ANSWER_BYTES are read, within
-the time that a request has (`wire/http.py`).
+A response is hostile input, like everything from a network: at most RESPONSE_BYTES are read, within the request's
+timeout (`wire/transport/http.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable
 if TYPE_CHECKING:
     from penstock.wire.transport.http import Answer, HttpClient
 
-ANSWER_BYTES = 16 << 20
-"""Confluent's registry keeps a schema in one Kafka message, 1 MB unless it was told otherwise."""
+RESPONSE_BYTES = 16 << 20
+"""Confluent's registry keeps a schema in one Kafka record, of 1 MB by default."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
@@ -25,15 +25,15 @@ _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json;q=0.9"
 
 
 @dataclass(frozen=True, slots=True)
-class NotThere:
-    """A registry's answer that it does not have what was asked for, with Confluent's error code."""
+class NotRegistered:
+    """The registry does not have the requested schema. `code` is Confluent's error code."""
 
     url: str
     code: int
 
 
 class RegistryConnection:
-    """Asks a registry. Used by any thread. Connections are kept for the next question until it is closed."""
+    """Sends requests to a registry. For any thread. Connections stay open for the next request."""
 
     def __init__(self, config: RegistryConfig) -> None:
         self._config = config
@@ -43,8 +43,8 @@ class RegistryConnection:
     def close(self) -> None:
         self._client.close()
 
-    def get(self, path: str, what: str) -> tuple[str, dict[str, Any]] | NotThere:
-        """The address that answered, and the JSON object it gave. `what` is asked for, in words, for errors."""
+    def get(self, path: str, what: str) -> tuple[str, dict[str, Any]] | NotRegistered:
+        """The URL that answered, and its JSON object. `what` describes the request in errors."""
         from penstock.wire.transport.http import HttpRefused, HttpUnavailable, Patience, Request
 
         config = self._config
@@ -56,51 +56,51 @@ class RegistryConnection:
             history = [line + (hint if line.endswith("certificate") else "") for line in error.history]
             raise RegistryUnavailable(what, history) from None
         except HttpRefused as error:
-            advice = _PROXY_ADVICE if error.by_proxy else _TLS_ADVICE
+            advice = _PROXY_HINT if error.by_proxy else _TLS_HINT
             raise RegistryRefused(error.url, error.reason, advice) from None
-        return self._judge(url, what, answer)
+        return self._checked(url, what, answer)
 
-    def _judge(self, url: str, what: str, response: Answer) -> tuple[str, dict[str, Any]] | NotThere:
+    def _checked(self, url: str, what: str, response: Answer) -> tuple[str, dict[str, Any]] | NotRegistered:
         status, body = response.status, response.body
         if status in (401, 403):
             known = self._config.user is not None or self._config.bearer_token is not None
-            reason = "it does not accept our log-in" if known else "it wants a log-in"
+            reason = "it does not accept the credentials" if known else "it requires credentials"
             if status == 403:
-                reason = f"it does not allow us to read {what}"
-            raise RegistryRefused(url, f"{reason} ({status})", _LOGIN_ADVICE)
+                reason = f"the user may not read {what}"
+            raise RegistryRefused(url, f"{reason} ({status})", _LOGIN_HINT)
         if response.redirect is not None:
             raise RegistryError(
-                f"the schema registry at {url} sends us elsewhere ({response.redirect}), and redirects are not "
-                "followed: they would take log-ins along. Set schemaRegistry.url to where it really is"
+                f"the schema registry at {url} redirects ({response.redirect}). Redirects are not followed, because "
+                "they would pass on the credentials. Set schemaRegistry.url to the registry's own URL"
             )
         answer = _parse(body) if response.whole and "content-encoding" not in response.headers else None
         if status == 404:
             code = answer.get("error_code") if answer else None
             if isinstance(code, int) and code in (404, 40401, 40402, 40403):
-                return NotThere(url, code)
+                return NotRegistered(url, code)
             raise RegistryError(
-                f"there is no schema registry at {url}: asked for {what}, it answers 404 and none of a registry's "
-                "error codes. Check the path in schemaRegistry.url (Apicurio's ends with /apis/ccompat/v7)"
+                f"there is no schema registry at {url}: the response to a request for {what} is 404, without an error "
+                "code of a registry. Check the path in schemaRegistry.url (Apicurio's ends with /apis/ccompat/v7)"
             )
         if status != 200:
-            raise RegistryError(f"the schema registry at {url}, asked for {what}, answers HTTP {status}")
+            raise RegistryError(f"the schema registry at {url} answers a request for {what} with HTTP {status}")
         if answer is None:
-            size = str(len(body)) if response.whole else f"more than {ANSWER_BYTES}"
+            size = str(len(body)) if response.whole else f"more than {RESPONSE_BYTES}"
             raise RegistryError(
-                f"the answer of {url} about {what} is not a JSON object of at most {ANSWER_BYTES >> 20} MB ({size} "
-                "bytes). Check that schemaRegistry.url is a schema registry's"
+                f"the response of {url} about {what} is not a JSON object of at most {RESPONSE_BYTES >> 20} MB ({size} "
+                "bytes). Check that schemaRegistry.url is the URL of a schema registry"
             )
         return url, answer
 
 
-_LOGIN_ADVICE = (
+_LOGIN_HINT = (
     "Set schemaRegistry.basic.auth.user.info, schemaRegistry.bearer.auth.token or "
-    "schemaRegistry.ssl.certificate.location to what it accepts"
+    "schemaRegistry.ssl.certificate.location to credentials that it accepts"
 )
-_PROXY_ADVICE = "Put user and password into schemaRegistry.proxy, before the proxy's name: user:password@proxy:3128"
-_TLS_ADVICE = (
-    "Check schemaRegistry.ssl.ca.location (whom to trust), schemaRegistry.ssl.certificate.location and "
-    "schemaRegistry.ssl.key.location (who we are), and that schemaRegistry.url begins with the right http:// or https://"
+_PROXY_HINT = "Put user and password into schemaRegistry.proxy, before the proxy's name: user:password@proxy:3128"
+_TLS_HINT = (
+    "Check schemaRegistry.ssl.ca.location (trusted certificates), schemaRegistry.ssl.certificate.location and "
+    "schemaRegistry.ssl.key.location (the client's own), and whether schemaRegistry.url needs http:// or https://"
 )
 
 
@@ -109,8 +109,8 @@ def _open_client(config: RegistryConfig) -> HttpClient:
 
     secure = any(url.startswith("https:") for url in config.urls)
     try:
-        return HttpClient(tls=config.tls if secure else None, body_limit=ANSWER_BYTES, proxy=config.proxy)
-    except OSError as error:  # which ssl.SSLError is too
+        return HttpClient(tls=config.tls if secure else None, body_limit=RESPONSE_BYTES, proxy=config.proxy)
+    except OSError as error:  # also ssl.SSLError
         raise RegistryError(
             f"the TLS files for the schema registry cannot be loaded ({error.strerror or error}). They are PEM files, "
             "and each executor needs them too: check schemaRegistry.ssl.ca.location, .certificate.location, "

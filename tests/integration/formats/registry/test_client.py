@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2
 
 from fixtures.serializers import avro_messages, json_messages, message_class, protobuf_messages
 from penstock.errors import RegistryError, RegistryUnavailable, SchemaNotFound
-from penstock.formats.registry.client import SchemaRegistry, file_descriptor, forget_schemas
+from penstock.formats.registry.client import SchemaRegistry, clear_schema_cache, file_descriptor
 from support.configs import registry_config
 
 pytestmark = pytest.mark.usefixtures("fresh_schemas")
@@ -154,7 +154,7 @@ def test_a_deleted_subject_is_gone_but_its_records_can_be_read(registry, ours, n
     assert ours.schema(schema_id).id == schema_id
     client.delete_subject(subject, permanent=True)
     assert ours.schema(schema_id).id == schema_id  # from memory: a schema never changes
-    forget_schemas()
+    clear_schema_cache()
     with pytest.raises(SchemaNotFound):
         ours.schema(schema_id)
 
