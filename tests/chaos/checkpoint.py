@@ -1,4 +1,4 @@
-"""How far a query has come, by the files it leaves: what is planned, what the sink has, what is done."""
+"""The progress of a query, from its checkpoint and its sink: planned, written and finished batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Moment(Enum):
-    """Where in its work a query is, or was when it was killed."""
+    """The state of a query, or its state when it was killed."""
 
     PLANNING = "no batch is open: offsets are looked up, the last ones committed to the group"
     READING = "a batch is planned and the sink does not have it"
@@ -38,21 +38,21 @@ class Checkpoint:
 
     @property
     def begun(self) -> bool:
-        """Has a query been here? It notes its id before it plans anything."""
+        """Whether a query has started here. It writes its id before it plans anything."""
         return (self.folder / "metadata").exists()
 
     def progress(self) -> Progress:
-        # In the order in which they are written, last first: a batch that goes on between two looks seems less done.
+        # Read in the reverse order of writing: a batch that advances between two reads appears less finished.
         done = newest(self.folder / "commits")
         in_sink = newest(self.output / "_spark_metadata")
         return Progress(newest(self.folder / "offsets"), in_sink, done)
 
     def durable(self) -> dict[tuple[str, int], int]:
-        """The end of the last batch that is done: what a group may know at most."""
+        """The end of the last finished batch: the group must not know more."""
         done = newest(self.folder / "commits")
         if done < 0:
             return {}
-        # Spark's offset log: its version, the batch's own matters, one line per source.
+        # Spark's offset log: its version, the metadata of the batch, one line per source.
         state = json.loads((self.folder / "offsets" / str(done)).read_text().splitlines()[2])
         return {(topic, int(number)): end for topic, ends in state.items() for number, end in ends.items()}
 

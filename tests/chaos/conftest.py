@@ -16,7 +16,7 @@ CATCH_UP_SECONDS = 120
 
 
 class Running:
-    """A query from Penstock into Parquet, and what it wrote so far."""
+    """A query from Penstock into Parquet, and its output so far."""
 
     def __init__(self, spark: Any, options: dict[str, str], folder: Path) -> None:
         self.output = folder / "output"
@@ -37,7 +37,7 @@ class Running:
         return values_of(self.records())
 
     def await_that(self, condition: Callable[[Counter[Record]], bool]) -> None:
-        """Until the output is so; the query must not have ended."""
+        """Wait until the output meets the condition; the query must not have ended."""
         met = until(lambda: condition(self.records()) or not self.query.isActive, CATCH_UP_SECONDS, 0.2)
         assert self.query.exception() is None, str(self.query.exception())
         assert met, f"not so after {CATCH_UP_SECONDS} s; {self.rows()} rows"

@@ -1,8 +1,8 @@
-"""A Spark driver: told by a file what to do, tells in another what came of it.
+"""A Spark driver that reads its steps from a file and writes their results to another.
 
     python driver.py <order.json>
 
-Run as a script in whatever environment has the PySpark that is wanted, so it imports nothing but that. The order:
+It runs as a script in any environment with PySpark, so it imports only that. The file has:
 
     master | remote     where Spark is
     settings            Spark's configuration
@@ -12,15 +12,15 @@ Run as a script in whatever environment has the PySpark that is wanted, so it im
     {"do": "read", "format": ..., "options": {...}, "path": ...}
             one batch read into Parquet. Answer: rows
     {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}}
-            one streaming query into Parquet, until it ends by itself or has done `batches` of them. Answer: the
-            batches that had data
+            one streaming query into Parquet, until it ends by itself or after `batches` batches. Answer: the batches
+            that had data
     {"do": "windows", "format": ..., "options": {...}, "checkpoint": ..., "window": ..., "delay": ...}
-            all there is, counted by windows of record timestamps behind a watermark of Spark's with that delay. Answer:
-            records read, records in the counts, rows that Spark says it has dropped
+            counts all records in windows of their timestamps, with Spark's watermark of that delay. Answer: records
+            read, records counted, rows that Spark reports as dropped
     {"do": "await", "path": ...}
-            goes on when the file is there. Answer: nothing
+            waits for the file. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
-            where tasks that read run. Answer: one [working directory, sys.path, penstock's file] per task
+            where tasks run. Answer: one [working directory, sys.path, penstock's file] per task
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def recent(query: StreamingQuery) -> list[dict[str, Any]]:
 def batch(progress: dict[str, Any]) -> dict[str, Any]:
     source = progress["sources"][0]
     names = ("startOffset", "endOffset")
-    # Through Connect there is no sum over the sources; here is one source.
+    # Spark Connect has no sum over the sources; there is one source here.
     return {"id": progress["batchId"], "rows": source["numInputRows"], **{name: source[name] for name in names}}
 
 
@@ -125,7 +125,7 @@ def places(spark: SparkSession, step: dict[str, Any]) -> list[list[Any]]:
 
         for _ in batches:
             pass
-        time.sleep(1)  # so that one executor cannot take both tasks while the other is still greeting
+        time.sleep(1)  # so that one executor does not take both tasks while the other one registers
         yield pa.RecordBatch.from_pydict({"place": [json.dumps([str(Path.cwd()), sys.path, penstock.__file__])]})
 
     frame = spark.read.format(step["format"]).options(**step["options"]).load()

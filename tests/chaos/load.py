@@ -1,4 +1,4 @@
-"""Writers that go on in the background while something is broken, and know afterwards what the broker took."""
+"""Writers that run in the background while a test breaks something. Afterwards they know what the broker accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 class Writing:
-    """A thread of its own that writes until it is told to end."""
+    """A thread that writes until it is stopped."""
 
     _thread: threading.Thread
     _ended: threading.Event
@@ -42,10 +42,10 @@ class Writing:
 
 
 class Load(Writing):
-    """Numbered records, spread as `place` says. `records` is what was delivered, when the load has stopped."""
+    """Numbered records, distributed by `place`. `records` has the delivered ones after the load has stopped."""
 
     def __init__(self, options: dict[str, str], place: Callable[[int], Place], per_second: int = 300) -> None:
-        # A broker that comes back late is no failed delivery: the retries go on for as long as the test. And topics
+        # A broker that comes back late is not a failed delivery: the producer retries for the whole test. And topics
         # grow here.
         patience = {"delivery.timeout.ms": 120_000, "reconnect.backoff.max.ms": 500}
         self._producer = Producer(rdkafka(options, **patience, **{"topic.metadata.refresh.interval.ms": 200}))
@@ -58,7 +58,7 @@ class Load(Writing):
 
     @property
     def written(self) -> int:
-        """So far. Any thread."""
+        """The number so far. Any thread may call it."""
         return len(self.values)
 
     def _run(self) -> None:
@@ -73,7 +73,7 @@ class Load(Writing):
             self._errors.append(error)
 
     def _produce(self, number: int) -> bool:
-        """False where the partition is too new for the client to know it."""
+        """Returns False if the client does not know the new partition yet."""
         topic, partition = self._place(number)
         value = b"value %d" % number
         try:
@@ -91,17 +91,17 @@ class Load(Writing):
             self.values[message.value()] += 1
 
     def stop(self) -> Counter[bytes]:
-        """Everything that was written, each value once: the broker has all of it."""
+        """All values written, each once: the broker has all of them."""
         self._ended.set()
         self._thread.join(DELIVERY_SECONDS)
         assert not self._thread.is_alive()
-        assert self._producer.flush(2 * DELIVERY_SECONDS) == 0, "the broker did not take all records"
+        assert self._producer.flush(2 * DELIVERY_SECONDS) == 0, "the broker did not accept all records"
         assert not self._errors, self._errors
         return self.values
 
 
 class Transactions(Writing):
-    """Transactions of a few records each, committed or aborted as chance has it. One thread per instance."""
+    """Transactions of a few records each, committed or aborted at random. One thread per instance."""
 
     def __init__(self, options: dict[str, str], transactional_id: str, topic: str, partitions: int, seed: int) -> None:
         self._producer = Producer(rdkafka(options, **{"transactional.id": transactional_id}))
@@ -124,7 +124,7 @@ class Transactions(Writing):
                 for value in values:
                     partition = self._random.randrange(self._partitions)
                     self._producer.produce(self._topic, value=value, partition=partition)
-                self._producer.flush(DELIVERY_SECONDS)  # aborted records too must have reached the log
+                self._producer.flush(DELIVERY_SECONDS)  # aborted records must be in the log, too
                 if commit:
                     self._producer.commit_transaction(DELIVERY_SECONDS)
                     self.committed.update(values)
@@ -143,7 +143,7 @@ class Transactions(Writing):
 
 
 def group_offsets(options: dict[str, str], group: str, places: list[Place]) -> dict[Place, int]:
-    """What a group has committed, less partitions without."""
+    """The committed offsets of a group, without partitions that have none."""
     consumer = Consumer({"bootstrap.servers": options["bootstrap.servers"], "group.id": group})
     asked = [TopicPartition(topic, partition) for topic, partition in places]
     end = time.monotonic() + GROUP_SECONDS
@@ -153,7 +153,7 @@ def group_offsets(options: dict[str, str], group: str, places: list[Place]) -> d
                 found = consumer.committed(asked, timeout=GROUP_SECONDS)
                 return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
             except KafkaException as error:
-                # The first question about any group has the broker make the topic for their offsets.
+                # The first request about any group makes the broker create the offsets topic.
                 if error.args[0].code() not in COORDINATOR_LATE or time.monotonic() > end:
                     raise
                 time.sleep(0.1)

@@ -1,11 +1,10 @@
-"""A member of a consumer group as a process of its own, for tests that kill it.
+"""A member of a consumer group in its own process, for tests that kill it.
 
     python member.py <order.json>
 
-The order: `config` of the connector, `topic`, `streams`, and `records`, the file that gets a line `partition first
-last` per batch that was handed out. It commits what it has written there, never what it has only been given: so
-whatever moment it is killed at, a record that the group counts as read is in the file. It says each commit that
-succeeded, and ends cleanly on SIGTERM.
+The file has the `config` of the connector, `topic`, `streams`, and `records`, a file that gets a line `partition first
+last` per batch. The member commits only batches that it has written there. So whenever it is killed, a record that
+the group counts as read is in the file. It prints each commit that succeeded, and ends cleanly on SIGTERM.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ WRITTEN_SECONDS = 30.0
 
 
 class Member:
-    """Drains its streams, a thread each. A rebalance listener too: what is released is committed first."""
+    """Reads its streams, a thread each. As a rebalance listener it commits partitions before they are revoked."""
 
-    told_to_end = False
-    """Set by a signal's handler, which does no more: it may interrupt us where we hold a lock of our own."""
+    stop_requested = False
+    """Set by the signal handler, which does no more: it may interrupt code that holds one of our locks."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._file = os.open(order["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -46,9 +45,9 @@ class Member:
             thread.start()
         while any(thread.is_alive() for thread in self._threads):
             time.sleep(COMMIT_SECONDS)
-            if self.told_to_end:
+            if self.stop_requested:
                 break
-            self._commit(self.connector.assignment(), "late")  # what is released meanwhile is committed there
+            self._commit(self.connector.assignment(), "late")  # `revoked` commits partitions that are revoked meanwhile
         self.connector.shutdown()
         for thread in self._threads:
             thread.join()
@@ -57,7 +56,7 @@ class Member:
         pass
 
     def revoked(self, owned: list[TopicPartition]) -> None:
-        """What was handed out a moment ago may not be written yet."""
+        """The last batch may not be written yet."""
         end = time.monotonic() + WRITTEN_SECONDS
         partitions = [each for each in self.connector.metrics().partitions if (each.topic, each.partition) in owned]
         positions = {TopicPartition(each.topic, each.partition): each.current_offset or 0 for each in partitions}
@@ -98,7 +97,7 @@ def say(line: str) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: setattr(Member, "told_to_end", True))  # before anybody knows of us
+    signal.signal(signal.SIGTERM, lambda *_: setattr(Member, "stop_requested", True))  # before the member joins
     Member(json.loads(Path(sys.argv[1]).read_text())).run()
 
 

@@ -1,4 +1,4 @@
-"""Members of a consumer group that come, go and are killed, and what each of them was given."""
+"""Members of a consumer group that join, leave and are killed, and the records that each of them got."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Process(Program):
         super().__init__(name, [sys.executable, MEMBER, order], folder)
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """What it was given, as far as it has written that down: partition, first and last offset of each batch."""
+        """Its batches as far as it has recorded them: partition, first and last offset of each."""
         text = self._records.read_text() if self._records.exists() else ""
         whole, _, _ = text.rpartition("\n")
         for line in whole.splitlines():
@@ -54,7 +54,7 @@ class Process(Program):
         return found
 
     def committed(self) -> dict[int, int]:
-        """By partition what it has committed last, by its own word."""
+        """Its last commit per partition, as it printed it."""
         found: dict[int, int] = {}
         for line in self.log().splitlines():
             if line.startswith("{"):
@@ -62,14 +62,14 @@ class Process(Program):
         return found
 
     def leave(self) -> None:
-        """SIGTERM, and wait for its end."""
+        """Send SIGTERM, and wait for its end."""
         os.kill(self.pid, signal.SIGTERM)
         assert self.wait(END_SECONDS) == 0, self.log()[-3000:]
         assert "refused: " not in self.log(), self.log()[-3000:]
 
 
 class Group:
-    """What Kafka says of a group, asked through a client that shares nothing with the code under test."""
+    """The state of a group in Kafka, read with a client that shares no code with Penstock."""
 
     def __init__(self, kafka: Any, name: str, topic: str, partitions: int) -> None:
         self.name, self.topic, self.partitions = name, topic, partitions
@@ -77,7 +77,7 @@ class Group:
         self._admin = self._new_admin()
 
     def members(self) -> dict[str, list[int]]:
-        """By client the partitions of each member; {} while the group is not stable."""
+        """The partitions of each member by client id; {} while the group is not stable."""
         found = self._describe()
         if found is None or found.state is not ConsumerGroupState.STABLE:
             return {}
@@ -87,12 +87,12 @@ class Group:
         }
 
     def knows(self, name: str) -> bool:
-        """Whether a member of this client id is still counted in, dead or alive."""
+        """Whether the group still has a member with this client id, dead or alive."""
         found = self._describe()
         return found is not None and name in {member.client_id for member in found.members}
 
     def await_members(self, count: int, seconds: float = 90.0) -> None:
-        """Until so many members share all partitions."""
+        """Wait until this many members share all partitions."""
 
         def shared() -> bool:
             members = self.members()
@@ -107,8 +107,8 @@ class Group:
         return AdminClient({"bootstrap.servers": self._options["bootstrap.servers"]})
 
     def _describe(self) -> Any:
-        """None when nobody can say. librdkafka's question hangs where the coordinator is only just made, and where it
-        has moved: then another client must ask."""
+        """None if no broker answers. librdkafka's request hangs if the coordinator is just starting or has moved: then
+        another client must ask."""
         asked = self._admin.describe_consumer_groups([self.name], request_timeout=ASK_SECONDS)
         try:
             return asked[self.name].result(2 * ASK_SECONDS)
@@ -117,13 +117,13 @@ class Group:
             return None
 
     def committed(self) -> dict[int, int]:
-        """By partition the group's offset; 0 where there is none."""
+        """The group's offset by partition; 0 where there is none."""
         places = [(self.topic, partition) for partition in range(self.partitions)]
         found = group_offsets(self._options, self.name, places)
         return {partition: found.get((self.topic, partition), 0) for partition in range(self.partitions)}
 
     def everything(self) -> set[Record]:
-        """All records of the topic, whoever read them."""
+        """All records of the topic."""
         return {
             (self.topic, partition, offset)
             for partition, end in ends(self._options, self.topic, self.partitions).items()
@@ -132,7 +132,7 @@ class Group:
 
 
 def ends(options: Mapping[str, str], topic: str, partitions: int) -> dict[int, int]:
-    """Where the logs end."""
+    """The log end offsets."""
     consumer = Consumer({"bootstrap.servers": options["bootstrap.servers"], "group.id": "watcher"})
     try:
         found = {}
@@ -144,7 +144,7 @@ def ends(options: Mapping[str, str], topic: str, partitions: int) -> dict[int, i
 
 
 class Listening:
-    """A rebalance listener that remembers what it was told, in order."""
+    """A rebalance listener that records its calls, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, set[int]]] = []

@@ -1,7 +1,7 @@
-"""Programs as processes of their own: each leads a session, and is gone with all of it when its test is.
+"""Programs in processes of their own. Each has its own session, which ends completely with its test.
 
-A session, not a process group: PySpark's daemon makes a group of its own, but it stays in the session. And a keeper
-(the embedded broker's) in between, so that a test run that is killed leaves nothing behind either.
+A session, not a process group: PySpark's daemon creates its own group, but stays in the session. A keeper process (that
+of the embedded broker) leads the session, so that a killed test run leaves no process behind either.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from penstock.testing.node import LOOPBACK
 from support import spark_jvm
 
 DRIVER = Path(__file__).with_name("driver.py")
-RUN_SECONDS = 150.0  # Spark starts in 5 s on two idle cores, and takes many times that on busy ones
+RUN_SECONDS = 150.0  # Spark starts in 5 s on two idle cores, and takes much longer on busy ones
 _END_SECONDS = 60.0
 _ORPHAN_GRACE_SECONDS = "5"
 
 
 class Program:
-    """A process and what it starts. Its output goes to `<folder>/<name>.log`. Used by one thread."""
+    """A process and its children. Its output goes to `<folder>/<name>.log`. Used by one thread."""
 
     def __init__(
         self,
@@ -56,41 +56,41 @@ class Program:
         said = self._leader.stdout.readline()
         assert said.strip().isdigit(), f"{name} could not be started: {self.log()}"
         self.pid = int(said)
-        """Of the program itself; the session is led by its keeper."""
+        """Process id of the program itself; its keeper leads the session."""
 
     @property
     def running(self) -> bool:
         return self._leader.poll() is None
 
     def members(self) -> list[int]:
-        """The processes of its session, its keeper among them."""
+        """The processes of its session, the keeper included."""
         return session_members(self._leader.pid)
 
     def log(self) -> str:
         return self.log_path.read_text("utf-8", errors="replace") if self.log_path.exists() else ""
 
     def await_line(self, text: str, seconds: float = RUN_SECONDS) -> None:
-        """Return when the program has printed this."""
+        """Wait until the program has printed this."""
 
         def printed() -> bool:
             said = text in self.log()
             assert said or self.running, f"{self.name} ended without {text!r}: {self.log()[-3000:]}"
             return said
 
-        assert until(printed, seconds), f"{self.name} did not say {text!r} in {seconds:g} s: {self.log()[-3000:]}"
+        assert until(printed, seconds), f"{self.name} did not print {text!r} in {seconds:g} s: {self.log()[-3000:]}"
 
     def await_port(self, text: str, seconds: float = RUN_SECONDS) -> int:
-        """The port that the program says behind this, at the end of the line. One that it has found itself is its own;
-        one that a test finds free may be anybody's by the time of the start."""
+        """The port that the program prints after this text, at the end of the line. A port that the program found is
+        its own; one that a test finds free may be taken before the program starts."""
         self.await_line(text, seconds)
         line = re.compile(rf"{re.escape(text)}.*:(\d+)\s*\n")
         until(lambda: line.search(self.log()), seconds)
         found = line.search(self.log())
-        assert found is not None, f"{self.name} did not say its port: {self.log()[-3000:]}"
+        assert found is not None, f"{self.name} did not print its port: {self.log()[-3000:]}"
         return int(found[1])
 
     def wait(self, seconds: float = RUN_SECONDS) -> int:
-        """The exit status, when it has ended by itself; what it left behind is ended then."""
+        """Wait for the end of the program, and return its exit status. Then its remaining processes are ended."""
         try:
             status = self._leader.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class Program:
         return status
 
     def kill(self) -> None:
-        """SIGKILL to the whole session, at once; returns when it is empty. May be called twice."""
+        """Send SIGKILL to the whole session at once. Returns when it is empty. May be called twice."""
         end = time.monotonic() + _END_SECONDS
         while members := self.members():
             assert time.monotonic() < end, f"{self.name}: still there after SIGKILL: {members}"
@@ -124,7 +124,7 @@ class Program:
 
 
 class Driver(Program):
-    """A Spark driver that carries out `steps` (see driver.py) and answers each."""
+    """A Spark driver that runs `steps` (see driver.py) and answers each."""
 
     def __init__(
         self,
@@ -157,25 +157,25 @@ class Driver(Program):
         super().__init__(name, [python, DRIVER, order], folder, where)
 
     def answers(self, seconds: float = RUN_SECONDS) -> list[Any]:
-        """What the steps gave, when all are done."""
+        """The answers of all steps, when all are done."""
         status = self.wait(seconds)
         assert status == 0, f"{self.name} ended with {status}: {self.log()[-4000:]}"
         return self.answered()
 
     def task_workers(self) -> list[int]:
-        """The Python workers that run its tasks, now."""
+        """The Python workers that run its tasks now."""
         return task_workers(self.members())
 
     def answered(self) -> list[Any]:
-        """What the steps that are done so far gave."""
+        """The answers of the steps that are done so far."""
         text = self._answers.read_text() if self._answers.exists() else ""
         whole, _, _ = text.rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
 
 def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory: str = "256m") -> Program:
-    """A process of Spark's own, by the script that the pip package has for it."""
-    found = importlib.util.find_spec("pyspark")  # not imported: that takes a while, and unit tests come by here too
+    """A process of Spark itself, started by the script of the pip package."""
+    found = importlib.util.find_spec("pyspark")  # not imported: that is slow, and unit tests use this module, too
     assert found is not None
     assert found.origin is not None
     home = Path(found.origin).parent
@@ -183,7 +183,7 @@ def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": memory,
-        # Nothing here speaks to the master but its own workers and drivers.
+        # Only the master's own workers and drivers connect to it.
         "SPARK_DAEMON_JAVA_OPTS": f"{spark_jvm.OPTIONS} -Dspark.master.rest.enabled=false",
         "PYSPARK_PYTHON": sys.executable,
     }
@@ -191,14 +191,14 @@ def spark_class(name: str, arguments: Sequence[str | Path], folder: Path, memory
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours, less what would point another Spark or Python at this one."""
+    """Our environment without variables that would point another Spark or Python at this one."""
     strange = ("SPARK_", "PYSPARK_", "PYTHON")
     ours = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     return ours | spark_jvm.ENVIRONMENT
 
 
 def session_members(leader: int) -> list[int]:
-    """The processes of a session, less those that are dead and only wait for their parent to look."""
+    """The processes of a session, without zombies."""
     members = []
     for pid in _all_pids():
         try:
@@ -210,8 +210,8 @@ def session_members(leader: int) -> list[int]:
 
 
 def task_workers(pids: Sequence[int]) -> list[int]:
-    """Those of these processes that run tasks: PySpark forks them from a daemon. Planners have a process of another
-    kind, and Spark starts the query again where that dies."""
+    """The processes that run tasks: PySpark forks them from a daemon. Planners have another kind of process; if one
+    dies, Spark restarts the query."""
     asked = ["ps", "-o", "pid=,ppid=,args=", "-p", ",".join(map(str, pids))]
     listed = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout
     found = [line.split(maxsplit=2) for line in listed.splitlines()]
@@ -220,7 +220,7 @@ def task_workers(pids: Sequence[int]) -> list[int]:
 
 
 def until(condition: Callable[[], object], seconds: float, pause: float = 0.05) -> bool:
-    """Wait for it; False when the time is over."""
+    """Wait for the condition. Returns False after the deadline."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -1,7 +1,7 @@
-"""What a streaming query wrote: the files that the sink's own log names, and no others.
+"""The output of a streaming query: only the files that the sink's own log names.
 
-A killed query leaves files that no batch owns. Spark leaves them out when it reads such a folder, by the log in
-`_spark_metadata`: one file per batch, every tenth (`9.compact`) with all that came before.
+A killed query leaves files that belong to no batch. Spark ignores them when it reads such a folder, by the log in
+`_spark_metadata`: one file per batch, and every tenth (`9.compact`) with all earlier entries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Record = tuple[str, int, int, bytes]
 
 
 def written(folder: Path) -> Counter[Record]:
-    """(topic, partition, offset, value) -> how often it is in the output."""
+    """(topic, partition, offset, value) -> number of occurrences in the output."""
     return read_files(logged_files(folder))
 
 
 def read_back(folder: Path) -> Counter[Record]:
-    """The same of a batch, which has no such log."""
+    """The same for a batch query, which has no such log."""
     return read_files(sorted(folder.glob("*.parquet")))
 
 
@@ -36,7 +36,7 @@ def read_files(paths: Sequence[Path]) -> Counter[Record]:
 
 
 def values_of(records: Counter[Record]) -> Counter[bytes]:
-    """Every value, with how often it came."""
+    """Each value with its number of occurrences."""
     values: Counter[bytes] = Counter()
     for (_, _, _, value), times in records.items():
         values[value] += times

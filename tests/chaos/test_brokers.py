@@ -1,4 +1,4 @@
-"""Brokers that go and come back under a running query: it waits for them, and nothing is lost or read twice."""
+"""Brokers that stop and come back during a query: it waits for them, and no record is lost or read twice."""
 
 import pytest
 from confluent_kafka import KafkaException
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 PARTITIONS = 3
 
 
-def test_a_broker_killed_and_restarted_twice_under_a_query_costs_no_record(running):
+def test_a_broker_killed_and_restarted_twice_during_a_query_loses_no_record(running):
     with EmbeddedKafka() as kafka:
         kafka.create_topic("killed", PARTITIONS)
         query = running(kafka, subscribe="killed")
@@ -27,13 +27,13 @@ def test_a_broker_killed_and_restarted_twice_under_a_query_costs_no_record(runni
             query.await_exactly(load.stop())
 
 
-def test_leaders_that_move_and_hang_among_three_brokers_under_load_cost_no_record(running, kafka_cluster):
+def test_leaders_that_move_and_hang_among_three_brokers_under_load_lose_no_record(running, kafka_cluster):
     topic = "moving-leaders"
     kafka_cluster.create_topic(topic, PARTITIONS, configs={"min.insync.replicas": 1})
     admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
 
     def leaders() -> dict[int, int]:
-        """Of all partitions, or {}: some brokers hear of a topic later than others, and one may be dying just now."""
+        """The leaders of all partitions; {} if some brokers do not know the topic yet, or one is stopping."""
         try:
             found = admin.list_topics(topic, timeout=30).topics[topic].partitions
         except KafkaException:
@@ -42,7 +42,7 @@ def test_leaders_that_move_and_hang_among_three_brokers_under_load_cost_no_recor
 
     preferred = eventually(leaders, "leaders")
     victim = preferred[0]
-    # Longer than this test: a leader that hangs is left because of the election, and not because of a time-out.
+    # Longer than this test: the reader leaves a leader that hangs because of the election, not because of a timeout.
     patient = {"kafka.request.timeout.ms": 600_000, "kafka.default.api.timeout.ms": 601_000}
     query = running(kafka_cluster, subscribe=topic, **patient)
     try:
@@ -53,7 +53,7 @@ def test_leaders_that_move_and_hang_among_three_brokers_under_load_cost_no_recor
             query.await_rows(query.rows() + 200)
             kafka_cluster.restart_node(victim)
             elect_preferred(kafka_cluster, topic)
-            eventually(lambda: leaders() == preferred, "the leaders that were there before")
+            eventually(lambda: leaders() == preferred, "the same leaders as before")
             query.await_rows(query.rows() + 200)
             kafka_cluster.pause_node(victim)
             try:

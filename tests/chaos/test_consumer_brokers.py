@@ -1,5 +1,5 @@
-"""Brokers that lose leaderships, die, hang and come back under a consumer: it follows (H10), goes on with what others
-lead (H13), and hands out each record once."""
+"""Brokers that lose leaderships, die, hang and come back: the consumer follows (H10), continues with the partitions of
+the other brokers (H13), and hands out each record once."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ from penstock.testing import EmbeddedKafka
 
 PARTITIONS = 6
 LASTING = {"session_timeout_ms": 120_000}
-"""A group outlives its brokers' absence if that is shorter. They need many seconds to come back on a busy machine."""
+"""A group that survives the absence of its brokers, which take many seconds to come back on a busy machine."""
 
 
 def make(kafka, partitions=PARTITIONS, **more):
@@ -42,14 +42,14 @@ def goes_on(reading, records=100):
 
 
 def everything(kafka, topic, load, partitions=PARTITIONS):
-    """What is in the logs when the load has ended. A producer whose broker was killed may have written a record twice,
-    so it is not for it to say."""
+    """All records in the logs after the load. Not those of the producer: if its broker was killed, it may have written
+    a record twice."""
     count = sum(load.stop().values())
 
     def written():
         try:
             return ends(kafka.client_options(prefix=""), topic, partitions)
-        except KafkaException:  # a leader that was elected a moment ago does not know its end yet
+        except KafkaException:  # a new leader does not know its end yet
             return None
 
     logs = eventually(written, "the ends of all logs")
@@ -58,7 +58,7 @@ def everything(kafka, topic, load, partitions=PARTITIONS):
 
 
 def exactly_once(kafka, consumers, topic, load, partitions=PARTITIONS):
-    """Nothing is missing and nothing came twice."""
+    """No record is missing, and none came twice."""
     written = everything(kafka, topic, load, partitions)
     eventually(lambda: consumers.records().keys() == written, "every record")
     assert max(consumers.records().values()) == 1
@@ -66,7 +66,7 @@ def exactly_once(kafka, consumers, topic, load, partitions=PARTITIONS):
 
 
 def fetchers(*brokers):
-    """Names of the threads that fetch from these; from any without a name."""
+    """Names of the threads that fetch from these brokers; without arguments, from any."""
     wanted = tuple(f"penstock-fetch-{broker}-" for broker in brokers) or ("penstock-fetch-",)
     return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith(wanted))
 
@@ -76,7 +76,7 @@ class Leaders:
         self._servers = kafka.bootstrap_servers
         self._admin = AdminClient({"bootstrap.servers": self._servers})
         self._topic = topic
-        # Some brokers hear of a topic later than others.
+        # Some brokers learn of a topic later than others.
         eventually(
             lambda: len(self.listed()) == partitions and all(each.leader > 0 for each in self.listed().values()),
             "all partitions, each with a leader",
@@ -86,7 +86,7 @@ class Leaders:
         return self._list(self._topic).topics[self._topic].partitions
 
     def _list(self, *topic):
-        """Whoever is asked may be dying just now."""
+        """The broker that is asked may be stopping."""
 
         def ask():
             try:
@@ -97,7 +97,7 @@ class Leaders:
         return eventually(ask, "a listing")
 
     def __call__(self):
-        """By partition the id of its leader."""
+        """The id of the leader by partition."""
         return {number: partition.leader for number, partition in self.listed().items()}
 
     def address(self, node_id):
@@ -105,7 +105,7 @@ class Leaders:
         return f"{broker.host}:{broker.port}"
 
     def coordinator(self, group):
-        """librdkafka's question hangs where the coordinator has moved: then another client must ask."""
+        """librdkafka's request hangs if the coordinator has moved: then another client must ask."""
 
         def ask():
             admin = AdminClient({"bootstrap.servers": self._servers})
@@ -140,8 +140,8 @@ def test_H10_partitions_that_move_to_another_broker_are_fetched_there(kafka_clus
     assert reading.connector.metrics().out_of_range_resets == 0
 
 
-def test_H13_a_broker_killed_and_restarted_costs_no_record_and_the_others_go_on(kafka_cluster, cluster_consumers):
-    """The one that coordinates the group, too."""
+def test_H13_a_broker_killed_and_restarted_loses_no_record_and_the_others_continue(kafka_cluster, cluster_consumers):
+    """Also for the coordinator of the group."""
     topic = make(kafka_cluster)
     leaders = Leaders(kafka_cluster, topic)
     with load(kafka_cluster, topic) as writing:
@@ -167,7 +167,7 @@ def test_H13_a_broker_killed_and_restarted_costs_no_record_and_the_others_go_on(
         reading.connector.commit_offsets()
 
 
-def test_H10_a_replica_of_ones_own_rack_is_read_and_its_leader_when_that_is_gone(kafka_cluster, cluster_consumers):
+def test_H10_a_replica_of_the_same_rack_is_read_and_the_leader_when_it_is_gone(kafka_cluster, cluster_consumers):
     topic = make(kafka_cluster, 2)
     leaders = Leaders(kafka_cluster, topic, 2)
     follower = next(node for node in kafka_cluster.node_ids if node not in leaders().values())
@@ -195,7 +195,7 @@ def test_H10_a_replica_of_ones_own_rack_is_read_and_its_leader_when_that_is_gone
 def test_H13_partitions_of_a_leader_that_hangs_are_read_from_the_next_one(
     kafka_cluster, cluster_consumers, coordinates
 ):
-    """Its answer does not come for as long as a request may take, which is longer than this test."""
+    """Its answer takes as long as the request timeout, which is longer than this test."""
     topic = make(kafka_cluster)
     elect_preferred(kafka_cluster, topic)
     leaders = Leaders(kafka_cluster, topic)
@@ -229,7 +229,7 @@ def test_H13_partitions_of_a_leader_that_hangs_are_read_from_the_next_one(
 
 @pytest.fixture(scope="module")
 def broker():
-    """One that is killed and paused."""
+    """A broker that tests kill and pause."""
     with EmbeddedKafka() as kafka:
         yield kafka
 
@@ -242,8 +242,8 @@ def broker_consumers(broker):
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(20, marks=pytest.mark.soak)])
-def test_H13_all_brokers_down_and_back_costs_no_record(broker, broker_consumers, seconds):
-    """For so long, and the time that a broker takes to start again after it was killed: about seven seconds."""
+def test_H13_all_brokers_down_and_back_lose_no_record(broker, broker_consumers, seconds):
+    """For this time, and the time that a killed broker takes to start again: about seven seconds."""
     topic = make(broker)
     with load(broker, topic) as writing:
         reading = broker_consumers.reading(topic, 2, **LASTING)
@@ -257,7 +257,7 @@ def test_H13_all_brokers_down_and_back_costs_no_record(broker, broker_consumers,
     assert reading.connector.metrics().rebalances == 1, "its membership has outlived that"
 
 
-def test_H5_a_member_whose_session_ended_meanwhile_reads_again_what_it_had_not_committed(broker, broker_consumers):
+def test_H5_a_member_whose_session_ended_reads_uncommitted_records_again(broker, broker_consumers):
     topic = make(broker)
     with load(broker, topic) as writing:
         reading = broker_consumers.reading(topic, 2, auto_commit_interval_ms=600_000, **MORTAL)
@@ -292,8 +292,8 @@ def test_H13_a_broker_that_hangs_longer_than_a_request_may_take(broker, broker_c
         exactly_once(broker, broker_consumers, topic, writing)
 
 
-def test_H12_a_log_that_an_unclean_election_has_cut_is_read_from_where_it_was_cut(kafka_cluster, produce):
-    """By who was there, by who was down meanwhile, and not by who wants no reset."""
+def test_H12_a_log_truncated_by_an_unclean_election_is_read_from_the_truncation(kafka_cluster, produce):
+    """By a consumer that was running, by one that was down, and not by one without a reset rule."""
     topic = make(kafka_cluster, 1, replication_factor=2, configs={"unclean.leader.election.enable": True})
     unsafe = {"enable.idempotence": False, "acks": 1}
     there, strict, down = (Consumers(kafka_cluster) for _ in range(3))

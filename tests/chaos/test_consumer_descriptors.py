@@ -1,4 +1,4 @@
-"""File descriptors run out under a consumer: it goes on when there are some again (H13, H17)."""
+"""A consumer runs out of file descriptors: it continues when there are some again (H13, H17)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 
 def cut_connections() -> int:
-    """End all of this process that are made; how many there were."""
+    """Close all connections of this process. Returns their number."""
     found = [each for each in gc.get_objects() if type(each) is Connection and hasattr(each, "_socket")]
     for connection in found:
         connection.abort()
@@ -27,7 +27,7 @@ def cut_connections() -> int:
 
 
 @pytest.mark.parametrize("by", ["messages", "batches"])
-def test_H13_a_consumer_without_descriptors_says_so_and_goes_on_when_it_has_some(kafka, consumers, topic, caplog, by):
+def test_H13_a_consumer_without_descriptors_logs_it_and_continues_when_it_has_some(kafka, consumers, topic, caplog, by):
     name = topic(partitions=PARTITIONS)
     producer = Producer(rdkafka(kafka.client_options(prefix="")))
 

@@ -1,4 +1,4 @@
-"""Fetchers: one per broker and number, closed when idle (H9); and sessions: brokers are told only what changes."""
+"""Fetchers: one per broker and number, closed when idle (H9). Fetch sessions: requests carry only changes."""
 
 import threading
 import uuid
@@ -26,7 +26,7 @@ def fetchers():
 
 
 def leaders(admin, topic):
-    """By partition the address of its leader, when all have one."""
+    """The address of the leader by partition, when all have one."""
 
     def found():
         listing = admin.list_topics(topic, timeout=30)
@@ -90,10 +90,10 @@ def asked(monkeypatch):
     return requests
 
 
-def test_an_idle_session_is_asked_for_nothing_and_a_busy_one_for_what_changed(consumers, topic, produce, asked):
+def test_requests_of_a_fetch_session_carry_only_changed_partitions(consumers, topic, produce, asked):
     name = topic(partitions=20)
     reading = consumers.reading(name, fetch_max_wait_ms=100)
-    # Not at once: partitions of a topic that is just made may have no leader yet.
+    # Not at once: partitions of a new topic may have no leader yet.
     eventually(lambda: len(reading.connector.lag()) == 20, "an answer for each partition")
     begun = max(at for at, request in enumerate(asked) if request.epoch == 0)
     assert sum(request.partitions - request.forgotten for request in asked[begun:]) == 20
@@ -106,14 +106,14 @@ def test_an_idle_session_is_asked_for_nothing_and_a_busy_one_for_what_changed(co
     produce(name, [Rec(b"x", partition=7)])
     eventually(lambda: reading.count() == 1, "the record")
     eventually(lambda: len(asked) > busy + 10, "more requests")
-    requests = list(asked)  # they go on
+    requests = list(asked)  # the consumer sends more
     carried = [request for request in requests[busy:] if request.partitions]
     assert [(request.partitions, request.forgotten) for request in carried] == [(1, 0)], "the new position of one"
     assert [request.epoch for request in requests[begun:]] == list(range(len(requests) - begun))
 
 
 def forget(kafka, config, session_id):
-    """Let the broker forget a session while its owner is still connected, by a request that ends it."""
+    """Let the broker forget a session while its client is still connected, by a request that ends the session."""
     host, _, port = kafka.bootstrap_servers.partition(":")
     connection = Connection(host, int(port), config, 10)
     try:
@@ -126,7 +126,7 @@ def forget(kafka, config, session_id):
         connection.close()
 
 
-def test_a_session_that_its_broker_has_forgotten_begins_anew(kafka, consumers, topic, produce, asked):
+def test_a_session_that_its_broker_has_forgotten_restarts(kafka, consumers, topic, produce, asked):
     name = topic(partitions=4)
     produce(name, [Rec(b"x", partition=n % 4) for n in range(100)])
     reading = consumers.reading(name, 2, fetch_max_wait_ms=100)
@@ -145,8 +145,8 @@ def test_a_session_that_its_broker_has_forgotten_begins_anew(kafka, consumers, t
     assert fetcher.is_alive(), "the same connection goes on"
 
 
-def test_a_broker_that_keeps_no_sessions_is_asked_in_full_and_no_partition_starves(asked):
-    """Its answers hold one batch: in the order asked, the first that has any."""
+def test_a_broker_without_sessions_gets_full_requests_and_no_partition_starves(asked):
+    """Its responses hold one batch: that of the first partition, in request order, that has any."""
     with EmbeddedKafka(settings=SETTINGS | {"max.incremental.fetch.session.cache.slots": 0}) as kafka:
         kafka.create_topic("t", 4)
         consumers = Consumers(kafka)

@@ -1,4 +1,4 @@
-"""H4: a stream that nobody reads holds up no other, and takes no more memory than its queue may hold."""
+"""H4: a stream that is not read does not block the others, and takes no more memory than its queue may hold."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def large(count, size=10_000, partition=0):
 
 
 @pytest.mark.parametrize("fetchers", [1, 2])
-def test_H4_a_stream_that_nobody_reads_stops_no_other_of_its_broker(consumers, topic, produce, fetchers):
+def test_H4_an_unread_stream_does_not_stop_other_streams_of_its_broker(consumers, topic, produce, fetchers):
     name = topic(partitions=4)
     for partition in range(4):
         produce(name, large(1000, partition=partition))
@@ -33,9 +33,9 @@ def test_H4_a_stream_that_nobody_reads_stops_no_other_of_its_broker(consumers, t
     eventually(lambda: reading.count() == 2002, "and what came later")
     eventually(lambda: unread.full, "as much of the unread one as may wait")
     waiting = unread.queue_size
-    # Two, and at most one more for each partition that was asked for when there was one.
+    # Two, and at most one more for each partition that was requested while there was room.
     assert 2 <= waiting <= 2 + 2
-    assert connector.metrics().lag >= 2000  # of a partition that is not asked for now, the end is as of the last answer
+    assert connector.metrics().lag >= 2000  # a partition that is not fetched keeps the end of its last response
     requests = connector.metrics().fetch_requests
     late = Reading(connector, [unread])
     consumers.readings.append(late)
@@ -45,7 +45,7 @@ def test_H4_a_stream_that_nobody_reads_stops_no_other_of_its_broker(consumers, t
     assert {partition for _, partition, _ in late.records()}.isdisjoint(p for _, p, _ in reading.records())
 
 
-def test_H4_streams_that_are_all_full_ask_for_nothing(consumers, topic, produce):
+def test_H4_nothing_is_fetched_while_all_streams_are_full(consumers, topic, produce):
     name = topic(partitions=2)
     produce(name, large(200) + large(200, partition=1))
     connector = consumers.connector(max_partition_fetch_bytes=CHUNK)
@@ -103,9 +103,9 @@ print(json.dumps({"unread": unread, "read": memory("VmHWM") - before, "rows": ro
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_H4_the_memory_of_streams_is_what_their_queues_may_hold_and_no_more(kafka, consumers, topic, produce):
-    """A chunk holds the response that it came in: of unread streams so many wait as may wait, and of streams that are
-    read one more each. Measured: 12 MB unread, 80 MB read, of 240 MB and of 800 MB."""
+def test_H4_streams_take_no_more_memory_than_their_queues_may_hold(kafka, consumers, topic, produce):
+    """A chunk holds its whole response. An unread stream holds as many chunks as its queue may hold, and a stream that
+    is read holds one more. Measured: 12 MB unread, 80 MB read, of 240 MB and of 800 MB."""
     name = topic(partitions=8)
     for partition in range(8):
         produce(name, large(300, 100_000, partition))

@@ -1,5 +1,5 @@
-"""A group of Penstock, kafka-python and librdkafka members, on the assignors that all of them have (H6): each record
-goes to one of them, once."""
+"""A group of Penstock, kafka-python and librdkafka members, with the assignors that all of them have (H6): each record
+goes to one member, once."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ OF_KAFKA_PYTHON = {
 
 
 class Foreign:
-    """Another client's consumer, polled by a thread of its own."""
+    """A consumer of another client, polled by its own thread."""
 
     def __init__(self) -> None:
         self.records: Counter = Counter()
@@ -108,7 +108,7 @@ def test_H6_a_group_shared_with_other_clients_reads_each_record_once(consumers, 
 
     try:
         with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
-            # Whoever comes first leads: each of the three does in turn.
+            # The first member leads: each of the three is first in turn.
             first = join(Rdkafka)
             group.await_members(1)
             mine = ours()

@@ -1,4 +1,4 @@
-"""A network that cuts connections at random, in the middle of whatever goes over them (H13)."""
+"""A network that cuts connections at random, in the middle of requests and responses (H13)."""
 
 import random
 import threading
@@ -15,7 +15,7 @@ PARTITIONS = 6
 
 
 class Cutting:
-    """Cuts one of the open connections every now and then, so that each lives for a second or two."""
+    """Cuts one of the open connections at intervals, so that each lives for a second or two."""
 
     def __init__(self, monkeypatch, seed: int, seconds: float) -> None:
         self.cuts = 0
@@ -52,12 +52,12 @@ class Cutting:
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_H13_connections_cut_at_random_cost_no_record(consumers, kafka, topic, monkeypatch, assignor):
+def test_H13_connections_cut_at_random_lose_no_record(consumers, kafka, topic, monkeypatch, assignor):
     name = topic(partitions=PARTITIONS)
     cutting = Cutting(monkeypatch, 3, 0.1)
 
     def join(by):
-        # A join whose first answer is cut off leaves a member behind that all wait for, until its session ends.
+        # A join whose first response is cut off leaves a member that the group waits for, until its session ends.
         return consumers.reading(name, 2, by, partition_assignment_strategy=assignor, session_timeout_ms=10_000)
 
     def goes_on(reading):

@@ -1,5 +1,5 @@
-"""A group whose members come, go and are killed under load: every record once, but for what a killed one had not
-committed (H5, H7, H8)."""
+"""A group whose members join, leave and are killed under load: every record once, except for records that a killed
+member had not committed (H5, H7, H8)."""
 
 import os
 import random
@@ -21,7 +21,7 @@ ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
 
 
 class Changing:
-    """A group of members in this process, which end cleanly, and of others, which are killed."""
+    """A group of members in this process, which end cleanly, and of members in other processes, which are killed."""
 
     def __init__(self, consumers: Consumers, kafka, topic: str, folder: Path, assignor: str) -> None:
         self.group = Group(kafka, consumers.group, topic, PARTITIONS)
@@ -29,9 +29,9 @@ class Changing:
         self._settings = {"partition.assignment.strategy": assignor}
         self._processes: list[Process] = []
         self.read_again: set = set()
-        """What killed members had been given and not committed: certainly so, as the group said at that time."""
+        """Records that killed members had read and not committed, by the group's offsets at that time."""
         self.may_be_read_again: set = set()
-        """The same by the killed member's own word. Its last commit may have succeeded without its being told."""
+        """The same by the killed member's output. Its last commit may have succeeded without its knowing."""
 
     def here(self, by: str = "messages", listener: Listening | None = None) -> Reading:
         settings = {name.replace(".", "_"): value for name, value in self._settings.items()}
@@ -53,7 +53,7 @@ class Changing:
         process.kill()
         committed, said = self.group.committed(), process.committed()
         given = set(process.records())
-        if self.group.knows(process.name):  # else others may have committed meanwhile
+        if self.group.knows(process.name):  # otherwise other members may have committed meanwhile
             self.read_again |= {record for record in given if record[2] >= committed[record[1]]}
         self.may_be_read_again |= {record for record in given if record[2] >= said.get(record[1], 0)}
 
@@ -104,7 +104,7 @@ def check(changing: Changing, first: Reading, listening: Listening, assignor: st
 
 
 def stays(listening: Listening) -> None:
-    """What a cooperative member keeps is never stopped."""
+    """A cooperative member never stops the partitions that it keeps."""
     held: set[int] = set()
     kept = 0
     for at, (event, partitions) in enumerate(listening.events):
@@ -122,7 +122,7 @@ def stays(listening: Listening) -> None:
 
 
 def stops(listening: Listening) -> None:
-    """An eager member lets go of all it has, before it begins anew."""
+    """An eager member revokes all its partitions before it gets new ones."""
     held: set[int] = set()
     for event, partitions in listening.events:
         if event == "revoked":
@@ -147,7 +147,7 @@ def run(consumers: Consumers, kafka, folder: Path, assignor: str) -> None:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_H8_members_come_go_and_are_killed_and_every_record_comes_once(consumers, kafka, tmp_path, assignor):
+def test_H8_members_join_leave_and_are_killed_and_every_record_comes_once(consumers, kafka, tmp_path, assignor):
     run(consumers, kafka, tmp_path, assignor)
 
 
@@ -167,7 +167,7 @@ class Slow(Reading):
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, kafka, topic, produce, assignor):
+def test_H8_members_that_join_and_leave_without_waiting_for_each_other(consumers, kafka, topic, produce, assignor):
     name = topic(partitions=PARTITIONS)
     chance = random.Random(5)
     behind = produce(name, [Rec(b"x", partition=i % PARTITIONS) for i in range(10_000 * PARTITIONS)])
@@ -203,8 +203,8 @@ def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, k
     def came() -> int:
         return sum(reading.count() for reading in consumers.readings)
 
-    # Counted, not compared: to compare so many again and again would leave their readers no time. And for as long as
-    # some come: the last member is alone, and a slow one. What must not be is that nothing comes any more.
+    # Counted, not compared: comparing so many records repeatedly would take the readers' time. And without a deadline
+    # while records come: the last member is alone, and slow. The test fails if no more records come.
     while (before := came()) < count:
         eventually(lambda: came() > before, missing)
     assert max(consumers.records().values()) == 1
@@ -212,13 +212,15 @@ def test_H8_members_that_come_and_go_without_waiting_for_each_other(consumers, k
     assert not [error for reading in consumers.readings for error in reading.errors]
 
 
-def test_H7_a_cooperative_member_reads_on_while_a_rebalance_waits_for_somebody(consumers, kafka, topic, tmp_path):
-    """And whoever kept all others waiting was thrown out meanwhile: it finds out, and takes nothing back."""
+def test_H7_a_cooperative_member_keeps_reading_while_a_rebalance_waits_for_another_member(
+    consumers, kafka, topic, tmp_path
+):
+    """The member that kept the others waiting was removed meanwhile: it notices, and takes nothing back."""
     name = topic(partitions=PARTITIONS)
     changing = Changing(consumers, kafka, name, tmp_path, "cooperative-sticky")
     try:
         with Load(kafka.client_options(prefix=""), lambda i: (name, i % PARTITIONS)) as load:
-            # Its session is long enough to see what others do meanwhile, and short enough to wait for its end.
+            # Its session is long enough to see the others continue, and short enough to wait for its end.
             first, asleep = changing.here(), changing.process(**{"session.timeout.ms": 15_000})
             changing.group.await_members(2)
             eventually(asleep.records, "records")

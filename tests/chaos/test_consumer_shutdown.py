@@ -1,4 +1,4 @@
-"""Shutdown at bad moments: it ends in its time, and leaves no thread and no socket (H14, H17)."""
+"""Shutdown at bad moments: it ends in time, and leaves no thread and no socket (H14, H17)."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ from penstock.testing import EmbeddedKafka
 
 TIMEOUT = 4.0
 SLACK = 15.0
-"""For a machine that is busy with other things; less than any request would wait for its answer."""
+"""For a busy machine; shorter than the timeout of any request."""
 
 
 def shut_down(connector, timeout=TIMEOUT):
-    """It must not take longer than it was given."""
+    """It must not take longer than its timeout."""
     began = time.monotonic()
     connector.shutdown(timeout)
     assert time.monotonic() - began < timeout + SLACK
@@ -27,14 +27,14 @@ def shut_down(connector, timeout=TIMEOUT):
 
 @pytest.fixture(scope="module")
 def broker():
-    """One that is killed and paused."""
+    """A broker that tests kill and pause."""
     with EmbeddedKafka() as kafka:
         yield kafka
 
 
 @pytest.fixture
 def victim(broker):
-    """The same, and running again afterwards."""
+    """The same broker, restarted afterwards."""
     yield broker
     broker.resume_node(1)
     if broker.pid(1) is None:
@@ -53,14 +53,14 @@ def test_while_the_coordinator_holds_a_join_back(kafka, topic, produce, tmp_path
     name = topic(partitions=2)
     produce(name, [Rec(b"x", partition=n % 2) for n in range(100)])
     consumers = Consumers(kafka)
-    # Nobody waits for the end of its session, and it must not end before the test does.
+    # The test does not wait for the end of its session, which must not end before the test.
     settings = {"partition.assignment.strategy": assignor, "session.timeout.ms": 120_000}
     with Process(kafka, consumers.group, name, tmp_path, "asleep", **settings) as asleep:
         Group(kafka, consumers.group, name, 2).await_members(1)
         os.kill(asleep.pid, signal.SIGSTOP)
         reading = consumers.reading(name, 2, partition_assignment_strategy=assignor)
         eventually(lambda: reading.connector._membership.state == "joining", "a join that waits for the sleeper")
-        time.sleep(0.5)  # sent, most likely
+        time.sleep(0.5)  # the request is probably sent by now
         shut_down(reading.connector)
         reading.join()
         assert reading.count() == 0
@@ -69,10 +69,10 @@ def test_while_the_coordinator_holds_a_join_back(kafka, topic, produce, tmp_path
 
 @pytest.mark.parametrize("how", ["hangs", "is dead"])
 def test_while_the_only_broker(victim, produce, left, how):
-    """One consumer has read, and not committed all of it; another never meets a broker."""
+    """One consumer has read and not committed all of it; another one never reaches a broker."""
     name = fill(produce, victim)
     consumers = Consumers(victim)
-    connecting = {"socket_connection_setup_timeout_ms": 2000}  # what is being connected ends by its own time-out
+    connecting = {"socket_connection_setup_timeout_ms": 2000}  # a connection attempt ends by its own timeout
     reading = consumers.reading(name, 2, auto_commit_interval_ms=600_000, **connecting)
     eventually(lambda: reading.count() == 100, "all records")
     if how == "hangs":
@@ -109,7 +109,7 @@ def test_while_a_broker_that_hangs_is_asked_for_offsets(victim, produce, left):
 
 
 @pytest.mark.parametrize("method", ["revoked", "assigned"])
-def test_while_a_listener_does_not_come_back(kafka, topic, left, method):
+def test_while_a_listener_does_not_return(kafka, topic, left, method):
     name = topic()
     consumers = Consumers(kafka)
     called, go_on = threading.Event(), threading.Event()
@@ -168,7 +168,7 @@ def test_by_the_listener_and_by_the_reader(kafka, topic, produce, left):
     left.nothing()
 
 
-def test_a_listener_hears_of_a_release_once(kafka, topic):
+def test_a_listener_is_notified_of_a_revocation_once(kafka, topic):
     name = topic(partitions=3)
     listener = Listening()
     connector = Consumers(kafka).connector()

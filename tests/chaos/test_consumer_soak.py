@@ -1,7 +1,7 @@
-"""A group under load for ten minutes, on three nodes: members come and go, brokers are stopped and killed. Memory stays
-flat, the lag bounded, and without kills among the members nothing is lost and nothing comes twice.
+"""A group under load for ten minutes, on three nodes: members join and leave, brokers are stopped and killed. Memory
+stays flat and the lag bounded. Without killed members no record is lost, and none comes twice.
 
-`PENSTOCK_SOAK_SECONDS=60 pytest -m soak tests/chaos/test_consumer_soak.py` is a short one.
+`PENSTOCK_SOAK_SECONDS=60 pytest -m soak tests/chaos/test_consumer_soak.py` is a short run.
 """
 
 import os
@@ -38,7 +38,7 @@ class Soak:
         self.all: list[Process] = []
         self.members: list[Process] = []
         self.events: Counter[str] = Counter()
-        # Of the member that stays, at quiet moments:
+        # Of the member that stays, between two events:
         self.memory: list[int] = []
         self.threads: list[int] = []
         self.files: list[int] = []
@@ -74,14 +74,14 @@ class Soak:
             self.settle()
 
     def settle(self) -> None:
-        """The lag comes down to what two seconds write, whatever has happened."""
+        """Wait until the lag falls to what two seconds write."""
         options = self._kafka.client_options(prefix="")
 
         def lag() -> float:
             try:
                 committed = self.group.committed()
                 return sum(end - committed[p] for p, end in ends(options, self.topic, PARTITIONS).items())
-            except KafkaException:  # a leader that was elected a moment ago does not know its end yet
+            except KafkaException:  # a new leader does not know its end yet
                 return float("inf")
 
         eventually(lambda: lag() < 2 * PER_SECOND, "a small lag", 90)
@@ -97,7 +97,7 @@ class Soak:
 
 
 def exactly_once(members: list[Process], end: dict[int, int]) -> None:
-    """What all members were given, put together, is each partition from its beginning to its end."""
+    """The batches of all members together cover each partition from its beginning to its end."""
     read = defaultdict(list)
     for member in members:
         for partition, first, last in member.ranges():
@@ -124,7 +124,7 @@ def test_H8_a_group_under_load_for_minutes(kafka_cluster, tmp_path, assignor):
             soak.run(SECONDS / len(ASSIGNORS))
             count = sum(load.stop().values())
         end = ends(options, soak.topic, PARTITIONS)
-        assert sum(end.values()) >= count  # a producer whose broker was killed may have written one twice
+        assert sum(end.values()) >= count  # if its broker was killed, the producer may have written a record twice
         eventually(lambda: soak.group.committed() == end, "everything is read")
         for process in soak.members:
             process.leave()

@@ -1,4 +1,4 @@
-"""Topics that are deleted, made anew, grow and are cut, and groups whose offsets are gone: H5, H12, F9."""
+"""Topics that are deleted, recreated, expanded and truncated, and groups whose offsets are gone: H5, H12, F9."""
 
 import time
 
@@ -17,12 +17,12 @@ def write(produce, topic, count, partitions=1):
 
 
 def consume(connector, topic, count):
-    """So many offsets, by a stream of its own."""
+    """Read this many offsets, with a new stream."""
     stream = connector.create_message_streams({topic: 1})[topic][0]
     return stream, [next(stream).offset for _ in range(count)]
 
 
-def test_H5_a_topic_deleted_and_made_anew_is_read_from_its_beginning(kafka, consumers, topic, produce):
+def test_H5_a_recreated_topic_is_read_from_its_beginning(kafka, consumers, topic, produce):
     name, other = topic(partitions=2), topic()
     write(produce, name, 100, 2)
     connector = consumers.connector()
@@ -40,10 +40,10 @@ def test_H5_a_topic_deleted_and_made_anew_is_read_from_its_beginning(kafka, cons
 
 
 @pytest.mark.parametrize("records", [5, 50], ids=["shorter", "longer"])
-def test_H12_a_topic_made_anew_before_anybody_looked_is_read_from_its_beginning(
+def test_H12_a_topic_recreated_between_two_discoveries_is_read_from_its_beginning(
     consumers, topic, produce, operator, records
 ):
-    """Shorter than what was read, or longer: an offset of the old one means nothing in it."""
+    """Shorter than what was read, or longer: an offset of the old topic means nothing in the new one."""
     name = topic()
     write(produce, name, 20)
     settings = {"metadata_max_age_ms": 600_000, "auto_commit_interval_ms": 600_000, "fetch_max_wait_ms": 100}
@@ -67,9 +67,7 @@ def test_H12_a_topic_made_anew_before_anybody_looked_is_read_from_its_beginning(
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_H5_a_partition_that_is_added_begins_where_the_reset_rule_says(
-    kafka, consumers, topic, produce, operator, reset
-):
+def test_H5_an_added_partition_begins_by_the_reset_rule(kafka, consumers, topic, produce, operator, reset):
     name = topic()
     write(produce, name, 10)
     connector = consumers.connector("earliest", auto_offset_reset=reset)
@@ -117,10 +115,10 @@ def test_H12_an_offset_that_is_gone_follows_the_reset_rule(consumers, topic, pro
     assert connector.metrics().out_of_range_resets == 1
 
 
-def test_H12_what_was_fetched_before_the_log_was_cut_is_handed_out_first(consumers, topic, produce, operator):
+def test_H12_records_fetched_before_the_truncation_are_handed_out_first(consumers, topic, produce, operator):
     name = topic()
     connector = consumers.connector(queued_max_message_chunks=1, max_partition_fetch_bytes=1)
-    for _ in range(10):  # each a batch of its own, so that one fetch brings one of them
+    for _ in range(10):  # one batch each, so that a fetch returns one of them
         produce(name, [Rec(b"v" * 10_000) for _ in range(10)])
     stream, offsets = consume(connector, name, 5)
     assert offsets == list(range(5))
@@ -134,7 +132,7 @@ def test_H12_what_was_fetched_before_the_log_was_cut_is_handed_out_first(consume
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_F9_offsets_that_were_deleted_while_the_group_was_down(kafka, consumers, topic, produce, reset):
-    """As when they have expired: Kafka keeps them for a week after the last member has left."""
+    """As after their expiration: Kafka keeps them for a week after the last member has left."""
     name = topic()
     write(produce, name, 20)
     connector = consumers.connector()

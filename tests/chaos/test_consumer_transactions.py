@@ -1,4 +1,4 @@
-"""read_committed in a group: nothing of an aborted transaction, nothing behind an open one, and positions that move
+"""read_committed in a group: no record of an aborted transaction, no record after an open one, and positions that move
 past the markers (H8, H11, H14)."""
 
 import time
@@ -34,11 +34,11 @@ def test_H11_positions_move_past_markers_and_the_lag_is_0_at_the_end(kafka, cons
     with transaction(f"{name}-3") as send:
         send(name, some())  # 22 to 31
         eventually(lambda: connector.position() == {tp(name): 22}, "the first open transaction")
-        eventually(lambda: reading.count() == 10, "what is before it")  # handed out, and then noted
+        eventually(lambda: reading.count() == 10, "what is before it")  # handed out, and then recorded
         assert [offset for _, _, offset in reading.records()] == list(range(10))
         assert connector.lag() == {tp(name): 0}, "nothing more can be read now"
         with transaction(f"{name}-4", commit=False) as other:
-            other(name, some())  # 32 to 41, marker 42: aborted, behind one that is open
+            other(name, some())  # 32 to 41, marker 42: aborted, after an open one
     # marker 43
     eventually(lambda: connector.position() == {tp(name): 44}, "the end of the log")
     eventually(lambda: reading.count() == 20, "what was committed")
@@ -53,7 +53,7 @@ def test_H11_positions_move_past_markers_and_the_lag_is_0_at_the_end(kafka, cons
     assert again.count() == 0
 
 
-def test_H14_an_iteration_left_before_a_marker_begins_behind_it(consumers, topic, transaction):
+def test_H14_an_iteration_left_before_a_marker_continues_after_it(consumers, topic, transaction):
     name = topic()
     for number in range(3):
         with transaction(f"{name}-{number}") as send:
@@ -67,7 +67,7 @@ def test_H14_an_iteration_left_before_a_marker_begins_behind_it(consumers, topic
 
 
 def committed_records(kafka, topic):
-    """What librdkafka makes of it."""
+    """The committed records, read with librdkafka."""
     config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "other", "isolation.level": "read_committed"}
     consumer = Consumer(config | {"enable.partition.eof": False, "enable.auto.commit": False})
     found: Counter = Counter()

@@ -1,4 +1,4 @@
-"""F11, F14: what is new joins a running query, from its first record on."""
+"""F11, F14: new topics and partitions join a running query, from their first record on."""
 
 import uuid
 
@@ -25,7 +25,7 @@ def test_F14_a_topic_grows_from_2_to_8_partitions_under_load(running, kafka, top
         query.await_exactly(load.stop())
 
 
-def test_F14_fifty_topics_by_pattern_half_of_them_made_while_the_query_runs(running, kafka):
+def test_F14_fifty_topics_by_pattern_half_of_them_created_during_the_query(running, kafka):
     prefix = f"many-{uuid.uuid4().hex[:8]}"
     names = [f"{prefix}-{number}" for number in range(50)]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -46,6 +46,6 @@ def test_F14_fifty_topics_by_pattern_half_of_them_made_while_the_query_runs(runn
             query.await_that(lambda records: {topic for topic, _, _, _ in records} == set(names))
             query.await_exactly(load.stop())
     finally:
-        query.query.stop()  # before its topics go, which is data loss to it
+        query.query.stop()  # before its topics are deleted, which is data loss for it
         for deleted in admin.delete_topics(names).values():
             deleted.result(30)

@@ -1,7 +1,7 @@
-"""Exactly once: a driver killed with SIGKILL, again and again, while records come in.
+"""Exactly once: a driver is killed with SIGKILL repeatedly while records arrive.
 
-Driver, JVM and Python workers go at once, as in a power cut. Each kill is aimed: at the first planning, at a batch that
-is planned and not in the sink, at one that is in the sink and not noted as done, at the time after it, or at nothing.
+Driver, JVM and Python workers end at once, as in a power cut. Each kill has an aim: the first planning, a batch that is
+planned but not in the sink, a batch that is in the sink but not in the commit log, the time after it, or a random time.
 """
 
 import itertools
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 PARTITIONS = 4
 START_SECONDS = 120
 LOOK_SECONDS = 0.005  # a batch takes 100 ms and more
-LATE_KILLS = 3  # on a busy machine a kill may come when the moment it was aimed at is over
+LATE_KILLS = 3  # on a busy machine a kill may come too late for its aim
 
 Aim = Callable[[Checkpoint], bool]
 
 
 class KilledQuery:
-    """A query, its driver killed and started again on its checkpoint."""
+    """A query whose driver is killed and restarted on its checkpoint."""
 
     def __init__(self, kafka, topic: str, folder) -> None:
         self.folder = folder
@@ -55,12 +55,12 @@ class KilledQuery:
         return Driver([step], self.folder, name=f"driver-{next(self._runs)}")
 
     def kill_at(self, aim: Aim, delay: float) -> Moment:
-        """One life: until `aim` is met, and a little longer. Returns where it was cut off."""
+        """One life of the driver: until `aim` is met, and a little longer. Returns the state at the kill."""
         with self.start({"maxOffsetsPerTrigger": "500"}, processingTime="100 milliseconds") as driver:
             met = until(lambda: aim(self.checkpoint) or not driver.running, START_SECONDS, LOOK_SECONDS)
             time.sleep(delay)
             driver.kill()
-        assert met, f"the moment to kill did not come: {driver.log()[-3000:]}"
+        assert met, f"the aim of the kill was not met: {driver.log()[-3000:]}"
         assert "StreamingQueryException" not in driver.log(), driver.log()[-3000:]
         return self.checkpoint.progress().moment
 
@@ -72,14 +72,14 @@ class KilledQuery:
         return group_offsets(self._client, self._group, self.places)
 
     def check_group(self) -> None:
-        """The group may know what is done, and nothing more."""
+        """The group may have the offsets of finished batches, and no others."""
         durable = self.checkpoint.durable()
         ahead = {place: at for place, at in self.committed().items() if at > durable.get(place, 0)}
-        assert not ahead, f"the group knows of {ahead}, and only {durable} is done"
+        assert not ahead, f"the group has {ahead}, but only {durable} is finished"
 
 
 def aims(checkpoint: Checkpoint, chance: random.Random) -> list[tuple[Aim, float]]:
-    """What to wait for, and for how long after it. Each needs a batch that was planned from here on."""
+    """Conditions to wait for, each with a delay. Each needs a batch that was planned from here on."""
     before = checkpoint.progress().planned
 
     def during(moment: Moment) -> Aim:
@@ -98,15 +98,15 @@ def aims(checkpoint: Checkpoint, chance: random.Random) -> list[tuple[Aim, float
 
 
 def kill_again_and_again(kafka, topic: str, folder, kills: int) -> Counter[Moment]:
-    """The moments at which the kills fell; the output is checked."""
+    """The states at the kills. Checks the output."""
     chance = random.Random(kills)
     query = KilledQuery(kafka, topic, folder)
     fell: Counter[Moment] = Counter()
     with Load(kafka.client_options(prefix=""), lambda i: (topic, i % PARTITIONS)) as load:
-        fell[query.kill_at(lambda found: found.begun, chance.uniform(0, 0.3))] += 1  # in the first planning, or near
+        fell[query.kill_at(lambda found: found.begun, chance.uniform(0, 0.3))] += 1  # during the first planning
         for kill in range(kills - 1):
             if kill % 6 == 5:
-                fell[query.kill_at(lambda found: True, chance.uniform(0.2, 6))] += 1  # wherever Spark's start is then
+                fell[query.kill_at(lambda found: True, chance.uniform(0.2, 6))] += 1  # at any point of Spark's start
             else:
                 fell[query.kill_at(*aims(query.checkpoint, chance)[kill % 6 % 4])] += 1
             query.check_group()
@@ -119,7 +119,7 @@ def kill_again_and_again(kafka, topic: str, folder, kills: int) -> Counter[Momen
     output = written(query.checkpoint.output)
     assert values_of(output) == produced
     ends = Counter((topic, partition) for topic, partition, _, _ in output)
-    assert query.committed() == ends  # without gaps, a partition ends where its records are counted out
+    assert query.committed() == ends  # without gaps, the end offset is the number of records
     return fell
 
 

@@ -1,8 +1,8 @@
-"""Exactly once: Python workers of Spark killed with SIGKILL, again and again, under mode=DEADLETTER.
+"""Exactly once: Python workers of Spark are killed with SIGKILL repeatedly, under mode=DEADLETTER.
 
 Spark runs the task of a killed worker again. Each row must be in the sink once, and each bad record among the letters
-once, for readers of committed records. Kills take turns: one falls anywhere in a batch that is planned and not in the
-sink, the next one at the moment at which letters are appended, in the middle of their transaction.
+once, for readers of committed records. Kills alternate: one hits any moment of a batch that is planned but not in the
+sink, the next one the moment at which letters are appended, in the middle of their transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECONDS = 150
 
 
 class Letters:
-    """The dead-letter topic, of one partition, through librdkafka."""
+    """The dead-letter topic, with one partition, read with librdkafka."""
 
     def __init__(self, kafka, topic: str) -> None:
         self.place = Place(topic, 0, 0)
@@ -47,18 +47,18 @@ class Letters:
         self._watching = Consumer(self._config | {"isolation.level": "read_uncommitted"})
 
     def end(self) -> int:
-        """Where the log ends, whatever is committed of it."""
+        """The log end offset, committed or not."""
         return self._watching.get_watermark_offsets(self.place, timeout=SECONDS)[1]
 
     def committed(self) -> Counter[bytes]:
-        """What readers of committed records find."""
+        """The letters that readers of committed records find."""
         consumer = Consumer(self._config)
         found: Counter[bytes] = Counter()
         try:
             consumer.assign([self.place])
             while True:
                 message = consumer.poll(SECONDS)
-                assert message is not None, "the topic's end does not come"
+                assert message is not None, "librdkafka did not reach the end of the topic"
                 if message.error():
                     return found
                 found[message.value()] += 1
@@ -70,7 +70,7 @@ class Letters:
 
 
 def kill(pids: list[int]) -> int:
-    """SIGKILL to those that are still there; how many were."""
+    """Send SIGKILL to the processes that still run. Returns their number."""
     killed = 0
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -80,14 +80,14 @@ def kill(pids: list[int]) -> int:
 
 
 def kill_workers(driver: Driver, checkpoint: Checkpoint, letters: Letters, kills: int) -> int:
-    """Kill workers until there were so many or the query has ended; how many there were."""
+    """Kill workers up to this number, or until the query ends. Returns the number of kills."""
     chance, killed, turn = random.Random(kills), 0, 0
 
     def reading(newer_than: int) -> bool:
         progress = checkpoint.progress()
         return progress.planned > newer_than and progress.moment is Moment.READING
 
-    batch = -1  # each turn has a batch of its own
+    batch = -1  # each turn has its own batch
     while killed < kills and driver.running:
         met = until(lambda newer_than=batch: reading(newer_than) or not driver.running, SECONDS, 0.005)
         assert met, f"no batch to kill a worker in: {driver.log()[-3000:]}"
@@ -105,13 +105,13 @@ def kill_workers(driver: Driver, checkpoint: Checkpoint, letters: Letters, kills
 
 
 def value(number: int) -> bytes:
-    """Text, or now and then what is not."""
+    """Text, or sometimes bytes that are not text."""
     return b"%s %d" % (b"value" if number % BAD_ONE_IN else b"\xff", number)
 
 
 def check(kafka, topic, produce, folder, kills: int, per_batch: int) -> None:
     source, dead = topic(partitions=PARTITIONS), topic()
-    count = kills * per_batch  # the query outlasts the kills: a turn ends two workers, or one, or comes too late
+    count = kills * per_batch  # the query outlasts the kills: a turn kills two workers, one, or none
     produce(source, [Rec(value(number), partition=number % PARTITIONS) for number in range(count)])
     checkpoint = Checkpoint(folder / "checkpoint", folder / "output")
     options = kafka.client_options() | {
@@ -130,7 +130,7 @@ def check(kafka, topic, produce, folder, kills: int, per_batch: int) -> None:
         "checkpoint": str(checkpoint.folder),
         "trigger": {"availableNow": True},
     }
-    # By default a local master runs no task twice.
+    # By default a local master does not repeat a task.
     with contextlib.closing(Letters(kafka, dead)) as letters, Driver([step], folder, master="local[2,100]") as driver:
         killed = kill_workers(driver, checkpoint, letters, kills)
         driver.answers(600)

@@ -1,4 +1,4 @@
-"""read_committed under producers that commit and abort as chance has it."""
+"""read_committed with producers that commit and abort at random."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_read_committed_has_every_committed_record_and_no_aborted_one(running, k
     name = topic(partitions=PARTITIONS)
     options = kafka.client_options(prefix="")
     query = running(kafka, subscribe=name, **{"kafka.isolation.level": "read_committed"})
-    # Two at a time: the transactions of one lie between the records of the other's.
+    # Two at a time: the transactions of one producer lie between the records of the other.
     first, second = (Transactions(options, f"{name}-{seed}", name, PARTITIONS, seed) for seed in SEEDS)
     with first, second:
         query.await_rows(1000)

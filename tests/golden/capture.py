@@ -1,12 +1,12 @@
 """Captures golden batches from a real broker: `python capture.py HOST:PORT`.
 
-The broker should clean often (`log.cleaner.backoff.ms=200`). What is produced and what must come back are both taken
-from librdkafka (`pip install confluent-kafka`, needed here only), so the kernel is measured against another reader. A
-topic's `compression.type` makes the broker pack what it gets: so both Java's codecs (snappy in xerial's framing) and
-librdkafka's (raw snappy) are there.
+The broker should compact often (`log.cleaner.backoff.ms=200`). librdkafka (`pip install confluent-kafka`, needed only
+here) produces the records and reads the expected ones, so that the kernel is compared with another reader. A topic's
+`compression.type` makes the broker compress: so the captures contain both Java's codecs (snappy in xerial's framing)
+and librdkafka's (raw snappy).
 
-Each capture is a pair: NAME.bin, the records field of one fetch response from offset 0, and NAME.json, the answer's
-high watermark and aborted transactions, and the records that a reader must find.
+Each capture is a pair. NAME.bin is the records field of one fetch response from offset 0. NAME.json has the high
+watermark and the aborted transactions of the response, and the records that a reader must find.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Capture:
     def topic(self, name: str, **config: str) -> str:
         full = f"golden-{name}-{self.run}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        # A segment's age is that of its records, and these are old: the default would roll one at the first marker.
+        # A segment is as old as its records, and these are old: the default would roll one at the first marker.
         settings.setdefault("segment.ms", str(2**40))
         for future in self.admin.create_topics([NewTopic(full, 1, 1, config=settings)]).values():
             future.result()
@@ -69,7 +69,7 @@ class Capture:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 50, **settings})
 
     def send(self, producer: Producer, topic: str, records: list[dict[str, Any]], time_from: int = TIME) -> None:
-        """One batch per call."""
+        """Send one batch per call."""
         for at, content in enumerate(records):
             producer.produce(topic, partition=0, timestamp=time_from + at, **content)
         producer.flush()
@@ -99,9 +99,9 @@ class Capture:
                 fetch.ask(FetchPosition(topic, 0, offset), 1 << 20)
                 (partition,) = fetch.answer(bytearray(1 << 21), 10.0).partitions
                 assert partition.error_code == 0
-                # One answer holds one segment at most; a compacted topic needs several.
+                # One response holds at most one segment; a compacted topic needs several.
                 data += bytes(partition.records)
-                assert not (offset and partition.aborted), "the aborted transactions of one answer are not those of all"
+                assert not (offset and partition.aborted), "one response does not have all aborted transactions"
                 offset = scan(partition.records, offset)
                 if offset >= partition.high_watermark:
                     partition.records = memoryview(data)
@@ -110,7 +110,7 @@ class Capture:
             connection.close()
 
     def read(self, topic: str, committed: bool) -> list[dict[str, Any]]:
-        """What librdkafka finds."""
+        """The records that librdkafka reads."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -124,7 +124,7 @@ class Capture:
         found = []
         while True:
             message = consumer.poll(10)
-            assert message is not None, "the end of the partition did not come"
+            assert message is not None, "librdkafka did not reach the end of the partition"
             if message.error():
                 if message.error().code() == -191:  # the end of the partition
                     break
@@ -210,13 +210,13 @@ def compacted(capture: Capture) -> None:
             max_compaction_lag_ms="1000",
         )
         producer = capture.producer(compression_type=codec)
-        # Timestamps a minute apart roll a segment per batch; all but the last one are cleaned.
+        # Timestamps a minute apart roll a segment per batch; all but the last one are compacted.
         for turn in range(4):
             keys = range(turn * 2, 10)
             values = [{"key": b"%d" % key, "value": b"turn %d " % turn * 20} for key in keys]
             capture.send(producer, topic, values, TIME + turn * 60_000)
-        # An idempotent producer's last batch outlives its records, so that its sequence numbers are known: it stays
-        # behind without a record when another producer writes the same keys.
+        # The last batch of an idempotent producer outlives its records, because it holds the sequence numbers: it stays
+        # without a record when another producer writes the same keys.
         once = capture.producer(compression_type=codec, enable_idempotence=True)
         capture.send(once, topic, [{"key": b"%d" % key, "value": b"once"} for key in range(5)], TIME + 300_000)
         values = [{"key": b"%d" % key, "value": b"again " * 20} for key in range(5)]

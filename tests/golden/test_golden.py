@@ -1,4 +1,4 @@
-"""Batches that a real broker served, against what librdkafka read from the same topic. See capture.py."""
+"""Batches from a real broker, compared with the records that librdkafka read from the same topic. See capture.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def hexed(value: bytes | None) -> str | None:
 
 
 def headers_of(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Of each batch: base offset, attributes, record count, the first bytes of its records."""
+    """For each batch: base offset, attributes, record count, the first bytes of its records."""
     found, position = [], 0
     while position < len(data):
         base, length = struct.unpack_from(">qi", data, position)

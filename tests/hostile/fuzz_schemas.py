@@ -1,9 +1,9 @@
-"""Schemas that are read in Python, made of random parts: JSON Schema, DDL, Spark's schema JSON, Avro's references, and
-documents that a schema is inferred from. Whatever they are, they become a type or a ValueError, within limits.
+"""Fuzzes the schemas that are parsed in Python: JSON Schema, DDL, Spark's schema JSON, Avro's references, and documents
+from which a schema is inferred. Any text must become a type or a ValueError, within limits.
 
-    python -m hostile.fuzz_schemas --seconds 60        by itself (make fuzz), with the src and tests folders in the path
+    python -m hostile.fuzz_schemas --seconds 60        (make fuzz), with the src and tests folders in the path
 
-A failure prints the target, the seed and the number of the input, by which `--target`, `--seed` and `--only` repeat it.
+A failure prints the target, the seed and the number of the input. `--target`, `--seed` and `--only` repeat it.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from penstock.formats.schema import parse_schema
 from penstock.formats.types import check_size
 
 CPU_SECONDS = 10.0
-"""Of one input: what takes a second or two on an idle machine is fine on a busy one."""
+"""Limit for one input. An input takes a second or two on an idle machine, and more on a busy one."""
 
 MEMORY_BYTES = 2 << 30
-"""Of the whole process, most of which is libraries that are loaded."""
+"""Limit for the whole process; loaded libraries take most of it."""
 
 LONGEST = 200_000
-"""Characters of a text, about: more find nothing that these do not."""
+"""Approximate limit for the characters of a text: longer ones find nothing new."""
 
 
 DEFINITIONS = 8
 
 
 class Maker:
-    """Random parts, which repeat and refer to each other."""
+    """Random parts that repeat and refer to each other."""
 
     def __init__(self, random_: random.Random) -> None:
         self.random = random_
         self._left = 300
-        """Parts that may still be made: what is in each other multiplies."""
+        """Parts that may still be created: nested parts multiply."""
         self._may_repeat = True
         self._definition = -1
-        """Of a JSON Schema, the one that is made: it refers to those after it."""
+        """The definition of a JSON Schema that is being created: it refers to later ones."""
 
     def chance(self, part: float) -> bool:
         return self.random.random() < part
 
     def size(self) -> int:
-        """Mostly small, and very large once."""
+        """Usually small, and very large once."""
         self._left -= 1
         if self._left < 0:
             return 0
@@ -80,7 +80,7 @@ class Maker:
     # JSON Schema
 
     def json_document(self) -> Any:
-        """A whole one. Its definitions refer mostly to those after them, so that not all are circles."""
+        """A whole document. Definitions mostly refer to later ones, so that not all of them are circular."""
         document: dict[str, Any] = {"properties": {}, "$defs": {}}
         for self._definition in reversed(range(DEFINITIONS)):
             self._left += 20
@@ -203,7 +203,7 @@ class Maker:
 
 
 def damaged(maker: Maker, text: str) -> str:
-    """Sometimes with a part of it twice, or left out."""
+    """The text, sometimes with a part repeated or left out."""
     text = text[:LONGEST]
     if text and maker.chance(0.2):
         at, size = maker.random.randrange(len(text)), maker.random.randrange(1, 50)
@@ -234,7 +234,7 @@ def check_avro_references(maker: Maker) -> None:
     text = damaged(maker, json.dumps(maker.avro()))
     root_names(text)
     made = inline(text, [damaged(maker, json.dumps(maker.avro())) for _ in range(maker.random.randrange(4))])
-    assert len(made) < 50 * LONGEST, "written out, it is not much longer"
+    assert len(made) < 50 * LONGEST, "the expanded type is much longer than the text"
 
 
 TARGETS: dict[str, Callable[[Maker], None]] = {
@@ -247,7 +247,7 @@ TARGETS: dict[str, Callable[[Maker], None]] = {
 
 
 def check(target: str, seed: int, number: int) -> bool:
-    """Whether the input of that number is a schema. What is wrong with our code is raised."""
+    """Whether the input of that number is a schema. Raises for an error in Penstock."""
     try:
         TARGETS[target](Maker(random.Random(f"{target} {seed} {number}")))
     except ValueError:
@@ -256,7 +256,7 @@ def check(target: str, seed: int, number: int) -> bool:
 
 
 class TooSlow(Exception):
-    """An input took more than its time."""
+    """An input exceeded the time limit."""
 
 
 def main() -> None:
@@ -264,7 +264,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--target", choices=TARGETS, action="append")
-    parser.add_argument("--only", type=int, help="the input of that number alone")
+    parser.add_argument("--only", type=int, help="run only the input of that number")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(10**9) if arguments.seed is None else arguments.seed
 

@@ -1,4 +1,4 @@
-"""Random Protobuf schemas and messages, and what Google's library reads out of the bytes, as Spark would show it."""
+"""Random Protobuf schemas and messages, and the values that Google's library reads, as Spark shows them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEFAULTS = {Proto.TYPE_STRING: "pre", Proto.TYPE_INT32: "-7", Proto.TYPE_DOUBLE:
 
 @dataclass(frozen=True)
 class Schema:
-    """A set of descriptors, whose message `M0` is the one to read."""
+    """A set of descriptors. `M0` is the message to read."""
 
     files: descriptor_pb2.FileDescriptorSet
     message: type[Message]
@@ -89,7 +89,7 @@ def schemas(draw: st.DrawFn, syntax: str | None = None) -> Schema:
     count = draw(st.integers(1, 3))
     for index in range(count):
         message = file.message_type.add(name=f"M{index}")
-        # Only messages further on, so that none holds itself.
+        # Only later messages, so that no message contains itself.
         others = [f".r.M{other}" for other in range(index + 1, count)]
         numbers_of = draw(st.lists(st.integers(1, 40) | st.integers(41, 3000), min_size=1, max_size=7, unique=True))
         oneof = message.oneof_decl.add(name="choice") if draw(st.booleans()) else None
@@ -100,7 +100,7 @@ def schemas(draw: st.DrawFn, syntax: str | None = None) -> Schema:
         if oneof is not None and not any(field.HasField("oneof_index") for field in message.field):
             message.field.add(name="last", number=3100, label=Proto.LABEL_OPTIONAL, type=Proto.TYPE_BOOL, oneof_index=0)
         if file.syntax == "proto3":
-            for field in message.field:  # what a compiler makes of proto3's "optional": a oneof with one member
+            for field in message.field:  # a compiler turns proto3's "optional" into a oneof with one member
                 if field.proto3_optional:
                     field.oneof_index = len(message.oneof_decl)
                     message.oneof_decl.add(name=f"_{field.name}")
@@ -117,7 +117,7 @@ def add_field(
     in_oneof: bool,
 ) -> None:
     field = message.field.add(name=f"f{number}", number=number, label=Proto.LABEL_OPTIONAL)
-    # The first is a scalar: Spark, and so Penstock, has no messages without fields.
+    # The first field is a scalar: Spark, and so Penstock, has no messages without fields.
     shapes = ["scalar"] if position == 0 else ["scalar", "scalar", "enum", "moment", "map", *["message"] * len(others)]
     if syntax == "proto2" and position > 0:
         shapes.append("group")
@@ -127,7 +127,7 @@ def add_field(
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=Proto.LABEL_OPTIONAL, type=draw(st.sampled_from(KEYS)))
         value = entry.field.add(name="value", number=2, label=Proto.LABEL_OPTIONAL)
-        # A map's enum must begin with zero, which proto2's here does not always.
+        # The enum of a map must begin with zero, which proto2's enums here do not always do.
         inner = ["scalar", "moment", *["message"] * len(others), *["enum"] * (syntax == "proto3")]
         set_type(draw, value, draw(st.sampled_from(inner)), others)
         field.label, field.type, field.type_name = Proto.LABEL_REPEATED, Proto.TYPE_MESSAGE, entry.name
@@ -167,7 +167,7 @@ def set_type(draw: st.DrawFn, field: Any, shape: str, others: Sequence[str]) -> 
 
 
 def flipped(schema: Schema) -> Schema:
-    """The same messages, packed where the other's are not."""
+    """The same messages with packed and unpacked fields exchanged."""
     files = descriptor_pb2.FileDescriptorSet()
     files.CopyFrom(schema.files)
     for message in files.file[-1].message_type:
@@ -178,7 +178,7 @@ def flipped(schema: Schema) -> Schema:
 
 
 def fill(draw: st.DrawFn, message: Message, chance: int = 3) -> None:
-    """Sets some of the fields."""
+    """Set some of the fields."""
     for field in message.DESCRIPTOR.fields:
         if draw(st.integers(0, chance)) == 0:
             continue
@@ -259,12 +259,12 @@ def plain(field: FieldDescriptor) -> Callable[[Any], Any]:
 
 
 def moment(message: Any) -> int:
-    # Spark cuts off parts of a microsecond, towards zero.
+    # Spark truncates fractions of a microsecond towards zero.
     return int(message.seconds * 1_000_000 + math.trunc(message.nanos / 1000))
 
 
 def bits(value: float) -> bytes | str:
-    """Equal only to the very same number: -0.0 is not 0.0."""
+    """Equal only for the same bits: -0.0 is not 0.0."""
     return "NaN" if math.isnan(value) else struct.pack("<d", value)
 
 

@@ -1,4 +1,4 @@
-"""Makes record batches of magic 2: right ones, and ones that are wrong in one place and right in their CRC."""
+"""Builds record batches of magic 2: valid ones, and ones with one fault and a correct CRC."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Batch:
 
 
 def counted(base: int, count: int, **more: Any) -> Batch:
-    """A batch whose values say their offsets."""
+    """A batch whose values are their offsets."""
     return Batch(base, [record(at, b"offset %d" % (base + at)) for at in range(count)], **more)
 
 
@@ -146,7 +146,7 @@ def read(
     cut: bool = False,
     **more: Any,
 ) -> Read:
-    """Everything that comes out of a chunk, every Arrow batch validated."""
+    """Read a whole chunk, and validate every Arrow batch."""
     decoder = Decoder(TOPIC, PARTITION, columns, **({} if limit is None else {"decompression_limit": limit}))
     decoder.open(data, start=start, stop=stop, high_watermark=high_watermark, aligned=aligned, cut=cut, **more)
     rows: list[dict[str, Any]] = []
@@ -155,7 +155,7 @@ def read(
         arrow.validate(full=True)
         assert arrow.num_rows == batch.num_rows > 0
         if "timestamp" in columns:
-            # As integers: Python's datetime ends before Arrow does.
+            # As integers: the range of Python's datetime is smaller than Arrow's.
             at = list(columns).index("timestamp")
             arrow = arrow.set_column(at, "timestamp", arrow.column(at).view(pa.int64()))
         rows += arrow.to_pylist()

@@ -1,4 +1,4 @@
-"""Avro's bytes, wrong in every way: a row each, never more, and a reason that says where."""
+"""Malformed Avro: each bad record becomes one bad row, never more, with a reason that names the place."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ BAD: dict[str, tuple[Schema, bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_record_costs_its_own_row(name: str) -> None:
+def test_a_bad_record_affects_only_its_own_row(name: str) -> None:
     schema, bad, _ = BAD[name]
     outer = {"type": "record", "name": "Outer", "fields": [{"name": "value", "type": schema}]}
     good = good_value(schema)
@@ -105,7 +105,7 @@ def good_value(schema: Schema) -> bytes:
     )
 
 
-def test_a_recursive_value_that_is_skipped_may_not_use_up_the_stack() -> None:
+def test_a_skipped_recursive_value_does_not_exhaust_the_stack() -> None:
     node = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
     writer = record(skipped=node, kept="int")
     reader = record(kept="int")
@@ -118,17 +118,17 @@ def test_a_recursive_value_that_is_skipped_may_not_use_up_the_stack() -> None:
     assert "records deep" in decoded.faults[0][1]
 
 
-def test_a_skipped_array_is_bounded_as_any_other() -> None:
+def test_a_skipped_array_is_limited_like_any_other() -> None:
     writer, reader = record(skipped=NULLS, kept="int"), record(kept="int")
     avro_values = Format.avro(json.dumps(reader), pa.field("", cases.type_of(reader)), framed=True)
     avro_values.add_schema(1, json.dumps(writer).encode())
-    # The second in a block that tells its size, which is jumped over, whatever it holds.
+    # The second value is in a block with a size, which is skipped whatever it holds.
     blocks = [varint(2**40) + b"\0", varint(-(2**40)) + b"\0\0"]
     decoded = avro_values.decode(pa.array([b"\0\0\0\0\1" + block + b"\x0e" for block in blocks], pa.binary()))
     assert pa.array(decoded).to_pylist() == [{"kept": None}, {"kept": 7}]
 
 
-def test_claims_take_no_memory() -> None:
+def test_claimed_sizes_take_no_memory() -> None:
     pool = pa.default_memory_pool()
     before = pool.bytes_allocated()
     schema = record(a={"type": "array", "items": "long"}, b="string", c={"type": "map", "values": "bytes"})
@@ -142,7 +142,7 @@ def test_claims_take_no_memory() -> None:
 @settings(max_examples=400)
 @given(st.data())
 def test_damage_stays_in_its_row(data: st.DataObject) -> None:
-    """And what is taken in spite of it, Apache's library takes too, and reads the same."""
+    """Penstock accepts a damaged record only if Apache's library does, and both read the same."""
     schema, values = data.draw(cases.cases(logical=False))
     good = cases.written(schema, data.draw(values))
     damaged = data.draw(damage(good))
@@ -200,11 +200,11 @@ def test_one_bad_record_among_many_of_several_writers() -> None:
     expected = [{"a": f"t{at}", "b": at if at % 3 else None} for at in range(1000)]
     expected[123] = expected[124] = {"a": None, "b": None}
     assert pa.array(decoded).to_pylist() == expected
-    # And the next column begins clean.
+    # And the next column starts empty.
     assert pa.array(avro_values.decode(pa.array(values[:3], pa.binary()))).to_pylist() == expected[:3]
 
 
-def test_an_error_deep_inside_is_told_with_its_path() -> None:
+def test_a_nested_error_has_its_path() -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "string"}]}
     schema = record(a={"type": "map", "values": {"type": "array", "items": inner}})
     data = b"\x02" + text(b"key") + b"\x04" + text(b"ok") + text(b"\xff") + b"\0\0"

@@ -1,4 +1,5 @@
-"""A peer that is no broker, or a bad one: every connection ends in a named error, in time, without taking memory."""
+"""Peers that are not a broker, or a faulty one: every connection ends in a named error, in time, without using
+memory."""
 
 import contextlib
 import socket
@@ -55,13 +56,13 @@ def connect(port, timeout=SECONDS):
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, FRAME_LIMIT + 1, 2**31 - 1])
-def test_a_length_that_cannot_be_is_refused(peer, size):
+def test_an_impossible_length_is_rejected(peer, size):
     port = peer(lambda client: client.sendall(struct.pack(">i", size)))
     with pytest.raises(ProtocolError, match=f"announced a response of {size} bytes"):
         connect(port)
 
 
-def test_a_web_server_on_that_port_is_told_apart(peer):
+def test_a_web_server_on_that_port_gets_its_own_error(peer):
     port = peer(lambda client: client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     with pytest.raises(ProtocolError, match="Is that port a Kafka listener"):
         connect(port)
@@ -85,7 +86,7 @@ def test_a_peer_that_hangs_up_is_a_lost_connection(peer):
         connect(port)
 
 
-def test_a_peer_that_says_nothing_times_out(peer):
+def test_a_silent_peer_times_out(peer):
     done = threading.Event()
     port = peer(lambda client: done.wait(SECONDS))
     with pytest.raises(ConnectionLost, match="timed out"):
@@ -93,7 +94,7 @@ def test_a_peer_that_says_nothing_times_out(peer):
     done.set()
 
 
-def test_a_peer_that_trickles_does_not_stretch_the_deadline(peer):
+def test_a_slow_peer_does_not_extend_the_deadline(peer):
     done = threading.Event()
 
     def trickle(client):
@@ -108,7 +109,7 @@ def test_a_peer_that_trickles_does_not_stretch_the_deadline(peer):
 
 
 def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
-    """Half a gigabyte announced, a few bytes sent: the buffer grows by one step, not by the claim."""
+    """The peer announces half a gigabyte and sends a few bytes: the buffer grows by one step, not to that size."""
     port = peer(lambda client: client.sendall(struct.pack(">i", 500 << 20) + b"abc"))
     buffer = bytearray(1000)
     connection = Connection.__new__(Connection)
@@ -124,7 +125,7 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
 
 
 def negotiating(then):
-    """A peer that says which versions it speaks, as version 0 of ApiVersions does, and then something else."""
+    """A peer that answers ApiVersions of version 0, and then runs `then`."""
 
     def script(client):
         versions = struct.pack(">ihi", 1, 35, 0) + struct.pack(">hhh", 18, 0, 0)
@@ -140,11 +141,11 @@ def negotiating(then):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Answers are overdue soon."""
+    """Shortens the time after which an answer is overdue."""
     monkeypatch.setattr(patience_module, "OVERDUE_SECONDS", 0.05)
 
 
-def test_a_silent_broker_is_left_when_others_know_that_another_one_has_taken_its_place(peer, hasty):
+def test_a_silent_broker_is_left_when_other_brokers_name_a_new_leader(peer, hasty):
     done = threading.Event()
     port = peer(negotiating(lambda client: done.wait(SECONDS)))
     connection = connect(port)
@@ -156,7 +157,7 @@ def test_a_silent_broker_is_left_when_others_know_that_another_one_has_taken_its
     assert not connection.reusable
 
 
-def test_a_broker_is_left_while_it_is_connected_to_as_well(peer, hasty):
+def test_a_broker_is_left_during_the_connection_attempt_too(peer, hasty):
     done = threading.Event()
     port = peer(lambda client: done.wait(SECONDS))
     with pytest.raises(BrokerSilent, match="and h2:9092 leads t-0 now"):
@@ -164,8 +165,8 @@ def test_a_broker_is_left_while_it_is_connected_to_as_well(peer, hasty):
     done.set()
 
 
-def test_an_answer_that_comes_while_others_are_asked_counts(peer, hasty):
-    """It may be the answer to a commit: better to have it than to ask again elsewhere."""
+def test_an_answer_that_arrives_while_other_brokers_are_asked_is_used(peer, hasty):
+    """It may be the answer to a commit: using it is better than asking another broker again."""
     doubted, sent = threading.Event(), threading.Event()
 
     def late(client):
@@ -185,8 +186,8 @@ def test_an_answer_that_comes_while_others_are_asked_counts(peer, hasty):
     connection.close()
 
 
-def test_a_request_that_does_not_leave_is_doubted_too(peer, hasty):
-    """The peer takes nothing, so that a large request fills all buffers in between."""
+def test_a_silent_broker_is_left_while_a_request_is_sent_too(peer, hasty):
+    """The peer reads nothing, so that a large request fills all buffers in between."""
     done = threading.Event()
     connection = connect(peer(negotiating(lambda client: done.wait(SECONDS))))
     connection.doubt = lambda: "h2:9092 leads t-0 now"

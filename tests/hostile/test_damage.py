@@ -1,7 +1,7 @@
-"""Damage on the way: every truncation and every flipped bit of small responses, in every codec.
+"""Damaged responses: every truncation and every flipped bit of small responses, in every codec.
 
-Each read ends in the rows that were sent or in CorruptBatch. A response that may have been cut can also end early,
-and then `next_offset` says where.
+Each read ends in the rows that were sent or in CorruptBatch. A response that may be truncated can also end early, and
+then `next_offset` is correct.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ START, END = 100, 112
 
 
 def response(codec: str) -> tuple[bytes, list[int]]:
-    """Four batches of several shapes, and where each ends."""
+    """Four batches of several shapes, and the end of each."""
     batches = [
         counted(100, 3, codec=codec),
         Batch(
@@ -34,7 +34,7 @@ def response(codec: str) -> tuple[bytes, list[int]]:
 
 
 def read_all(data: bytes, *, cut: bool) -> Read:
-    """As the fetch path does: what the kernel leaves to the decoder of old messages goes there."""
+    """As the fetch path: messages of magic 0 and 1 go to their own decoder."""
     found = read(data, START, END, high_watermark=END, aligned=True, cut=cut)
     if found.legacy:
         old, next_offset, position = decode_legacy(
@@ -46,7 +46,7 @@ def read_all(data: bytes, *, cut: bool) -> Read:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_response_cut_short_anywhere_ends_at_a_batch_or_is_corrupt(codec: str) -> None:
+def test_a_truncated_response_ends_at_a_batch_or_is_corrupt(codec: str) -> None:
     data, ends = response(codec)
     whole = read_all(data, cut=False)
     assert whole.next_offset == END
@@ -77,12 +77,12 @@ def test_a_flipped_bit_anywhere_changes_nothing_or_is_corrupt(codec: str) -> Non
             assert not found.legacy, f"bit {bit}: a message of magic 0 that ends nowhere"
             assert found == whole, f"bit {bit}"
             unharmed += 1
-    # The leader epoch, 32 bits in each of the four headers, is all that is neither covered nor used.
+    # The leader epoch, 32 bits in each of the four headers, is the only field that is neither covered nor used.
     assert unharmed == 4 * 32
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_flipped_bit_in_a_response_that_may_be_cut_leaves_an_honest_prefix(codec: str) -> None:
+def test_a_flipped_bit_in_a_response_that_may_be_truncated_leaves_a_correct_prefix(codec: str) -> None:
     data, _ = response(codec)
     whole = read_all(data, cut=False)
     for bit in range(len(data) * 8):

@@ -1,4 +1,4 @@
-"""Fetch responses: what kafka-python writes, we read; what is cut or flipped is an error of ours, never a crash."""
+"""Fetch responses written by kafka-python are read. A truncated or damaged one is a Penstock error, never a crash."""
 
 import contextlib
 import struct
@@ -76,12 +76,12 @@ def test_no_records_and_no_aborted_list(version, records):
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
-def test_tagged_fields_are_stepped_over(version):
+def test_tagged_fields_are_skipped(version):
     (fetched,) = read_fetch_response(frame(version, leader=True), version, 5, "broker").partitions
     assert (fetched.error_code, bytes(fetched.records)) == (6, b"records")
 
 
-def test_the_records_are_a_view_and_no_copy():
+def test_the_records_are_a_view_not_a_copy():
     data = frame(17)
     (fetched,) = read_fetch_response(data, 17, 5, "broker").partitions
     fetched.records[0] = ord("R")
@@ -94,16 +94,16 @@ def test_the_answer_to_another_request_is_refused():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_cut_anywhere_it_is_a_protocol_error(version):
+def test_a_truncated_response_is_a_protocol_error(version):
     whole = frame(version)
-    end = len(whole) - (3 if version >= 12 else 0)  # a frame that lacks only its closing tag counts says all there is
+    end = len(whole) - (3 if version >= 12 else 0)  # without only its closing tag counts a frame is still complete
     for length in range(end):
         with pytest.raises(ProtocolError):
             read_fetch_response(whole[:length], version, 5, "broker")
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 17])
-def test_any_bit_flipped_it_is_read_or_refused(version):
+def test_a_response_with_a_flipped_bit_is_read_or_rejected(version):
     whole = bytes(frame(version))
     for position in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -113,6 +113,6 @@ def test_any_bit_flipped_it_is_read_or_refused(version):
 
 
 @given(st.binary(max_size=300), st.sampled_from(list(VERSIONS)))
-def test_garbage_is_read_or_refused(garbage, version):
+def test_garbage_is_read_or_rejected(garbage, version):
     with contextlib.suppress(ProtocolError):
         read_fetch_response(memoryview(b"\0\0\0\5" + garbage), version, 5, "broker")

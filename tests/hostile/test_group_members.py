@@ -1,4 +1,4 @@
-"""Members of a group that say nonsense: as leader to us, and to us as leader."""
+"""Faulty group members: a leader that sends us nonsense, and members that send us nonsense as their leader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.wire.transport.connection import Connection
 
 
 class Odd:
-    """A member that says whatever it was told to. `assign`: member ids -> what each is given, if it leads."""
+    """A member with arbitrary metadata. `assign`: member ids -> the assignment of each, if it leads."""
 
     def __init__(self, kafka, group, subscription, assign=lambda members: {}, assignor="range"):
         host, port = kafka.bootstrap_servers.split(":")
@@ -56,7 +56,7 @@ class Odd:
                 except MembershipLost as lost:
                     if lost.forgotten:
                         self._member = GroupMember()
-                except RetriableError:  # the first group of a broker: its coordinator is asked for, and begins
+                except RetriableError:  # the first group of a broker: its coordinator is starting
                     with contextlib.suppress(RetriableError):
                         find_coordinator(self._connection, self._group, DEADLINE)
                     self._closing.wait(0.1)
@@ -70,7 +70,7 @@ class Odd:
             self._group,
             self._member,
             {self._assignor: self._subscription},
-            session_timeout=30,  # a process that gets no processor for seconds is not dead
+            session_timeout=30,  # long, because a busy machine may stop a process for seconds
             rebalance_timeout=30,
             reason="",
             timeout=DEADLINE,
@@ -94,7 +94,7 @@ def to_everybody(data):
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\xff" * 40, b"\x00\x01\x7f\xff\xff\xff", bytes(range(64, 80))])
-def test_a_leaders_assignment_that_cannot_be_read_is_waited_out(kafka, topic, group, member, data, caplog):
+def test_a_member_waits_after_an_unreadable_assignment_of_its_leader(kafka, topic, group, member, data, caplog):
     name = topic(partitions=2)
     odd = Odd(kafka, group, encode_subscription(Subscription((name,))), to_everybody(data))
     try:
@@ -118,7 +118,9 @@ def test_a_leaders_assignment_that_cannot_be_read_is_waited_out(kafka, topic, gr
         AssignmentUserData("m", True, {TopicPartition("?", -1): 10**12}, {TopicPartition("?", 1): "nobody"}).encode(),
     ],
 )
-def test_a_leaders_note_that_is_none_leaves_us_to_ourselves(kafka, topic, group, member, user_data):
+def test_without_valid_user_data_of_the_leader_a_member_spreads_partitions_itself(
+    kafka, topic, group, member, user_data
+):
     name = topic(partitions=4)
     mine = partitions(name, 4) | {TopicPartition("not-mine", 0)}
     odd = Odd(
@@ -139,17 +141,18 @@ def test_a_leaders_note_that_is_none_leaves_us_to_ourselves(kafka, topic, group,
 @pytest.mark.parametrize(
     "subscription",
     [
-        # Not what cannot be read at all: Kafka 4 answers all members with UNKNOWN then. See test_membership_notes.py.
+        # Metadata that cannot be read at all is not here: Kafka 4 answers all members with UNKNOWN then. See
+        # test_membership_notes.py.
         b"",
         encode_subscription(Subscription(())),
         encode_subscription(Subscription(("no such topic", "", "x" * 1000))),
         encode_subscription(Subscription(("no-such-topic",), b"\x00\x00\x00\x01" + MAGIC + b"\x00")),
-        # 15 kB that were 15 MB for every partition of the topic: such a member ended its leader's process.
+        # 15 kB that became 15 MB for every partition of the topic: such a member ended the process of its leader.
         encode_subscription(Subscription(("no-such-topic",), b"\x00\x00\x00\x01" + MAGIC + zlib.compress(BOMB))),
     ],
 )
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_as_leader_we_bear_members_that_say_nonsense(kafka, topic, group, member, subscription, assignor):
+def test_a_leader_tolerates_members_with_invalid_metadata(kafka, topic, group, member, subscription, assignor):
     name = topic(partitions=3)
     one = member({name: 1}, **{"partition.assignment.strategy": assignor})
     await_shared([one], partitions(name, 3))
@@ -162,8 +165,8 @@ def test_as_leader_we_bear_members_that_say_nonsense(kafka, topic, group, member
         odd.close()
 
 
-def test_as_leader_we_do_not_trust_what_members_claim_to_hold(kafka, topic, group, member):
-    """One that claims everything, from a generation to come, gets no more than its share in the end."""
+def test_a_leader_does_not_trust_the_owned_partitions_that_members_claim(kafka, topic, group, member):
+    """A member that claims all partitions, from a future generation, gets no more than its share in the end."""
     name = topic(partitions=4)
     claim = (*partitions(name, 4), TopicPartition(name, 99), TopicPartition("other", 0))
     said = Subscription((name,), b"", claim, 2**31 - 1)

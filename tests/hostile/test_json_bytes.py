@@ -1,4 +1,4 @@
-"""Bytes that mean to be JSON and are not: each costs its own row, and no other, and nothing else."""
+"""Malformed JSON: each document affects its own row and no other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NOTHING = {KIND.field(at).name: None for at in range(KIND.num_fields)}
 
 
 def check(documents: list[bytes]) -> list[bool]:
-    """Reads documents between good ones, and says which are not JSON."""
+    """Reads documents between good ones. Returns which of them are not JSON."""
     between = [DOCUMENT]
     for document in documents:
         between += [document, DOCUMENT]
@@ -78,7 +78,7 @@ def test_every_truncation_is_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_random_damage_costs_one_row_and_is_judged_as_by_python(seed: int) -> None:
+def test_random_damage_affects_one_row_and_python_agrees(seed: int) -> None:
     chance = random.Random(seed)
     documents = []
     for _ in range(500):
@@ -101,7 +101,7 @@ def test_random_damage_costs_one_row_and_is_judged_as_by_python(seed: int) -> No
 
 
 def is_json_object(document: bytes) -> bool:
-    """What Python says, of the first thing in the document, as the kernel looks at nothing behind it."""
+    """Python's verdict on the first value of a document, because the kernel ignores the text after it."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -110,15 +110,15 @@ def is_json_object(document: bytes) -> bool:
     try:
         json.JSONDecoder(parse_constant=refuse).raw_decode(text)
     except ValueError:
-        return not text  # blank is no document, and no fault
-    # A document of another kind is no JSON object, but JSON.
+        return not text  # a blank document is null without a fault
+    # A document of another type is not a JSON object, but it is JSON.
     return True
 
 
 @pytest.mark.parametrize("name", ["skipped", "text", "id", "items", "tags"])
 @pytest.mark.parametrize("piece", [b"[", b'{"a":', b'[{"a":', b"[[],", b'{"a":1,"b":'])
-def test_nesting_without_end_is_refused_before_it_costs(name: str, piece: bytes) -> None:
-    # A parser that recursed would be out of stack; one that looked ahead at each bracket would never come back.
+def test_endless_nesting_is_rejected_early(name: str, piece: bytes) -> None:
+    # A recursive parser would exhaust the stack; one that looked ahead at each bracket would take forever.
     endless = f'{{"{name}":'.encode() + piece * 1_000_000
     assert check([endless]) == [True]
 
@@ -134,7 +134,7 @@ def test_large_documents_are_read() -> None:
     assert len(rows[2]["items"]) == 200_000
 
 
-def test_names_without_end_do_not_slow_it_down_or_fill_the_memory() -> None:
+def test_endless_new_names_take_little_time_and_memory() -> None:
     documents = [b'{"n%d":1,"%s":2,"id":%d}' % (number, b"long" * (number % 40), number) for number in range(20_000)]
     rows, faults = read(documents)
     assert faults == {}

@@ -1,4 +1,4 @@
-"""ListOffsets responses that are cut, flipped or made up: read or refused as Penstock's own error, never a crash."""
+"""Damaged and random ListOffsets responses: they are read, or rejected with a Penstock error; never a crash."""
 
 import contextlib
 import struct
@@ -15,7 +15,7 @@ from penstock.wire.api.list_offsets import FLEXIBLE, HIGHEST, LATEST, LOWEST, re
 VERSIONS = range(LOWEST, HIGHEST + 1)
 ASKED = {"events": {p: TopicPartition("events", p) for p in range(3)}}
 TIMES = dict.fromkeys(ASKED["events"].values(), LATEST)
-REFUSED = (struct.error, IndexError, ValueError)  # what the caller turns into a ProtocolError
+REFUSED = (struct.error, IndexError, ValueError)  # the caller turns these into a ProtocolError
 
 
 def frame(version):
@@ -39,17 +39,17 @@ def read(data, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_cut_anywhere_it_is_refused(version):
+def test_a_truncated_response_is_rejected(version):
     whole = frame(version)
     assert read(whole, version) == {TopicPartition("events", p): 100 + p for p in range(3)}
-    end = len(whole) - (1 if version >= FLEXIBLE else 0)  # lacking only the last count of tags it says all there is
+    end = len(whole) - (1 if version >= FLEXIBLE else 0)  # without only the last tag count it is still complete
     for length in range(end):
         with pytest.raises(REFUSED):
             read(whole[:length], version)
 
 
 @pytest.mark.parametrize("version", [1, 4, 6, 11])
-def test_any_bit_flipped_it_is_read_or_refused(version):
+def test_a_response_with_a_flipped_bit_is_read_or_rejected(version):
     whole = frame(version)
     for position in range(len(whole) * 8):
         flipped = bytearray(whole)
@@ -59,13 +59,13 @@ def test_any_bit_flipped_it_is_read_or_refused(version):
 
 
 @given(st.binary(max_size=300), st.sampled_from(list(VERSIONS)))
-def test_garbage_is_read_or_refused(garbage, version):
+def test_garbage_is_read_or_rejected(garbage, version):
     with contextlib.suppress(*REFUSED, BrokerError):
         read(b"\0\0\0\5" + garbage, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_counts_that_lie_make_nobody_loop_or_allocate(version):
+def test_false_counts_cause_no_loop_and_no_allocation(version):
     head = struct.pack(">i", 5) + (b"\0" if version >= FLEXIBLE else b"") + (b"\0" * 4 if version >= 2 else b"")
     many = b"\xff\xff\xff\xff\x07" if version >= FLEXIBLE else struct.pack(">i", 2**31 - 1)
     with pytest.raises(REFUSED):

@@ -1,4 +1,4 @@
-"""Made with intent: the CRC is right, and nothing else need be. No crash, no hang, no memory the bytes do not back."""
+"""Malicious batches with a correct CRC: no crash, no hang, no memory beyond the bytes that are there."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def test_a_bomb_ends_at_the_limit_and_names_it(codec: str) -> None:
 
 
 def test_a_zstd_frame_may_declare_any_size_or_window_and_gets_no_memory_for_it() -> None:
-    """In a process of its own, because peak memory is a process's."""
-    # Frame: magic, descriptor (8-byte content size, no single segment), window of 128 MiB, 1 TiB of content, one RLE
-    # block that is the last.
+    """In its own process, because peak memory belongs to a process."""
+    # Frame: magic, descriptor (8-byte content size, not a single segment), window of 128 MiB, 1 TiB of content, one RLE
+    # block that is the last one.
     frame = bytes.fromhex("28b52ffd") + b"\xc0" + b"\x88" + struct.pack("<Q", 2**40) + b"\x0b\x00\x00" + b"a"
     data = Batch(0, count=1, codec="zstd", payload=frame).encode()
     assert growth_of_memory(data, "orders", 2**30) < 32 * MEGABYTE
@@ -52,7 +52,7 @@ def test_a_huge_record_count_gets_no_memory(codec: str) -> None:
 
 
 def growth_of_memory(data: bytes, topic: str, limit: int) -> int:
-    """How far peak memory rises while a fresh process reads `data`, which must be corrupt."""
+    """How far peak memory rises while a new process reads `data`, which must be corrupt."""
     script = """
 import resource, sys
 from pathlib import Path
@@ -85,7 +85,7 @@ print(peak() - before)
 
 
 def test_memory_is_measured_where_it_is_used() -> None:
-    """The two tests above would pass if nothing were measured: so a real bomb must show."""
+    """Proves that the two tests above measure memory: a real decompression bomb must show."""
     payload = compressed("zstd", bytes(200 * MEGABYTE))
     data = Batch(0, count=1, codec="zstd", payload=payload).encode()
     assert growth_of_memory(data, "orders", 2**30) > 100 * MEGABYTE
@@ -124,7 +124,7 @@ WRONG_RECORDS = {
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("payload", WRONG_RECORDS.values(), ids=WRONG_RECORDS)
-def test_a_record_that_lies_is_corrupt(payload: bytes, codec: str) -> None:
+def test_a_record_with_false_lengths_is_corrupt(payload: bytes, codec: str) -> None:
     data = Batch(0, count=1, codec=codec, payload=compressed(codec, payload)).encode()
     with pytest.raises(CorruptBatch):
         read(data)
@@ -157,7 +157,7 @@ def test_a_header_bomb_is_no_larger_than_its_bytes() -> None:
     ],
     ids=str,
 )
-def test_a_header_that_lies_is_corrupt(changes: dict[str, int]) -> None:
+def test_a_batch_header_with_false_fields_is_corrupt(changes: dict[str, int]) -> None:
     with pytest.raises(CorruptBatch):
         read(counted(0, 2).changed(**changes))
 
@@ -204,7 +204,7 @@ def test_random_bytes_are_corrupt_or_nothing(data: bytes, cut: bool, aligned: bo
     st.none() | st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 9)), max_size=3),
 )
 @settings(max_examples=500)
-def test_random_records_behind_a_right_crc_are_rows_or_corrupt(
+def test_random_records_with_a_correct_crc_are_rows_or_corrupt(
     payload: bytes, attributes: int, count: int, last_delta: int, aborted: list[tuple[int, int]] | None
 ) -> None:
     batch = Batch(0, payload=payload, attributes=attributes, count=count, last_delta=last_delta, producer=1)

@@ -1,4 +1,4 @@
-"""Protobuf from strangers: what Google's parser refuses is refused, alone, and what it takes is read as it reads it."""
+"""Malformed Protobuf: Penstock rejects records that Google's parser rejects, and reads the others as Google does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def google(schema: Schema, value: bytes) -> Message | None:
 
 @st.composite
 def damaged(draw: st.DrawFn, value: bytes) -> bytes:
-    """Some bytes changed, cut out, put in, or repeated."""
+    """Some bytes changed, removed, inserted or repeated."""
     changed = bytearray(value)
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(changed)))
@@ -61,7 +61,7 @@ def has_maps(descriptor: Any) -> bool:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_damage_costs_its_record_alone_and_google_agrees(data: st.DataObject) -> None:
+def test_damage_affects_only_its_record_and_google_agrees(data: st.DataObject) -> None:
     schema = data.draw(schemas("proto3"))
     good = data.draw(messages(schema, 8)).SerializeToString()
     bad = [data.draw(damaged(good)) for _ in range(5)]
@@ -74,13 +74,13 @@ def test_damage_costs_its_record_alone_and_google_agrees(data: st.DataObject) ->
             assert found[row] == whole, "a neighbour of a bad record"
             continue
         if "too many for microseconds" in faults.get(row, ""):
-            continue  # a good message that no timestamp can say
+            continue  # a good message that a timestamp cannot represent
         message = google(schema, value)
         assert (row in faults) == (message is None), faults.get(row)
         if message is None:
             assert found[row] == dict.fromkeys(whole)
         elif not has_maps(message.DESCRIPTOR):
-            # Google's C library drops a map's entry with a field too many, its others do not.
+            # Google's C library drops a map entry with an unknown field; its other libraries do not.
             assert found[row] == shown(message)
 
 
@@ -121,10 +121,10 @@ def nested(depth: int) -> tuple[Format, Schema]:
     return Format.protobuf(descriptors, "M0", kind), load(FileDescriptorSet.FromString(descriptors), "M0")
 
 
-def test_depth_ends_where_googles_ends() -> None:
+def test_the_depth_limit_equals_googles() -> None:
     reader, schema = nested(50)
     for depth in (1, 50, 51, 99, 100, 101, 102, 5000, 100_000):
-        # Messages as deep as the type, and in the innermost groups, which it does not know.
+        # Messages as deep as the type, and in the innermost one unknown groups.
         value = b"\x1b" * max(0, depth - 50) + b"\x1c" * max(0, depth - 50)
         for _ in range(min(depth, 50)):
             value = b"\x0a" + varint(len(value)) + value
@@ -133,7 +133,7 @@ def test_depth_ends_where_googles_ends() -> None:
         assert 1 not in faults
 
 
-def test_a_type_too_deep_for_arrow_is_refused_by_its_path() -> None:
+def test_a_type_too_deep_for_arrow_is_rejected_with_its_path() -> None:
     with pytest.raises(ValueError, match=r"field (m\.)+m: lies more than 60 levels deep"):
         nested(60)
 
@@ -147,7 +147,7 @@ def varint(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["list", "map", "turns"])
-def test_empty_messages_cannot_take_the_memory(form: str) -> None:
+def test_empty_messages_cannot_exhaust_memory(form: str) -> None:
     fields = "".join(f"double f{number} = {number};" for number in range(1, 2001))
     forms = {"list": "repeated W w = 1;", "map": "map<int32, W> w = 1;", "turns": "oneof o { W w = 1; W v = 2; }"}
     text = f'syntax = "proto3"; message M {{ {forms[form]} }} message W {{ {fields} }}'

@@ -1,4 +1,4 @@
-"""A short run of what `make fuzz` does for longer, without its limits of time and memory."""
+"""A short run of `make fuzz`, without its limits of time and memory."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from hostile.fuzz_schemas import TARGETS, check
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_random_schema_is_a_type_or_a_value_error(target):
     found = [check(target, 13, number) for number in range(150)]
-    assert 10 < sum(found) < 150, "some of both, or the inputs are not worth much"
+    assert 10 < sum(found) < 150, "the inputs must contain both valid and invalid schemas"

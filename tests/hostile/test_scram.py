@@ -1,5 +1,5 @@
-"""SCRAM servers that are not the broker: every exchange ends before a proof of the password leaves, or before the
-server is believed."""
+"""SCRAM servers that are not the broker: every exchange ends before the client sends a proof of the password, or before
+it trusts the server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server_first(one, iterations="4096", salt=SALT, more="", nonce=None):
     return f"{more}r={nonce},s={salt},i={iterations}".encode()
 
 
-# --- what a right server is told --------------------------------------------------------------------------------------
+# --- a correct server -------------------------------------------------------------------------------------------------
 
 
 def test_the_exchange_of_RFC_7677():
@@ -62,7 +62,7 @@ def test_nonces_differ():
     assert nonce_of(login().auth_bytes()) != nonce_of(login().auth_bytes())
 
 
-# --- what a wrong one gets --------------------------------------------------------------------------------------------
+# --- a wrong server ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("iterations", ["1", "0", "4095"])
@@ -98,14 +98,14 @@ def test_iterations_that_would_hang_the_client_are_refused_by_name(iterations):
         lambda one: b"e=other-error",
     ],
 )
-def test_a_first_message_that_is_none_is_refused(message):
+def test_an_invalid_first_message_is_rejected(message):
     one = login()
     with pytest.raises(ScramError):
         one.receive(message(one))
 
 
 @pytest.mark.parametrize("message", [b"", b"v=", b"v=?", b"v=" + base64.b64encode(bytes(32)), b"e=invalid-proof", b"x"])
-def test_a_server_that_does_not_know_the_password_is_not_believed(message):
+def test_a_server_that_does_not_know_the_password_is_not_trusted(message):
     one = login()
     one.receive(server_first(one))
     one.auth_bytes()
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_know_the_password_is_not_believed(message):
     assert not one.is_authenticated()
 
 
-def test_a_final_message_before_the_first_is_not_believed():
+def test_a_final_message_before_the_first_is_not_trusted():
     with pytest.raises(ScramError):
         login().receive(b"v=" + base64.b64encode(bytes(32)))
 
@@ -124,7 +124,7 @@ def test_a_final_message_before_the_first_is_not_believed():
 
 
 class Server:
-    """A broker that knows SCRAM and nothing else, and asks for as many iterations as it was told to."""
+    """A broker that speaks only SCRAM, and requests a given number of iterations."""
 
     def __init__(self, iterations: int, password: str) -> None:
         self._iterations, self._password = iterations, password
@@ -193,14 +193,14 @@ def connect():
         each.close()
 
 
-def test_a_server_that_asks_for_enough_is_logged_in_to(connect):
+def test_the_client_logs_in_to_a_server_with_enough_iterations(connect):
     connection, server = connect(4096)
     connection.close()
     assert len(server.heard) == 2
 
 
 @pytest.mark.parametrize("iterations", [1, 2**31 - 1])
-def test_a_server_that_asks_for_too_few_or_too_many_never_sees_a_proof(connect, iterations):
+def test_a_server_with_too_few_or_too_many_iterations_never_sees_a_proof(connect, iterations):
     with pytest.raises(AuthenticationFailed, match=rf"127\.0\.0\.1:\d+: .*{iterations} iterations") as caught:
         connect(iterations)
     assert "pencil" not in str(caught.value)
@@ -208,6 +208,6 @@ def test_a_server_that_asks_for_too_few_or_too_many_never_sees_a_proof(connect, 
     assert len(server.heard) == 1
 
 
-def test_a_server_that_does_not_know_the_password_is_not_logged_in_to(connect):
+def test_the_client_does_not_log_in_to_a_server_that_does_not_know_the_password(connect):
     with pytest.raises(AuthenticationFailed, match="could not prove that it knows the password"):
         connect(4096, password="another")

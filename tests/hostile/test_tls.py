@@ -1,4 +1,4 @@
-"""Servers that are not the broker, over TLS: none of them is told anything."""
+"""Servers that are not the broker, over TLS: the client sends them nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 
 
 class Authority:
-    """Signs certificates; its own is what clients trust."""
+    """Signs certificates; clients trust its own."""
 
     def __init__(self, name):
         self.key = ec.generate_private_key(ec.SECP256R1())
@@ -55,7 +55,7 @@ def trusted():
 
 @pytest.fixture
 def server(tmp_path):
-    """`server(authority, **certificate)` answers one client's TLS handshake and ApiVersions. `heard` has what came."""
+    """`server(authority, **certificate)` answers one client's TLS handshake and ApiVersions. `heard` is its input."""
     threads: list[threading.Thread] = []
     sockets: list[socket.socket] = []
     heard: list[bytes] = []
@@ -73,7 +73,7 @@ def server(tmp_path):
         if highest is not None:
             context.set_ciphers("ALL:@SECLEVEL=0")
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # that is the point
+                warnings.simplefilter("ignore", DeprecationWarning)  # the test needs the old protocol
                 context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, highest
         listener = socket.create_server(("127.0.0.1", 0))
         listener.settimeout(SECONDS)
@@ -108,7 +108,7 @@ def connect(port, trusted, **tls):
     return Connection("127.0.0.1", port, config, SECONDS)
 
 
-def test_the_broker_that_is_trusted_is_talked_to(server, trusted):
+def test_a_trusted_broker_is_connected(server, trusted):
     connect(server(trusted), trusted).close()
     assert server.heard
 
@@ -123,19 +123,19 @@ def test_the_broker_that_is_trusted_is_talked_to(server, trusted):
     ],
     ids=["another name", "another address", "expired", "not yet valid"],
 )
-def test_a_certificate_that_is_not_this_brokers_or_not_of_today_is_refused(server, trusted, certificate):
+def test_a_certificate_of_another_host_or_another_time_is_rejected(server, trusted, certificate):
     with pytest.raises(AuthenticationFailed, match=r"TLS handshake failed.*ssl\.truststore\.location"):
         connect(server(trusted, **certificate), trusted)
     assert not server.heard
 
 
-def test_an_authority_of_the_same_name_is_not_the_one_that_is_trusted(server, trusted):
+def test_another_authority_of_the_same_name_is_not_trusted(server, trusted):
     with pytest.raises(AuthenticationFailed, match="TLS handshake failed"):
         connect(server(Authority("the one we trust")), trusted)
     assert not server.heard
 
 
-def test_without_a_truststore_a_certificate_of_ones_own_making_is_refused(server):
+def test_without_a_truststore_a_self_signed_certificate_is_rejected(server):
     port = server(Authority("nobody knows"))
     config = client_config(bootstrap=(("127.0.0.1", port),), security=Security(protocol="SSL"))
     with pytest.raises(AuthenticationFailed, match="TLS handshake failed"):
@@ -149,21 +149,19 @@ def test_tls_below_1_2_is_refused(server, trusted):
     assert not server.heard
 
 
-def test_only_the_name_is_left_unchecked_where_hostname_checks_are_off(server, trusted):
+def test_without_hostname_checks_only_the_name_is_unchecked(server, trusted):
     connect(server(trusted, names=[x509.DNSName("elsewhere.example")]), trusted, check_hostname=False).close()
     with pytest.raises(AuthenticationFailed):
         connect(server(Authority("another")), trusted, check_hostname=False)
 
 
-def test_certificates_that_no_descriptor_is_left_for_are_a_lost_connection_and_not_a_refusal(
-    trusted, tmp_path, monkeypatch
-):
+def test_without_a_descriptor_for_the_certificates_the_connection_is_lost_not_refused(trusted, tmp_path, monkeypatch):
     authority = tmp_path / "ca.pem"
     authority.write_text(trusted.pem)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         dialled = socket.create_connection(address)
-        monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it got the last descriptor
+        monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it has the last descriptor
         config = client_config(bootstrap=(address,), security=Security(protocol="SSL", tls=Tls(ca_file=str(authority))))
         with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
             Connection(*address, config, SECONDS)

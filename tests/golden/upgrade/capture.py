@@ -1,4 +1,4 @@
-"""Captures what a version of Penstock leaves behind: `PYTHONPATH=<old source> python capture.py`.
+"""Captures the durable state of a version of Penstock: `PYTHONPATH=<old source> python capture.py`.
 
 The files beside this script were written by Penstock before the query id became part of the names of dead letters.
 Keep them: tests/spark/test_upgrade.py proves that newer code continues from them. A later change of durable names adds
@@ -179,10 +179,10 @@ def run(frame: DataFrame, checkpoint: Path, output: Path) -> None:
 
 
 def scopes() -> list[dict[str, Any]]:
-    """By the old code's own functions."""
+    """The scopes, computed by the old code."""
     from penstock.formats.resolve import resolve_formats
 
-    # As they were called then.
+    # The names of that version.
     parse_options = importlib.import_module("penstock.options").parse_options
     scope_of = importlib.import_module("penstock.spark.stream")._scope_of
 
@@ -220,7 +220,7 @@ def main() -> None:
             stopped = "stopped by capture.py" in str(error)
         assert stopped, "the second batch did not fail, or for another reason"
         spark.stop()
-        time.sleep(2)  # the coordinator writes its markers after it has answered
+        time.sleep(2)  # the coordinator writes its markers after its answer
         admin = AdminClient({"bootstrap.servers": bootstrap})
         state = {
             "options": OPTIONS,
