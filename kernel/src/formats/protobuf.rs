@@ -21,7 +21,7 @@
 //!
 //! - For a key that occurs twice in a map the last entry counts (Spark keeps both).
 //! - A field with another wire type than declared, or with a number that a closed enum does not have, is an unknown
-//! field, as in Google's libraries (Spark rejects the record).
+//!   field, as in Google's libraries (Spark rejects the record).
 //! - A missing required field makes a record bad only if the field is selected.
 #![forbid(unsafe_code)]
 
