@@ -1,6 +1,6 @@
 """Programs in processes of their own. Each has its own session, which ends completely with its test.
 
-A session, not a process group: PySpark's daemon creates its own group, but stays in the session. A keeper process (that
+A session, not a process group: PySpark's daemon creates its own group, but stays in the session. A supervisor process (that
 of the embedded broker) leads the session, so that a killed test run leaves no process behind either.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.testing import _keeper
+from penstock.testing import _supervisor
 from penstock.testing.node import LOOPBACK
 from support import spark_jvm
 
@@ -43,9 +43,17 @@ class Program:
         self.name = name
         folder.mkdir(parents=True, exist_ok=True)
         self.log_path = folder / f"{name}.log"
-        keeper = [sys.executable, "-I", "-S", str(_keeper.__file__), str(os.getpid()), _ORPHAN_GRACE_SECONDS, ""]
+        supervisor = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_supervisor.__file__),
+            str(os.getpid()),
+            _ORPHAN_GRACE_SECONDS,
+            "",
+        ]
         self._leader = subprocess.Popen(
-            [*keeper, str(self.log_path), *(str(word) for word in command)],
+            [*supervisor, str(self.log_path), *(str(word) for word in command)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -56,14 +64,14 @@ class Program:
         said = self._leader.stdout.readline()
         assert said.strip().isdigit(), f"{name} could not be started: {self.log()}"
         self.pid = int(said)
-        """Process id of the program itself; its keeper leads the session."""
+        """Process id of the program itself; its supervisor leads the session."""
 
     @property
     def running(self) -> bool:
         return self._leader.poll() is None
 
     def members(self) -> list[int]:
-        """The processes of its session, the keeper included."""
+        """The processes of its session, the supervisor included."""
         return session_members(self._leader.pid)
 
     def log(self) -> str:

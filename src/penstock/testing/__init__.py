@@ -1,12 +1,12 @@
-"""A real Apache Kafka, started from Python: for tests, demos and trying things out.
+"""A real Apache Kafka, started from Python, for tests and demos.
 
     with EmbeddedKafka() as kafka:
         kafka.create_topic("words", partitions=4)
         spark.read.format("penstock").options(**kafka.client_options()).option("subscribe", "words").load()
 
-Files, in the order of a start: `java` (is there one), `distribution` (Kafka's jars), `listeners` and
-`certificates` (who may connect), `node` (one process) with its `_keeper` (no orphan after a crash), `cluster`
-(1 to 3 of them).
+Files, in the order of a start: `java` finds Java, `distribution` and `ivy` download Kafka's jars, `listeners` and
+`certificates` configure the listener, `node` is one broker process with its `_supervisor` (which ends it after a crash
+of this process), and `cluster` is 1 to 3 nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keys and certificates for TLS, made afresh for every start by the `keytool` that comes with Java.
+"""Keys and certificates for TLS, created at every start by Java's `keytool`.
 
-An identity is one self-signed certificate: to trust it is to trust exactly that one. All files are PEM, which
-Kafka, Java's clients and OpenSSL all read, and which needs no store password.
+An identity is one self-signed certificate, which clients trust directly. All files are PEM, which Kafka, Java's clients
+and OpenSSL read, and which needs no store password.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from penstock.errors import EmbeddedBrokerError
 from penstock.testing.java import find_keytool
 
 _VALID_DAYS = 30
-_STORE_PASSWORD = "only-until-read"  # noqa: S105 (the store is gone before anyone uses the key)
+_STORE_PASSWORD = "only-until-read"  # noqa: S105 (the store is removed before the key is used)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A private key with its certificate in one file, and the certificate alone for those who trust it."""
+    """A private key with its certificate in one file, and the certificate alone in another, for trust stores."""
 
     key_file: Path
     certificate_file: Path
 
 
 def make_identity(directory: Path, name: str, java: Path, *, subject_alternative: str = "") -> Identity:
-    """Make `name`.key.pem and `name`.pem in the directory. Takes about half a second."""
+    """Create `name`.key.pem and `name`.pem in the directory. Takes about half a second."""
     store = directory / f"{name}.jks"
     command: list[str | Path] = [
         *(
@@ -60,9 +60,9 @@ def make_identity(directory: Path, name: str, java: Path, *, subject_alternative
             command, capture_output=True, text=True, errors="replace", timeout=60, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise EmbeddedBrokerError("keytool did not make a certificate within 60 s") from error
+        raise EmbeddedBrokerError("keytool did not create a certificate within 60 s") from error
     if ran.returncode != 0:
-        raise EmbeddedBrokerError(f"keytool could not make a certificate: {(ran.stdout or ran.stderr).strip()}")
+        raise EmbeddedBrokerError(f"keytool could not create a certificate: {(ran.stdout or ran.stderr).strip()}")
     key, certificate = _read_key_store(store.read_bytes(), _STORE_PASSWORD)
     store.unlink()
     identity = Identity(directory / f"{name}.key.pem", directory / f"{name}.pem")
@@ -80,10 +80,10 @@ def _pem(label: str, der: bytes) -> str:
 
 
 def _read_key_store(store: bytes, password: str) -> tuple[bytes, bytes]:
-    """Key (PKCS 8) and certificate (X.509), both DER, out of a JKS store with one entry.
+    """Read the key (PKCS 8) and the certificate (X.509), both DER, from a JKS store with one entry.
 
-    keytool can make a private key but not hand it out, and of its formats only this old one can be read with
-    the standard library: the key is XORed with a chain of SHA-1 digests over password and salt.
+    keytool creates a private key but cannot export it. Of its formats only this old one can be read with the standard
+    library: the key is XORed with a chain of SHA-1 digests over password and salt.
 
         magic, version, entries | tag, alias, created | sealed key | chain length | type, certificate
     """
@@ -109,7 +109,7 @@ def _read_key_store(store: bytes, password: str) -> tuple[bytes, bytes]:
         stream += digest
     key = bytes(a ^ b for a, b in zip(mixed, stream, strict=False))
     if hashlib.sha1(secret + key).digest() != check:  # noqa: S324
-        raise EmbeddedBrokerError("keytool's store could not be read: another format than JKS?")
+        raise EmbeddedBrokerError("the store of keytool could not be read: it may not be in JKS format")
     return key, certificate
 
 
@@ -119,7 +119,7 @@ def _sized(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _der_header(data: bytes, at: int) -> tuple[int, int]:
-    """Length of the value that begins at `at`, and where its content begins."""
+    """The length of the value at `at`, and the position of its content."""
     length = data[at + 1]
     if length < 0x80:
         return length, at + 2

@@ -1,4 +1,4 @@
-"""A Kafka cluster of 1 to 3 nodes, from the first file to the last."""
+"""EmbeddedKafka: a Kafka cluster of 1 to 3 nodes on this machine."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from penstock.testing.node import LOOPBACK, Jvm, Node, Ports, free_ports, wait_u
 from penstock.wire.api.topic_admin import Admin
 
 # Measured, start to ready: 2.0 s on 2 idle cores; on busy ones 2.9-3.8 s with these two and 4.7-5.0 s without.
-# They cost throughput, so a broker for benchmarks does without.
+# They cost throughput, so benchmarks run brokers without them.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 HEAP_MB = 512
 
-_START_SECONDS = 90.0  # a laptop under load; 2 s where the machine is idle
+_START_SECONDS = 90.0  # for a laptop under load; 2 s on an idle machine
 _STOP_SECONDS = 30.0
 _PORT_TRIES = 3
 _WATCH_SECONDS = 0.25
-_ASK_SECONDS = 3.0  # short: between two questions we look whether the process still lives
-_OURS = frozenset(
+_DESCRIBE_SECONDS = 3.0  # short: between two requests the process is checked
+_RESERVED_SETTINGS = frozenset(
     {
         "process.roles",
         "node.id",
@@ -56,17 +56,17 @@ class EmbeddedKafka:
 
     nodes           1 to 3, each broker and controller in one process; node ids begin at 1
     listener        PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; certificates and passwords are made at start
-    users           name -> password (None: random) for SASL; each may use PLAIN and SCRAM-SHA-256 / -512
-    client_auth     with SSL: clients must show a certificate (it is in `client_options`)
+    users           name -> password (None: random) for SASL; each user may log in with PLAIN and SCRAM-SHA-256 / -512
+    client_auth     with SSL: clients must present a certificate (it is in `client_options`)
     racks           one rack id per node
-    settings        broker settings under Kafka's names, over the defaults here
-    port            of the first node; the others follow. Free ones otherwise
-    data_dir        keeps the partitions over a stop; a temporary directory otherwise
+    settings        broker settings under Kafka's names; they replace the defaults here
+    port            of the first node; the others follow. Default: free ports
+    data_dir        keeps the partitions after a stop. Default: a temporary directory
     heap_mb, jvm_options, start_seconds     for slow machines and benchmarks
-    distribution    Kafka's jars, for another version; the pinned ones of KAFKA_VERSION otherwise
+    distribution    Kafka's jars, for another version. Default: the pinned jars of KAFKA_VERSION
 
     PENSTOCK_KAFKA_OPTS in the environment is added to `jvm_options`, for programs that start brokers by themselves.
-    Whatever becomes of this process, the brokers end with it and the temporary directory goes.
+    The brokers end with this process, also if it is killed, and the temporary directory is removed.
     Not thread-safe.
     """
 
@@ -91,7 +91,7 @@ class EmbeddedKafka:
         if racks is not None and (isinstance(racks, str) or len(racks) != nodes):
             raise OptionError("racks", racks, f"must name one rack for each of the {nodes} nodes")
         if port is not None and not 1 <= port <= 65_535 - nodes + 1:
-            raise OptionError("port", port, "is no port")
+            raise OptionError("port", port, "is not a port number")
         check_listener(listener, users, client_auth)
         self._node_count = nodes
         self._protocol = listener
@@ -99,8 +99,10 @@ class EmbeddedKafka:
         self._client_auth = client_auth
         self._racks = tuple(racks) if racks is not None else None
         self._settings = {name: _as_setting(value) for name, value in (settings or {}).items()}
-        for name in sorted(self._settings.keys() & _OURS):
-            raise OptionError(f"settings[{name!r}]", self._settings[name], "is decided by the embedded broker itself")
+        for name in sorted(self._settings.keys() & _RESERVED_SETTINGS):
+            raise OptionError(
+                f"settings[{name!r}]", self._settings[name], "is set by the embedded broker", "Leave it out"
+            )
         self._port = port
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._jvm = Jvm(heap_mb, (*jvm_options, *shlex.split(os.environ.get("PENSTOCK_KAFKA_OPTS", ""))))
@@ -115,10 +117,10 @@ class EmbeddedKafka:
         where = self.bootstrap_servers if self._nodes else "not running"
         return f"<EmbeddedKafka {self._protocol}, nodes={self._node_count}, {where}>"
 
-    # Life
+    # Start and stop
 
     def start(self) -> Self:
-        """Fetch Kafka if need be, start all nodes, return when the cluster says that all of them are in."""
+        """Download Kafka if needed and start all nodes. Returns when the cluster lists all of them."""
         if self._nodes:
             return self
         kafka = self._distribution or get_distribution()
@@ -143,8 +145,8 @@ class EmbeddedKafka:
         return self
 
     def stop(self) -> None:
-        """End all nodes, remove the temporary directory. `data_dir` stays. May be called twice."""
-        # Only partitions that are kept are worth a clean shutdown; it takes a second or more per node.
+        """End all nodes and remove the temporary directory. `data_dir` stays. May be called twice."""
+        # A clean shutdown takes a second or more per node, and matters only if the partitions are kept.
         self._tear_down(graceful=self._data_dir is not None)
 
     def __enter__(self) -> Self:
@@ -156,7 +158,7 @@ class EmbeddedKafka:
         self.stop()
 
     def wait(self) -> int:
-        """Block until a node ends by itself; its id. A signal (Ctrl-C) interrupts it."""
+        """Block until a node ends by itself. Returns its id. A signal (Ctrl-C) interrupts it."""
         while True:
             for node in self._started():
                 if not node.running:
@@ -177,8 +179,8 @@ class EmbeddedKafka:
         user: str | None = None,
         password: str | None = None,
     ) -> dict[str, str]:
-        """What a client needs to connect, as Spark options (`kafka.` before each name) or, with prefix "", as
-        Kafka names them. SASL: the first user unless one is named. Passwords are in it: do not print it."""
+        """The options of a client for this cluster: Spark options with the prefix `kafka.`, or with prefix "" Kafka's
+        own names. With SASL: for the first user, unless one is named. They contain passwords: do not print them."""
         self._started()
         assert self._listener is not None
         options = {"bootstrap.servers": self.bootstrap_servers}
@@ -192,7 +194,7 @@ class EmbeddedKafka:
         replication_factor: int | None = None,
         configs: Mapping[str, object] | None = None,
     ) -> None:
-        """Make a topic, on all nodes unless told otherwise; every partition has a leader on return."""
+        """Create a topic, by default with replicas on all nodes. Every partition has a leader on return."""
         self._admin().create_topic(
             name,
             partitions,
@@ -201,7 +203,7 @@ class EmbeddedKafka:
         )
 
     def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+        """The names of all topics except Kafka's internal ones."""
         return self._admin().topics()
 
     def delete_topic(self, name: str) -> None:
@@ -214,18 +216,18 @@ class EmbeddedKafka:
         return tuple(node.id for node in self._started())
 
     def pid(self, node_id: int) -> int | None:
-        """The broker's process id; None when it is down."""
+        """The process id of a broker; None if it is down."""
         node = self._node(node_id)
         return node.pid if node.running else None
 
     def kill_node(self, node_id: int) -> None:
-        """SIGKILL: no goodbye, nothing flushed."""
+        """End a node with SIGKILL: it does not flush, and does not notify the controller."""
         node = self._node(node_id)
         node.order("kill")
         node.wait(_STOP_SECONDS)
 
     def stop_node(self, node_id: int) -> None:
-        """SIGTERM: leaderships move over first. Killed when that takes longer than half a minute."""
+        """End a node with SIGTERM: its leaderships move first. It is killed after 30 s."""
         node = self._node(node_id)
         node.order("resume")
         node.order("stop")
@@ -233,14 +235,14 @@ class EmbeddedKafka:
             self.kill_node(node_id)
 
     def pause_node(self, node_id: int) -> None:
-        """SIGSTOP: connections stay open and nobody answers, as in a very long garbage collection."""
+        """Pause a node with SIGSTOP: connections stay open without answers, as in a long garbage collection."""
         self._node(node_id).order("pause")
 
     def resume_node(self, node_id: int) -> None:
         self._node(node_id).order("resume")
 
     def restart_node(self, node_id: int) -> None:
-        """Stop a node if it runs, start it on the same ports and data, return when it is back in."""
+        """Stop a node if it runs, and start it with the same ports and data. Returns when the cluster lists it."""
         node = self._node(node_id)
         if node.running:
             self.stop_node(node_id)
@@ -249,17 +251,17 @@ class EmbeddedKafka:
         self._await_ready([node for node in self._nodes if node.running], end, may_retry=False)
 
     def logs(self, node_id: int) -> str:
-        """What a node has logged so far."""
+        """The log of a node."""
         node = self._node(node_id)
         return node.console() + node.log()
 
-    # Inside
+    # Internal
 
     def _node(self, node_id: int) -> Node:
         for node in self._started():
             if node.id == node_id:
                 return node
-        raise OptionError("node_id", node_id, f"there is no such node. There are: {', '.join(map(str, self.node_ids))}")
+        raise OptionError("node_id", node_id, f"does not exist. The nodes are {', '.join(map(str, self.node_ids))}")
 
     def _started(self) -> list[Node]:
         if not self._nodes:
@@ -284,7 +286,7 @@ class EmbeddedKafka:
         return make_listener(self._protocol, self._users, broker, client)
 
     def _find_cluster_id(self) -> str:
-        """A new one, or that of the data directory: Kafka refuses data of another cluster."""
+        """A new id, or the id in the data directory: Kafka refuses data of another cluster."""
         if self._data_dir is not None:
             for path in sorted(self._data_dir.glob("node-*/meta.properties")):
                 for line in path.read_text("utf-8").splitlines():
@@ -329,13 +331,13 @@ class EmbeddedKafka:
             node.start(self._jvm, grace_seconds=_STOP_SECONDS if self._data_dir is not None else 0.0)
 
     def _await_ready(self, nodes: Sequence[Node], end: float, *, may_retry: bool) -> bool:
-        """Ask until every one of these nodes listens and the cluster lists it as unfenced.
+        """Wait until each of these nodes listens and the cluster lists it as unfenced.
 
-        False when a port was taken by somebody else in between and another try is allowed. A process that
-        dies is an error at once, with the end of its log.
+        Returns False if another process has taken a port and a retry is allowed. Raises at once, with the end of the
+        log, if a node's process ends.
         """
         expected = {node.id for node in nodes}
-        what = "it does not listen yet"
+        what = "it does not accept connections yet"
         pause = 0.05
         while True:
             for node in nodes:
@@ -344,44 +346,44 @@ class EmbeddedKafka:
                         return False
                     if self._port is not None and node.port_was_taken(node.ports.client):
                         raise EmbeddedBrokerError(
-                            f"port {node.ports.client} is taken by another program (Address already in use). "
-                            "Choose another one; without one, a free port is found"
+                            f"port {node.ports.client} is used by another program (Address already in use). "
+                            "Choose another one, or leave it out for a free port"
                         )
                     raise EmbeddedBrokerError(
-                        f"node {node.id} ended while starting. The end of its log:\n{node.last_words()}"
+                        f"node {node.id} ended while starting. The end of its log:\n{node.end_of_log()}"
                     )
-            # Only ask where somebody listens: kafka-python logs every refused connection as a warning.
+            # No request before the ports are open: kafka-python logs every refused connection as a warning.
             if all(node.accepts() for node in nodes):
                 try:
-                    cluster = self._admin().describe(seconds=_ASK_SECONDS)
+                    cluster = self._admin().describe(seconds=_DESCRIBE_SECONDS)
                 except BrokerError as error:
                     what = str(error)
                 else:
                     present = {broker.id for broker in cluster.brokers if not broker.fenced}
-                    # Another Kafka may have been quicker to take the port: it would answer just as well.
+                    # Another Kafka may have taken the port, and would answer too.
                     if cluster.id == self._cluster_id and expected <= present:
                         return True
                     what = f"the cluster has only {sorted(present)} of nodes {sorted(expected)}"
             if not wait_until(end, pause):
-                words = "\n".join(node.last_words() for node in nodes)
+                logs = "\n".join(node.end_of_log() for node in nodes)
                 raise EmbeddedBrokerError(
                     f"the broker was not ready within {self._start_seconds:g} s: {what}. Raise start_seconds "
-                    f"on a slow machine. The end of its log:\n{words}"
+                    f"on a slow machine. The end of its log:\n{logs}"
                 )
             pause = min(pause * 1.5, 0.3)
 
     def _await_users(self, end: float) -> None:
-        """Log in at every node as the user made last: nodes learn of users one after the other."""
+        """Log in to every node as the last user: nodes apply users one after the other."""
         assert self._listener is not None
         for node in self._nodes:
             admin = Admin(f"{LOOPBACK}:{node.ports.client}", self._listener.last_user_security())
             while True:
                 try:
-                    admin.describe(seconds=_ASK_SECONDS)
+                    admin.describe(seconds=_DESCRIBE_SECONDS)
                     break
                 except BrokerError as error:
                     if not wait_until(end, 0.05):
-                        raise EmbeddedBrokerError(f"node {node.id} does not know its users: {error}") from error
+                        raise EmbeddedBrokerError(f"node {node.id} does not accept its users: {error}") from error
 
     def _kill_all(self) -> None:
         for node in self._nodes:
@@ -406,7 +408,7 @@ class EmbeddedKafka:
 
 
 def _stop_at_exit(cluster: weakref.ref[EmbeddedKafka], owner: int) -> None:
-    # A forked child inherits this hook, and the broker is not its own to stop.
+    # A forked child inherits this hook, and must not stop the broker of its parent.
     alive = cluster()
     if alive is not None and os.getpid() == owner:
         with contextlib.suppress(Exception):
@@ -414,7 +416,7 @@ def _stop_at_exit(cluster: weakref.ref[EmbeddedKafka], owner: int) -> None:
 
 
 def _defaults(nodes: int) -> dict[str, str]:
-    """Kafka's defaults expect three or more nodes and a production's load."""
+    """Settings for 1 to 3 nodes and tests: Kafka's defaults are for larger clusters in production."""
     replicas = str(nodes)
     in_sync = str(max(1, nodes - 1))
     return {
@@ -428,10 +430,10 @@ def _defaults(nodes: int) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "4",
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
-        # Retention goes by timestamps, and whoever tries something out, or tests it, writes old ones: with Kafka's
-        # seven days they would be gone within minutes.
+        # Retention goes by timestamps, and tests write old ones: with Kafka's seven days these records would be deleted
+        # within minutes.
         "log.retention.ms": "-1",
-        # A killed node is out after 3 s, not 9: tests of a lost leader need not wait longer.
+        # A killed node is fenced after 3 s instead of 9, which shortens tests of a lost leader.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
         "controlled.shutdown.max.retries": "1",

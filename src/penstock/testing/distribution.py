@@ -1,16 +1,15 @@
-"""Kafka's own jars: fetched once, kept in the user's cache, checked before use.
+"""Kafka's jars: downloaded once, cached for the user, checked before use.
 
-    <cache>/kafka-4.3.1/           47 jars and the checkpoint that a fresh node begins with
-    <cache>/kafka-4.3.1.lock       held by whoever is fetching
-    <cache>/kafka-4.3.1.partial/   what an unfinished fetch has so far; a later one goes on from there
+    <cache>/kafka-4.3.1/           47 jars and the checkpoint of a new node
+    <cache>/kafka-4.3.1.lock       held by the process that downloads
+    <cache>/kafka-4.3.1.partial/   the files of an unfinished download, which the next one continues
 
-The folder appears by a rename when it is whole, so neither a crash nor a second process ever sees half of it.
+A complete folder is renamed into place, so no process ever sees an incomplete one, also after a crash.
 
-Ivy does the fetching, because PySpark ships it and it knows Maven repositories, mirrors and proxies. It
-compares each download with the SHA-1 that the repository states, which guards against the line but not
-against the repository. So the SHA-256 of every jar is pinned beside this file (in the format of `sha256sum`):
-a mirror that serves something else is refused by name, and the set cannot drift when a dependency's POM
-changes. The price is one file to renew with `KAFKA_VERSION`.
+Ivy downloads, because PySpark ships it and it supports Maven repositories, mirrors and proxies. It compares each file
+with the SHA-1 of the repository, which detects damage on the network but not a wrong repository. So the SHA-256 of
+every jar is pinned in a file beside this one (in the format of `sha256sum`): other jars are refused by name, and a
+changed POM of a dependency cannot change the set. The file must be updated with `KAFKA_VERSION`.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from penstock.testing.java import find_java
 
 KAFKA_VERSION = "4.3.1"
 
-# kafka-tools alone: with what it depends on (Connect, Jetty, Jersey) it would be 45 more jars, for no tool we
-# run. The log4j binding is what Kafka's own archive has on top of its POM: without it a broker logs nothing.
+# kafka-tools without its dependencies (Connect, Jetty, Jersey): 45 more jars that our tools do not need. Kafka's own
+# archive adds the log4j binding to its POM: without it a broker does not log.
 _MODULES = f"""\
 <ivy-module version="2.0">
   <info organisation="penstock" module="embedded"/>
@@ -52,7 +51,7 @@ _CHECKPOINT = "bootstrap.checkpoint"
 
 
 def cache_folder() -> Path:
-    """Where Penstock keeps what it has fetched for this user."""
+    """The folder of Penstock's downloads for this user."""
     if chosen := os.environ.get("PENSTOCK_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
@@ -68,7 +67,7 @@ def pinned() -> dict[str, str]:
 
 
 class Distribution:
-    """A set of Kafka's jars on disk, the pinned ones unless others are named, and the Java to run them with."""
+    """Kafka's jars on disk, by default the pinned ones, and the Java that runs them."""
 
     def __init__(self, folder: Path, java: Path, jars: Sequence[str] | None = None) -> None:
         self.folder = folder
@@ -81,7 +80,7 @@ class Distribution:
     def run_tool(
         self, main_class: str, *arguments: str, seconds: float = 60.0, jvm_options: tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run one of Kafka's command line tools by its Java class; its output, whatever its exit code."""
+        """Run one of Kafka's command line tools by its Java class. The exit code is not checked."""
         command = [str(self.java), *jvm_options, "-cp", self.classpath(), main_class, *arguments]
         try:
             return subprocess.run(  # noqa: S603
@@ -96,25 +95,25 @@ class Distribution:
 
 
 def get_distribution() -> Distribution:
-    """Kafka's jars from the cache; fetched first where they are not there or not what they should be."""
+    """Kafka's jars from the cache. They are downloaded if they are missing or damaged."""
     java = find_java()
     folder = cache_folder() / f"kafka-{KAFKA_VERSION}"
     if damage(folder) is None:
         return Distribution(folder, java)
     lock_file = folder.with_name(folder.name + ".lock")
     with Progress() as progress, fetch_lock(lock_file, f"Apache Kafka {KAFKA_VERSION}", progress):
-        if damage(folder) is not None:  # else another process was quicker
+        if damage(folder) is not None:  # else another process has downloaded it
             _fetch(folder, java, progress)
     return Distribution(folder, java)
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a cached distribution, in words; None when all of it is what it should be.
+    """What is wrong with a cached distribution, in words; None if it is intact.
 
     Hashing 43 MB takes 0.16 s, so it is done once per process and state of the files.
     """
     if not folder.is_dir():
-        return "not there"
+        return "it does not exist"
     try:
         stats = [(name, (folder / name).stat()) for name in (*pinned(), _CHECKPOINT)]
     except OSError as error:
@@ -134,14 +133,14 @@ def _wrong_jar(folder: Path) -> str | None:
         try:
             with (folder / name).open("rb") as jar:
                 if hashlib.file_digest(jar, "sha256").hexdigest() != digest:
-                    return f"{name} is not the one that was pinned"
+                    return f"{name} is not the pinned one"
         except OSError as error:
             return f"{name} cannot be read: {error.strerror}"
     return None
 
 
 def _fetch(folder: Path, java: Path, progress: Progress) -> None:
-    """Fetch into a folder aside, check, format, rename into place. The caller holds the lock."""
+    """Download into a temporary folder, check, format, rename into place. The caller holds the lock."""
     partial = folder.with_name(folder.name + ".partial")
     jars = partial / "jars"
     shutil.rmtree(jars, ignore_errors=True)
@@ -149,15 +148,15 @@ def _fetch(folder: Path, java: Path, progress: Progress) -> None:
     name = f"Apache Kafka {KAFKA_VERSION}"
 
     def tick(done: int) -> None:
-        progress.show(f"fetching {name}, once: {done} of {len(pinned())} files")
+        progress.show(f"downloading {name}, once: {done} of {len(pinned())} files")
 
     ivy.retrieve(name, _MODULES, jars, partial, java, tick)
     found = {path.name for path in jars.iterdir()}
     if wrong := _wrong_set(jars, found):
-        shutil.rmtree(partial, ignore_errors=True)  # else the next try would find the same again
+        shutil.rmtree(partial, ignore_errors=True)  # else the next try would use the same files
         raise EmbeddedBrokerError(
-            f"the repository served another {name} than the one that was pinned: {wrong}. Check "
-            "PENSTOCK_MAVEN_REPOSITORY, or take it as a sign that somebody sits in between"
+            f"the repository served another {name} than the pinned one: {wrong}. Check PENSTOCK_MAVEN_REPOSITORY. If "
+            "it is right, the files were changed on the way"
         )
     make_checkpoint(Distribution(jars, java), partial)
     old = folder.with_name(f"{folder.name}.old-{os.getpid()}")
@@ -177,7 +176,7 @@ def _wrong_set(jars: Path, found: set[str]) -> str | None:
 
 
 def make_checkpoint(fetched: Distribution, partial: Path) -> None:
-    """Let Kafka's own tool format a throw-away node; keep the one file that is the same for every cluster."""
+    """Format a temporary node with Kafka's own tool, and keep the one file that is the same for every cluster."""
     scratch = partial / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -199,13 +198,13 @@ def make_checkpoint(fetched: Distribution, partial: Path) -> None:
 
 @contextlib.contextmanager
 def fetch_lock(path: Path, what: str, progress: Progress) -> Iterator[None]:
-    """One fetching process per thing in a cache. The system drops the lock of a holder that dies: it is never stale."""
+    """A lock against two downloads at once. The system releases it when its holder ends: it is never stale."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")
     except OSError as error:
         raise EmbeddedBrokerError(
-            f"the cache folder {path.parent} cannot be written: {error.strerror}. Set PENSTOCK_CACHE to one that can"
+            f"the cache folder {path.parent} is not writable: {error.strerror}. Set PENSTOCK_CACHE to a writable folder"
         ) from error
     with file:
         end = time.monotonic() + ivy.FETCH_SECONDS
@@ -214,7 +213,7 @@ def fetch_lock(path: Path, what: str, progress: Progress) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                progress.show(f"waiting for another process to fetch {what}")
+                progress.show(f"waiting for another process to download {what}")
                 if time.monotonic() > end:
                     raise EmbeddedBrokerError(
                         f"another process has held {path} for {ivy.FETCH_SECONDS:g} s. End it and try again"

@@ -1,8 +1,8 @@
-"""Fetching from a Maven repository with the Ivy jar that PySpark ships.
+"""Downloads from a Maven repository with the Ivy jar that PySpark ships.
 
 PENSTOCK_MAVEN_REPOSITORY      the address of a mirror, instead of Maven Central
-PENSTOCK_IVY_SETTINGS          an Ivy settings file, for what an address cannot say (log-in, more mirrors)
-HTTPS_PROXY, NO_PROXY, ...     as pip takes them
+PENSTOCK_IVY_SETTINGS          an Ivy settings file, for a login or several mirrors
+HTTPS_PROXY, NO_PROXY, ...     as for pip
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from xml.sax.saxutils import quoteattr
 
 from penstock.errors import EmbeddedBrokerError
 
-FETCH_SECONDS = 900.0  # measured: 40-80 s for 47 jars, nearly all of it one small file after the other
+FETCH_SECONDS = 900.0  # measured: 40-80 s for 47 jars, which are downloaded one after the other
 
-# Without a root of its own, this resolver means Maven Central.
+# Without a root this resolver uses Maven Central.
 _SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="repository"/>
   <property name="ivy.checksums" value="sha1"/>
   <timeout-constraints>
-    <timeout-constraint name="patience" connectionTimeout="10000" readTimeout="60000"/>
+    <timeout-constraint name="timeouts" connectionTimeout="10000" readTimeout="60000"/>
   </timeout-constraints>
-  <resolvers><ibiblio name="repository" m2compatible="true" timeoutConstraint="patience"{options}/></resolvers>
+  <resolvers><ibiblio name="repository" m2compatible="true" timeoutConstraint="timeouts"{options}/></resolvers>
 </ivysettings>
 """
 
-# Ivy prints a page; the first line that matches says why.
+# Ivy prints a page; the first match in it is the reason.
 _REASONS = (
     r"(?:Connection refused|UnknownHost|Server access error|[Tt]imed out|SSLHandshake|PKIX)[^\n]*",
     r"(?:invalid sha1|FAILED DOWNLOAD|\[FAILED)[^\n]*",
@@ -54,11 +54,10 @@ def retrieve(
     *,
     read_poms: bool = True,
 ) -> None:
-    """Copy the jars of an ivy.xml (`modules`) and all they depend on `into` a folder; without `read_poms`, only what
-    it names.
+    """Copy the jars of an ivy.xml (`modules`) `into` a folder, with their dependencies unless `read_poms` is false.
 
-    `tick` is called several times a second with the number of jars so far. `work_dir` keeps Ivy's own cache:
-    with the same one, a fetch that was cut short goes on where it ended.
+    `tick` is called several times a second with the number of jars so far. `work_dir` has Ivy's cache: with the same
+    folder an interrupted download continues.
     """
     mirror = os.environ.get("PENSTOCK_MAVEN_REPOSITORY", "")
     settings = work_dir / "ivysettings.xml"
@@ -78,13 +77,13 @@ def retrieve(
         ended = _run(command, output.fileno(), lambda: tick(sum(1 for _ in cache.rglob("*.jar"))))
     if ended is None:
         raise EmbeddedBrokerError(
-            f"fetching {what} took more than {FETCH_SECONDS:g} s. What has come so far is kept: try again, "
+            f"downloading {what} took more than {FETCH_SECONDS:g} s. The files so far are kept: try again, "
             "or set PENSTOCK_MAVEN_REPOSITORY to a nearer mirror"
         )
     if ended != 0 or not any(into.iterdir()):
         where = settings_chosen or without_credentials(mirror) or "Maven Central"
         raise EmbeddedBrokerError(
-            f"{what} could not be fetched from {where}: {_reason(log)}. Check the network, or set "
+            f"{what} could not be downloaded from {where}: {_reason(log)}. Check the network, or set "
             "PENSTOCK_MAVEN_REPOSITORY to a mirror's address (PENSTOCK_IVY_SETTINGS to an Ivy settings file)"
         )
 
@@ -94,7 +93,7 @@ def without_credentials(text: str) -> str:
 
 
 def _run(command: list[str], output: int, tick: Callable[[], None]) -> int | None:
-    """The exit code; None when it took too long."""
+    """The exit code; None after the time-out."""
     end = time.monotonic() + FETCH_SECONDS
     ivy = subprocess.Popen(  # noqa: S603
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -117,11 +116,11 @@ def _reason(log: Path) -> str:
         if match := re.search(pattern, text):
             return without_credentials(" ".join(match[0].split()))[:300]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return without_credentials(lines[-1])[:300] if lines else "Ivy said nothing"
+    return without_credentials(lines[-1])[:300] if lines else "Ivy printed nothing"
 
 
 def _proxy_options() -> list[str]:
-    """Java does not read the environment variables that pip, and so the user's shell, goes by."""
+    """The proxies of the environment as Java options: Java does not read these variables."""
     options = []
     proxies = urllib.request.getproxies()
     for scheme in ("http", "https"):
@@ -136,7 +135,7 @@ def _proxy_options() -> list[str]:
 
 
 def _find_ivy() -> Path:
-    """Looked up, not imported: importing PySpark takes long, and only `spark/` may."""
+    """Find the Ivy jar without importing PySpark: the import is slow, and only `spark/` may."""
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
     if spark_home := os.environ.get("SPARK_HOME"):
@@ -145,6 +144,6 @@ def _find_ivy() -> Path:
         if jars := sorted((home / "jars").glob("ivy-*.jar")):
             return jars[-1]
     raise EmbeddedBrokerError(
-        "the embedded broker is fetched with the Ivy jar that PySpark ships, and PySpark is not installed. "
+        "the embedded broker is downloaded with the Ivy jar of PySpark, and PySpark is not installed. "
         "Install it with: pip install 'penstock[spark]'"
     )

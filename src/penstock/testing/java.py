@@ -1,4 +1,4 @@
-"""Where Java is and whether it is new enough."""
+"""Finds Java and checks its version."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from penstock.errors import EmbeddedBrokerError
 OLDEST_JAVA = 17
 """Kafka 4 brokers are compiled for Java 17, as is Spark 4."""
 
-_WAY_OUT = f"Install Java {OLDEST_JAVA} or newer, or point JAVA_HOME at one"
+_HINT = f"Install Java {OLDEST_JAVA} or newer, or set JAVA_HOME to one"
 
 
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, or the first on the PATH; checked once per process and path."""
+    """The `java` of JAVA_HOME, or the first on the PATH. Its version is checked once per process and path."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise EmbeddedBrokerError(f"JAVA_HOME is {home}, and there is no bin/java in it. {_WAY_OUT}")
+            raise EmbeddedBrokerError(f"JAVA_HOME is {home}, which has no bin/java. {_HINT}")
     else:
         found = shutil.which("java")
         if found is None:
-            raise EmbeddedBrokerError(f"no java on the PATH and JAVA_HOME is not set. {_WAY_OUT}")
+            raise EmbeddedBrokerError(f"there is no java on the PATH, and JAVA_HOME is not set. {_HINT}")
         java = Path(found)
     _check_version(java)
     return java
 
 
 def find_keytool(java: Path) -> Path:
-    """The `keytool` that belongs to this Java: every JRE and JDK has one."""
+    """The `keytool` of this Java: every JRE and JDK has one."""
     for keytool in (java.parent / "keytool", java.resolve().parent / "keytool"):
         if os.access(keytool, os.X_OK):
             return keytool
-    raise EmbeddedBrokerError(f"{java} has no keytool beside it, and certificates need one. {_WAY_OUT}")
+    raise EmbeddedBrokerError(f"{java} has no keytool, which is needed for certificates. {_HINT}")
 
 
 @functools.cache
@@ -48,13 +48,13 @@ def _check_version(java: Path) -> None:
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbeddedBrokerError(f"{java} does not run: {error}. {_WAY_OUT}") from error
-    said = (answer.stderr + answer.stdout).strip()
-    # macOS ships a /usr/bin/java that only says that there is none: the exit code decides, not the file.
+        raise EmbeddedBrokerError(f"{java} does not run: {error}. {_HINT}") from error
+    output = (answer.stderr + answer.stdout).strip()
+    # macOS has a /usr/bin/java that only prints that Java is missing: check the exit code, not the file.
     if answer.returncode != 0:
-        raise EmbeddedBrokerError(f"{java} does not run: {said.splitlines()[0] if said else '?'}. {_WAY_OUT}")
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+        raise EmbeddedBrokerError(f"{java} does not run: {output.splitlines()[0] if output else 'no output'}. {_HINT}")
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     if match is None:
-        raise EmbeddedBrokerError(f"{java} does not tell its version. {_WAY_OUT}")
+        raise EmbeddedBrokerError(f"{java} does not print its version. {_HINT}")
     if int(match[1]) < OLDEST_JAVA:
-        raise EmbeddedBrokerError(f"{java} is Java {match[1]}, too old for Kafka 4. {_WAY_OUT}")
+        raise EmbeddedBrokerError(f"{java} is Java {match[1]}, too old for Kafka 4. {_HINT}")

@@ -1,7 +1,6 @@
-"""WHO may connect and how: one listener protocol as broker settings, and the same from a client's side.
+"""The listener of a cluster: its protocol, users and certificates, as broker settings and as client options.
 
-Nodes talk to each other and to the controller over the same protocol as the clients do, so a broker with
-passwords has no open door beside it.
+Nodes and the controller use the same protocol as the clients, so a broker with passwords has no open port.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Listener:
         }
         if self.uses_tls:
             assert self.broker is not None
-            # Nodes log in to each other with the broker's own key, so it is in the list of the trusted.
+            # Nodes log in to each other with the broker's own key, so its certificate is trusted.
             trusted = [one.certificate_file.read_text("ascii") for one in (self.broker, self.client) if one]
             settings |= {
                 "ssl.keystore.type": "PEM",
@@ -60,7 +59,7 @@ class Listener:
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.certificates": "".join(trusted),
             }
-            # Under the listener's own name: over SASL_SSL Kafka does not heed the general setting.
+            # With the prefix of the listener: with SASL_SSL Kafka ignores the general setting.
             for name in ("client", "controller"):
                 settings[f"listener.name.{name}.ssl.client.auth"] = "required" if self.client else "none"
         if self.uses_sasl:
@@ -75,7 +74,7 @@ class Listener:
                 "sasl.mechanism.controller.protocol": "PLAIN",
                 "listener.name.client.plain.sasl.jaas.config": plain,
                 "listener.name.controller.plain.sasl.jaas.config": plain,
-                # With an authorizer among the user's settings, the nodes must stay allowed to do anything.
+                # If the user sets an authorizer, the nodes must stay authorized for everything.
                 "super.users": f"User:{_INTERNAL_USER}",
             }
             for mechanism in MECHANISMS[1:]:
@@ -84,7 +83,7 @@ class Listener:
         return settings
 
     def client_options(self, mechanism: str, user: str | None, password: str | None) -> dict[str, str]:
-        """Under Kafka's own names; without the addresses."""
+        """Client options under Kafka's own names, without the addresses."""
         options = {"security.protocol": self.protocol}
         if self.uses_tls:
             assert self.broker is not None
@@ -102,7 +101,7 @@ class Listener:
         return options
 
     def node_security(self) -> Security:
-        """How we ourselves talk to the broker: as one of the nodes."""
+        """The security of this process's own requests: it logs in as one of the nodes."""
         if not self.uses_sasl:
             return self._security()
         return self._security("PLAIN", _INTERNAL_USER, self.internal_password)
@@ -128,29 +127,29 @@ class Listener:
         if password is not None:
             return name, password
         if name not in self.users:
-            raise OptionError("user", name, f"the broker has no such user. It has: {', '.join(self.users)}")
+            raise OptionError("user", name, f"is not a user of the broker. Its users are {', '.join(self.users)}")
         return name, self.users[name]
 
 
 def listener(
     protocol: str, users: Mapping[str, str | None] | None, broker: Identity | None, client: Identity | None
 ) -> Listener:
-    """A listener with its users (`penstock` when none is named); passwords not given are random."""
+    """A listener with its users (default: `penstock`). Missing passwords are random."""
     named = users if users else {"penstock": None}
     passwords = {name: secrets.token_urlsafe(18) if secret is None else secret for name, secret in named.items()}
     return Listener(protocol, passwords, secrets.token_urlsafe(18), broker, client)
 
 
 def check_listener(protocol: str, users: Mapping[str, str | None] | None, client_auth: bool) -> None:
-    """Refuse what cannot work before anything is fetched or started."""
+    """Refuse settings that cannot work, before anything is downloaded or started."""
     _checked("listener", protocol, PROTOCOLS)
     if users and not protocol.startswith("SASL_"):
         raise OptionError(
-            "users", ", ".join(users), f"listener {protocol} has no log-in", "Use SASL_PLAINTEXT or SASL_SSL"
+            "users", ", ".join(users), f"listener {protocol} has no login", "Use SASL_PLAINTEXT or SASL_SSL"
         )
     for name in users or ():
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-            raise OptionError("users", name, "a user's name is letters, digits, dot, dash and underscore")
+            raise OptionError("users", name, "must be letters, digits, dots, dashes and underscores")
     if client_auth and not protocol.endswith("SSL"):
         raise OptionError("client_auth", client_auth, f"listener {protocol} has no certificates", "Use SSL or SASL_SSL")
 

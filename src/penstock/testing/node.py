@@ -1,9 +1,9 @@
-"""One broker process: its directory, its ports, its keeper.
+"""One broker process: its directory, its ports, its supervisor.
 
 work_dir/node-1/
-  server.properties    what the broker was started with; readable by its owner only
+  server.properties    the broker's settings; readable only by its owner
   server.log           Kafka's log, kept over restarts of the node
-  console.log          what the JVM itself printed
+  console.log          the output of the JVM
   data/                the partitions, unless the user named a data directory
 """
 
@@ -25,16 +25,16 @@ from penstock.testing.distribution import Distribution
 
 LOOPBACK = "127.0.0.1"
 
-# Below every system's range for outgoing connections (Linux 32768+, macOS and IANA 49152+). Do not simplify
-# to "bind to port 0": a port from that range can be taken by any client's socket while its node is down, and
-# a client that keeps reconnecting to it on loopback may even connect to itself.
+# Below every system's range for outgoing connections (Linux 32768+, macOS and IANA 49152+). Do not simplify to "bind to
+# port 0": while a node is down, any client's socket can take a port from that range, and a client that reconnects to it
+# on loopback may even connect to itself.
 _PORTS = range(15_000, 32_000)
 
-# Not the module's own generator, which programs and test plugins seed: two processes that are seeded alike would try
-# the same ports in the same order, and take those of a node that is down for a moment.
+# Not random's module-level generator, which programs and test plugins seed: two processes with the same seed would try
+# the same ports in the same order, and take those of a node that restarts.
 _RANDOM = random.SystemRandom()
 
-_KEEPER = Path(__file__).with_name("_keeper.py")
+_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
 _LOG4J = """\
 <Configuration status="ERROR">
   <Appenders>
@@ -47,7 +47,7 @@ _LOG4J = """\
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The two doors of a node in combined mode."""
+    """The two ports of a node in combined mode."""
 
     client: int
     controller: int
@@ -55,14 +55,14 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """How a broker's Java machine is run."""
+    """The options of a broker's JVM."""
 
     heap_mb: int
     options: Sequence[str]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. Another process may still be quicker: the start tries again."""
+    """Ports that are free now. Another process may take one before the start, which then retries."""
     held: list[socket.socket] = []
     try:
         for port in _RANDOM.sample(_PORTS, len(_PORTS)):
@@ -77,7 +77,9 @@ def free_ports(count: int) -> list[int]:
             else:
                 held.append(probe)
         if len(held) < count:
-            raise EmbeddedBrokerError(f"no {count} free ports between {_PORTS.start} and {_PORTS.stop} on {LOOPBACK}")
+            raise EmbeddedBrokerError(
+                f"there are no {count} free ports from {_PORTS.start} to {_PORTS.stop} on {LOOPBACK}"
+            )
         return [int(probe.getsockname()[1]) for probe in held]
     finally:
         for probe in held:
@@ -94,12 +96,12 @@ class Node:
         self.data_dir = data_dir
         self._work_dir = work_dir
         self._distribution = distribution
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
 
     def format(self, cluster_id: str) -> None:
-        """Do what `kafka-storage format` does, less its JVM start (0.8 s): a checkpoint made once by that
-        tool, and the identity of this node. A directory that is formatted already is left alone."""
+        """Do what `kafka-storage format` does, without a JVM start (0.8 s): write a checkpoint made once by that tool,
+        and the identity of this node. A directory that is already formatted stays unchanged."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         identity = self.data_dir / "meta.properties"
         if identity.exists():
@@ -117,11 +119,11 @@ class Node:
         (self.directory / "log4j2.xml").write_text(_LOG4J, "ascii")
 
     def start(self, jvm: Jvm, *, grace_seconds: float) -> None:
-        """Start the process; the caller asks it whether it is ready."""
+        """Start the process. The caller checks when it is ready."""
         if not sys.executable:
-            raise EmbeddedBrokerError("sys.executable is empty: the broker's keeper needs a Python to run it")
+            raise EmbeddedBrokerError("sys.executable is empty, and the broker's supervisor needs a Python interpreter")
         command: list[str | Path] = [
-            *(sys.executable, "-I", "-S", _KEEPER),
+            *(sys.executable, "-I", "-S", _SUPERVISOR),
             *(str(os.getpid()), str(grace_seconds), self._work_dir, self.directory / "console.log"),
             self._distribution.java,
             f"-Xmx{jvm.heap_mb}m",
@@ -130,57 +132,56 @@ class Node:
             f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}",
             *("-cp", self._distribution.classpath(), "kafka.Kafka", self.directory / "server.properties"),
         ]
-        # A session of its own: Ctrl-C in the terminal must not take the broker from under a parent that is
-        # tidying up.
-        self._keeper = subprocess.Popen(  # noqa: S603
+        # A new session: Ctrl-C in the terminal must not end the broker while this process still cleans up.
+        self._supervisor = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
-        assert self._keeper.stdout is not None
-        said = self._keeper.stdout.readline()
-        if not said.strip().isdigit():
+        assert self._supervisor.stdout is not None
+        line = self._supervisor.stdout.readline()
+        if not line.strip().isdigit():
             self._close()
             raise EmbeddedBrokerError(f"node {self.id} could not be started: {self.console()}")
-        self.pid = int(said)
+        self.pid = int(line)
 
     @property
     def running(self) -> bool:
-        return self._keeper is not None and self._keeper.poll() is None
+        return self._supervisor is not None and self._supervisor.poll() is None
 
     def order(self, order: str) -> None:
-        """Have the keeper signal the broker: stop, kill, pause or resume."""
-        if self._keeper is None:
+        """Let the supervisor send a signal to the broker: stop, kill, pause or resume."""
+        if self._supervisor is None:
             return
-        assert self._keeper.stdin is not None
-        with contextlib.suppress(OSError):  # the broker has just ended by itself, and its keeper with it
-            self._keeper.stdin.write(order.encode() + b"\n")
-            self._keeper.stdin.flush()
+        assert self._supervisor.stdin is not None
+        with contextlib.suppress(OSError):  # the broker and its supervisor have just ended
+            self._supervisor.stdin.write(order.encode() + b"\n")
+            self._supervisor.stdin.flush()
             if order == "pause":
-                assert self._keeper.stdout is not None
-                self._keeper.stdout.readline()  # says so when it has stopped; nothing if it has ended
+                assert self._supervisor.stdout is not None
+                self._supervisor.stdout.readline()  # "paused", or end of file if the broker has ended
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the process is gone and reaped; False when it outlives the time."""
-        if self._keeper is None:
+        """Wait until the process has ended and is reaped. Returns False after the time-out."""
+        if self._supervisor is None:
             return True
         try:
-            self._keeper.wait(max(0.0, seconds))
+            self._supervisor.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
             return False
         self._close()
         return True
 
     def _close(self) -> None:
-        if self._keeper is not None:
-            for pipe in (self._keeper.stdin, self._keeper.stdout):
+        if self._supervisor is not None:
+            for pipe in (self._supervisor.stdin, self._supervisor.stdout):
                 assert pipe is not None
                 with contextlib.suppress(OSError):
                     pipe.close()
-            self._keeper.wait()
-            self._keeper = None
+            self._supervisor.wait()
+            self._supervisor = None
         self.pid = None
 
     def accepts(self) -> bool:
-        """Does anyone listen on the client port?"""
+        """Whether the client port accepts connections."""
         with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, self.ports.client), timeout=1):
             return True
         return False
@@ -191,19 +192,19 @@ class Node:
     def console(self) -> str:
         return _read(self.directory / "console.log")
 
-    def last_words(self, lines: int = 15) -> str:
-        """What the JVM printed and the end of the log, less the stack frames: for an error message."""
+    def end_of_log(self, lines: int = 15) -> str:
+        """The output of the JVM and the end of the log, without stack frames, for an error message."""
         log = [line for line in self.log().splitlines() if not line.startswith("\t")]
         tail = [*self.console().splitlines()[-lines:], *log[-lines:]]
         return "\n".join(f"  | {line}" for line in tail) or "  | (no log)"
 
     def port_was_taken(self, port: int | None = None) -> bool:
-        """Whether it ended because somebody else had its port: this one, or any of them."""
+        """Whether the node ended because another process has this port; without `port`: any of its ports."""
         return f"{'' if port is None else f':{port}: '}Address already in use" in self.log() + self.console()
 
 
 def wait_until(end: float, pause: float) -> bool:
-    """Sleep a little; False when the deadline (on the monotonic clock) has passed."""
+    """Sleep for a pause. Returns False after the deadline (on the monotonic clock)."""
     left = end - time.monotonic()
     if left <= 0:
         return False
@@ -219,8 +220,7 @@ def _read(path: Path) -> str:
 
 
 def _escape(text: str) -> str:
-    """As `java.util.Properties` reads it: a backslash before what would end or begin something, \\u for the
-    rest."""
+    """Escape for `java.util.Properties`: a backslash before special characters, \\u for other than ASCII."""
     out = []
     for character in text:
         if character in "\\=:#! \t":

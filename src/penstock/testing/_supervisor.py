@@ -1,16 +1,19 @@
-"""The process between us and one broker: it takes the broker down when we are gone, however we went.
+"""Supervisor: a process between the starter (the program with the EmbeddedKafka) and one broker.
 
-Run as a script by `node.py`, never imported. It is the broker's parent and our child. Its standard input is a
-pipe whose other end only we hold:
+It ends the broker when the starter ends, also if the starter is killed.
 
-    stop, kill, pause, resume      one order per line, each a signal to the broker; "paused" is said when it is
-    end of file                    we are gone, a SIGKILL included: take the broker down, remove its directory
+`node.py` runs it as a script and never imports it. It is the broker's parent and the starter's child. Its standard
+input is a pipe from the starter:
 
-Standard library only, and started with `-I -S`, so it is up in some 20 ms and imports nothing of Penstock.
+    stop, kill, pause, resume      one order per line, each a signal to the broker; it answers "paused" after a pause
+    end of file                    the starter has ended, perhaps by SIGKILL: end the broker, remove its directory
 
-Why a process, and not one of the simpler ways: PR_SET_PDEATHSIG alone is Linux only and follows the *thread*
-that forked, which in our process may well end before the broker should; atexit does not run on a SIGKILL; a
-broker that reads a pipe itself would need code of ours inside the JVM.
+It uses only the standard library and is started with `-I -S`, so it starts in about 20 ms and imports nothing of
+Penstock.
+
+Why a process, and not something simpler: PR_SET_PDEATHSIG alone exists only on Linux and follows the *thread* that
+forked, which may end before the broker should; atexit does not run on a SIGKILL; a broker that reads the pipe itself
+would need our code inside the JVM.
 """
 
 from __future__ import annotations
@@ -35,15 +38,15 @@ ORDERS = {
 
 def main() -> int:
     parent = int(sys.argv[1])
-    grace_seconds = float(sys.argv[2])  # 0: nothing on disk is worth a clean shutdown
+    grace_seconds = float(sys.argv[2])  # 0: no clean shutdown, because the data is not kept
     remove_after_crash = sys.argv[3]
     console = sys.argv[4]
     command = sys.argv[5:]
 
-    # A session of its own: Ctrl-C does not come here. A SIGTERM sent to us is meant for the broker.
+    # Ctrl-C does not reach this session. A SIGTERM for this process is meant for the broker.
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    # The end of the broker is a SIGCHLD, and a signal writes a byte here: no need to poll for it.
+    # The end of the broker sends SIGCHLD, which writes a byte here: no need to poll for it.
     wake_up, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
@@ -56,22 +59,22 @@ def main() -> int:
     sys.stdout.write(f"{broker.pid}\n")
     sys.stdout.flush()
 
-    orphaned = _obey(broker, parent, wake_up)
+    orphaned = _follow_orders(broker, parent, wake_up)
     if orphaned:
-        _take_down(broker, grace_seconds)
+        _end(broker, grace_seconds)
         if remove_after_crash:
-            # With several nodes every keeper does this; the last one finds no broker writing any more.
+            # With several nodes every supervisor does this; when the last one does, no broker writes any more.
             shutil.rmtree(remove_after_crash, ignore_errors=True)
     code = broker.wait()
     return code if code >= 0 else 128 - code
 
 
-def _obey(broker: subprocess.Popen[bytes], parent: int, wake_up: int) -> bool:
-    """Pass orders on until the broker ends (False) or we are orphaned (True)."""
+def _follow_orders(broker: subprocess.Popen[bytes], parent: int, wake_up: int) -> bool:
+    """Pass on orders until the broker ends (returns False) or the starter ends (returns True)."""
     pending = b""
     while broker.poll() is None:
         readable, _, _ = select.select([0, wake_up], [], [], POLL_SECONDS)
-        # The pipe's other end may live on in a child that our parent forked, so its pid is looked at too.
+        # A child that the starter forked may keep the pipe open, so the parent pid is checked too.
         if os.getppid() != parent:
             return True
         if 0 not in readable:
@@ -92,12 +95,12 @@ def _obey(broker: subprocess.Popen[bytes], parent: int, wake_up: int) -> bool:
 
 
 def _await_stop(pid: int) -> None:
-    """A signal takes its time, and a broker that still runs for a moment answers what it is asked in that moment."""
+    """Wait until the broker is stopped: the signal takes time, and until then the broker answers requests."""
     if hasattr(os, "waitid"):  # not on macOS
         os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
-def _take_down(broker: subprocess.Popen[bytes], grace_seconds: float) -> None:
+def _end(broker: subprocess.Popen[bytes], grace_seconds: float) -> None:
     if grace_seconds > 0:
         broker.send_signal(signal.SIGCONT)
         broker.terminate()
@@ -110,7 +113,7 @@ def _take_down(broker: subprocess.Popen[bytes], grace_seconds: float) -> None:
 
 
 def _die_with_parent() -> None:
-    # Where Linux helps, a SIGKILL of this keeper takes the broker along. Safe here: one thread, to the end.
+    # On Linux a SIGKILL of this supervisor also ends the broker. Safe here: this process has one thread.
     if sys.platform == "linux":
         with contextlib.suppress(Exception):
             import ctypes
