@@ -1,7 +1,7 @@
 """Programs in processes of their own. Each has its own session, which ends completely with its test.
 
-A session, not a process group: PySpark's daemon creates its own group, but stays in the session. A supervisor process (that
-of the embedded broker) leads the session, so that a killed test run leaves no process behind either.
+A session, not a process group: PySpark's daemon creates its own group, but stays in the session. A supervisor (that of
+the embedded broker) leads the session, so that a killed test run leaves no process behind either.
 """
 
 from __future__ import annotations
