@@ -1,1 +1,1 @@
-"""Event time: which time a record is of, how far a partition has come, and who must wait for whom."""
+"""Event time: where a record has it, and the watermark that follows from it. Pure: no client, no clock."""

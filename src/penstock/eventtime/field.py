@@ -1,4 +1,4 @@
-"""Where in a record its event time is: one of Kafka's columns, or a field at some depth of a typed key or value."""
+"""Where a record has its event time: in a column of Kafka, or in a field of a typed key or value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTION = "eventTime.column"
 
 
 def is_time(given: pa.DataType) -> bool:
-    """Whether times can be read from it. A column without any value (null) has no times, and that is no error."""
+    """Whether a column of this type can hold event times. One of type null holds none, which is not an error."""
     return bool(
         pa.types.is_timestamp(given) or pa.types.is_date(given) or pa.types.is_int64(given) or pa.types.is_null(given)
     )
@@ -21,25 +21,27 @@ def is_time(given: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EventTimeField:
+    """The event time of a record: a column, or a path into its structs."""
+
     source: str
-    """The Kafka column it is in."""
+    """The column of Kafka."""
     path: tuple[str, ...] = ()
-    """The way through its structs."""
+    """The names of the fields from struct to struct."""
 
     def values(self, column: pa.Array) -> pa.Array:
-        """The event times in that column; null also where a struct on the way is."""
+        """The event times in that column; null where one of the structs is null."""
         for name in self.path:
             at = column.type.get_field_index(name)
-            # `field` does not know of the struct's own nulls.
+            # `field` ignores the nulls of the struct itself.
             column = column.flatten()[at] if column.null_count else column.field(at)
         return column
 
     def added_to(self, wanted: pa.DataType | None, full: pa.DataType) -> pa.DataType:
-        """What has to be built of a column for this and for what is wanted of it; None: nothing is."""
+        """The type to decode a column as: the wanted fields and this one. `wanted` None: no other field."""
         return _with_path(wanted, full, self.path)
 
 
-BY_RECORD = EventTimeField("timestamp")
+RECORD_TIMESTAMP = EventTimeField("timestamp")
 """The record's own timestamp."""
 
 
@@ -52,14 +54,14 @@ def _with_path(wanted: pa.DataType | None, full: pa.DataType, path: tuple[str, .
 
 
 TIMES_IN = ("key", "value", "timestamp")
-"""The columns of Kafka that can hold an event time. An offset is a long too, and never one."""
+"""The columns of Kafka that can hold an event time. An offset is a long too, but not a time."""
 
 
 def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataType]]) -> EventTimeField:
-    """The field that a user names: a column, or a way into its structs with dots. `columns`: of the result, where each
-    of them comes from, and its type."""
+    """The field that a user names: a column, or a path into its structs with dots. `columns`: those of the result, with
+    their origin and type."""
     fields = [pa.field(name, kind) for name, (_, kind) in columns.items()]
-    found = way_to(fields, text)
+    found = find_path(fields, text)
     if found is None:
         times = list(time_paths([field for field in fields if columns[field.name][0].source in TIMES_IN]))
         hint = nearest(text, times) or f"There are {', '.join(times)}. {FIELDS_HINT}"
@@ -67,7 +69,7 @@ def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataTyp
     start, kind = columns[fields[found[0]].name]
     hint = "It must be a timestamp, a date, or a long of milliseconds since 1970"
     if start.source not in TIMES_IN:
-        raise OptionError(OPTION, text, "is Kafka's own and not a time", hint)
+        raise OptionError(OPTION, text, "is a column of Kafka that is not a time", hint)
     names = []
     for index in found[1:]:
         names.append(kind.field(index).name)
@@ -77,28 +79,28 @@ def find_field(text: str, columns: Mapping[str, tuple[EventTimeField, pa.DataTyp
     return EventTimeField(start.source, (*start.path, *names))
 
 
-FIELDS_HINT = "Fields that .schema(...) leaves out are known by valueSchema (keySchema) or a registry"
+FIELDS_HINT = "To use a field that .schema(...) leaves out, set valueSchema (keySchema) or use a registry"
 
 
 # --- paths into structs -----------------------------------------------------------------------------------------------
 
 
-def way_to(fields: Sequence[pa.Field], path: str) -> list[int] | None:
-    """The way to a path, as the position of a field at each level; None: it leads nowhere. Names may have dots of their
-    own, and a name that is the whole path comes before a way into structs."""
+def find_path(fields: Sequence[pa.Field], path: str) -> list[int] | None:
+    """The index of the field at each level of a path; None if there is no such field. Names may contain dots: a column
+    named like the whole path comes before a path into structs."""
     for index, field in enumerate(fields):
         if field.name == path:
             return [index]
     for index, field in enumerate(fields):
         if pa.types.is_struct(field.type) and path.startswith(f"{field.name}."):
-            below = way_to(list(field.type), path[len(field.name) + 1 :])
+            below = find_path(list(field.type), path[len(field.name) + 1 :])
             if below is not None:
                 return [index, *below]
     return None
 
 
 def time_paths(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
-    """All paths that lead to a time."""
+    """All paths to a time."""
     for field in fields:
         if pa.types.is_struct(field.type):
             yield from time_paths(field.type, f"{above}{field.name}.")
@@ -107,7 +109,7 @@ def time_paths(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
 
 
 def nearest(path: str, known: Sequence[str]) -> str:
-    """A question for the path that was meant: one that ends in the same name, or is spelled much the same."""
+    """A question that suggests the nearest path: one with the same last name, or a similar spelling."""
     last = path.rsplit(".", 1)[-1]
     same = [name for name in known if name.rsplit(".", 1)[-1] == last]
     return f"Did you mean {same[0]}?" if same else did_you_mean(path, known)

@@ -1,4 +1,4 @@
-"""What the event times of one range come to: the lowest and the highest, and how many were late (E5)."""
+"""The lowest and highest event time of one range, and how many of its records are late (E5)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class EventTimeSpan:
     """The event times of the records that one task has read. For one thread."""
 
     def __init__(self, watermark: int | None = None, *, by_record: bool = False) -> None:
-        """`watermark`: the combined one, by which records are late. `by_record`: whether event times are the records'
-        own timestamps, which some have not."""
+        """`watermark`: the combined one; records at or before it are late. `by_record`: event times are timestamps of
+        records, which some records lack."""
         self.lowest: int | None = None
-        """In milliseconds; None: no record has an event time."""
+        """In milliseconds; None if no record has an event time."""
         self.highest: int | None = None
         self.late = 0
         self._watermark = watermark
         self._absent = NO_TIMESTAMP if by_record else None
 
     def observe(self, column: pa.Array) -> None:
-        """The event times of some more records; null where one has none."""
+        """Add the event times of more records; null where a record has none."""
         times = EventTimes(column, "the event time", absent=self._absent)
         if times.earliest is None or times.latest is None:
             return

@@ -1,4 +1,4 @@
-"""WatermarkStrategy: which time a record is of, and how late its partition's others may still come (E1)."""
+"""WatermarkStrategy: the event time of records, and how far out of order they may arrive (E1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.eventtime.times import NO_TIMESTAMP, EventTimes, column_at
 from penstock.model.duration import duration
 
 Duration: TypeAlias = timedelta | str | int | float
-"""A time-delta, a text such as `10m` or `500ms`, or a number of seconds."""
+"""A timedelta, a text such as `10m` or `500ms`, or a number of seconds."""
 
 BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 
@@ -26,27 +26,27 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WatermarkStrategy:
-    """How event time is read from records. Made by `monotonous`, `bounded`, `punctuated` and `none`.
+    """How event times and watermarks follow from records: `monotonous`, `bounded`, `punctuated` or `none`.
 
         WatermarkStrategy.bounded("10s").with_timestamps("value.created").with_idleness("1m").with_alignment("5m")
 
-    A value: `with_...` returns a new one. It pickles if its functions do.
+    A strategy is a value: `with_...` returns a new one. It can be pickled if its functions can.
     """
 
     out_of_orderness: int | None = None
-    """Milliseconds that a record may be behind one before it; None if watermarks do not come from event times."""
+    """Milliseconds that a record may be older than one before it; None if watermarks do not follow from event times."""
     marks: BatchFunction | None = None
     """The watermark that each record carries, null where it carries none."""
     timestamps: str | BatchFunction | None = None
-    """The event time of each record: a column, or a function. None is the record's own timestamp."""
+    """The event time of each record: a column, or a function. None: the record's own timestamp."""
     idleness: float | None = None
-    """Seconds without records after which a partition holds the others back no more; None is never."""
+    """Seconds without records after which a partition no longer holds back the others. None: never."""
     max_drift: int | None = None
-    """Milliseconds that a partition may be ahead of the slowest; None is any number."""
+    """Milliseconds that a partition may be ahead of the slowest. None: no limit."""
 
     def __post_init__(self) -> None:
         if self.out_of_orderness is not None and self.marks is not None:
-            raise OptionError("marks", _name(self.marks), "does not go with out_of_orderness: watermarks come from one")
+            raise OptionError("marks", _name(self.marks), "cannot be combined with out_of_orderness")
         for name in ("out_of_orderness", "idleness", "max_drift"):
             value = getattr(self, name)
             if value is not None and (value < 0 or (name == "idleness" and not value)):
@@ -54,7 +54,7 @@ class WatermarkStrategy:
 
     @classmethod
     def monotonous(cls) -> WatermarkStrategy:
-        """Event times never fall within a partition. The watermark is 1 ms behind the highest."""
+        """Event times never decrease within a partition. The watermark is 1 ms behind the highest."""
         return cls(out_of_orderness=0)
 
     @classmethod
@@ -65,8 +65,8 @@ class WatermarkStrategy:
 
     @classmethod
     def punctuated(cls, function: BatchFunction) -> WatermarkStrategy:
-        """The records say it: `function` takes a RecordBatch and returns the watermark that each of its records carries
-        (a timestamp, or int64 milliseconds), null for those that carry none."""
+        """Records carry watermarks. `function` takes a RecordBatch and returns the watermark of each record, as a
+        timestamp or int64 milliseconds, and null for records without one."""
         if not callable(function):
             raise OptionError("function", function, "is not a function", "It takes a RecordBatch and returns an Array")
         return cls(marks=function)
@@ -77,15 +77,15 @@ class WatermarkStrategy:
         return cls()
 
     def with_timestamps(self, column_or_function: str | BatchFunction | None) -> WatermarkStrategy:
-        """Where the event time is: a column, a path into structs (`value.created`), or a function that takes a
-        RecordBatch and returns one time per row. None: the record's own timestamp."""
+        """Where records have their event time: a column, a path into structs (`value.created`), or a function that maps
+        a RecordBatch to one time per row. None: the record's own timestamp."""
         given = column_or_function
         if given is not None and not callable(given) and not (isinstance(given, str) and given.strip()):
             raise OptionError("timestamps", given, "is neither the name of a column nor a function")
         return replace(self, timestamps=given)
 
     def with_idleness(self, idleness: Duration | None) -> WatermarkStrategy:
-        """A partition without records for so long holds the others back no more. None: it always does."""
+        """A partition without records for this time no longer holds back the others. None: it always does."""
         if idleness is None:
             return replace(self, idleness=None)
         span = time_span("idleness", idleness)
@@ -94,7 +94,7 @@ class WatermarkStrategy:
         return replace(self, idleness=span.total_seconds())
 
     def with_alignment(self, max_drift: Duration | None) -> WatermarkStrategy:
-        """A partition that is further than `max_drift` ahead of the slowest waits for it. None: nobody waits."""
+        """A partition that is more than `max_drift` ahead of the slowest waits for it. None: no partition waits."""
         return replace(self, max_drift=None if max_drift is None else time_span("max_drift", max_drift) // MILLISECOND)
 
     def event_times(self, batch: pa.RecordBatch) -> pa.Int64Array:
@@ -102,27 +102,27 @@ class WatermarkStrategy:
         return self.times_of(batch).milliseconds()
 
     def times_of(self, batch: pa.RecordBatch) -> EventTimes:
-        """The same, for those who want only the latest, or the number of late ones: a fifth of the work."""
+        """Like `event_times`, for callers that need only the latest or the number of late ones: a fifth of the cost."""
         if callable(self.timestamps):
             return _called(self.timestamps, batch, "timestamps")
         path = self.timestamps or "timestamp"
         hint = (
-            "A timestamp, a date, or an int64 of milliseconds since the epoch would do; or with_timestamps(function), "
-            "where the function takes the RecordBatch and makes one of it"
+            "Use a timestamp, a date, or an int64 of milliseconds since the epoch; or with_timestamps(function), where "
+            "the function takes the RecordBatch and returns such a column"
         )
         absent = NO_TIMESTAMP if self.timestamps is None else None
         return EventTimes(column_at(batch, path), f"column {path!r}", hint, absent)
 
     def watermark_of(self, max_event_time: int) -> int | None:
-        """The watermark after a record of that time; None if watermarks do not come from event times."""
+        """The watermark after a record with this event time; None if watermarks do not follow from event times."""
         return None if self.out_of_orderness is None else max_event_time - self.out_of_orderness - 1
 
     def marks_of(self, batch: pa.RecordBatch) -> EventTimes | None:
-        """The watermark that each record carries, null where it carries none. None if it is not punctuated."""
+        """The watermark that each record carries, null where it carries none. None unless punctuated."""
         return None if self.marks is None else _called(self.marks, batch, "punctuated")
 
     def watermark_after(self, batch: pa.RecordBatch, times: EventTimes | pa.Int64Array | None = None) -> int | None:
-        """The highest watermark that these records carry. `times` spares a second look if they are known."""
+        """The highest watermark of these records. `times`: their event times, if the caller has them."""
         marks = self.marks_of(batch)
         if marks is not None:
             return marks.latest
@@ -154,9 +154,9 @@ class WatermarkStrategy:
 
 
 def time_span(name: str, value: Duration) -> timedelta:
-    """Rounded to whole microseconds, so that 0.1 s is 100 ms and not a little more."""
+    """A duration, rounded to whole microseconds: 0.1 s is 100 ms, not a little more."""
     if isinstance(value, str) and value.strip().isdecimal():
-        # Spark takes a bare text for milliseconds, and a bare number here is seconds: nobody would know which it is.
+        # Ambiguous: Spark reads a text without a unit as milliseconds, and a number here is seconds.
         raise OptionError(name, value, "has no unit", f"Write {value.strip()}s or {value.strip()}ms")
     if isinstance(value, bool) or not isinstance(value, timedelta | str | int | float):
         raise OptionError(name, value, "is not a time", "Give a timedelta, a text such as '10m', or seconds")
@@ -165,7 +165,7 @@ def time_span(name: str, value: Duration) -> timedelta:
     try:
         span = value if isinstance(value, timedelta) else timedelta(seconds=_seconds(name, value))
     except OverflowError:
-        raise OptionError(name, value, "is too long a time") from None
+        raise OptionError(name, value, "is too long") from None
     if span < timedelta(0):
         raise OptionError(name, value, "must not be negative")
     return span
@@ -176,7 +176,7 @@ def _seconds(name: str, value: str | int | float) -> int | float:
 
 
 def _text(span: timedelta) -> str:
-    """`5m`, `1500ms`: in the largest unit that it is a whole number of."""
+    """`5m`, `1500ms`: a whole number of the largest unit possible."""
     units = (
         ("d", timedelta(days=1)),
         ("h", timedelta(hours=1)),

@@ -1,12 +1,12 @@
-"""How far the event time of each partition has come, and of all of them together (E2, E3, E4).
+"""Tracks the event-time watermark of each partition, and the combined one (E2, E3, E4).
 
-A partition's life here: it is added, active and without an event-time watermark, so that it holds all others back
-until something is known of it. Records that are read move it on. When there is nothing to read (`has_none`), the idle
-clock runs; past the time-out the partition is idle and holds nobody back. Records, read or only known to be there, end
-that. In this file a mark is an event-time watermark.
+A new partition is active and has no event-time watermark, so that it holds back all others until one is known. Records
+that are read raise its watermark. While there is nothing to read (`has_none`), its idle clock runs. After the idleness
+timeout the partition is idle and no longer holds back others. Records, read or only known to exist, make it active
+again. In this file a mark is an event-time watermark.
 
-Only `has_none` starts the idle clock, never mere silence: a partition that is not read because it is ahead, or because
-its reader is busy, has records, and to call it idle would let the others run past them.
+Only `has_none` starts the idle clock. A partition that is not read because it is ahead, or because its reader is busy,
+still has records: if it were idle, others would pass them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from penstock.model.topic_partition import TopicPartition
 
 UNKNOWN = -(2**63)
-"""Below every event time: where a partition without a mark stands."""
+"""Below every event time: the mark of a partition without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionEventTime:
-    """Where one partition is: its event-time watermark in milliseconds since the epoch, and whether it is idle or held
+    """The event-time watermark of one partition, in milliseconds since the epoch, and whether it is idle or held
     back."""
 
     watermark: int | None
@@ -33,7 +33,7 @@ class PartitionEventTime:
 
 @dataclass(frozen=True, slots=True)
 class EventTimeStatus:
-    """Where a source is in event time, in milliseconds since the epoch; None is: nothing known yet."""
+    """The event-time watermarks of a source, in milliseconds since the epoch; None while unknown."""
 
     combined: int | None
     partitions: Mapping[TopicPartition, PartitionEventTime]
@@ -53,19 +53,19 @@ class _Partition:
     quiet_since: float | None = None
     finished: bool = False
     queued: bool = False
-    """Whether the tracker's heap has an entry of it: one at most."""
+    """Whether the tracker's heap has an entry for it: at most one."""
 
 
 class WatermarkTracker:
-    """Event-time watermarks of some partitions. Times are milliseconds since the epoch, `now` is a monotonic clock's
-    seconds.
+    """Event-time watermarks of some partitions. Times are milliseconds since the epoch, `now` is seconds of a monotonic
+    clock.
 
-    For one thread, or under its owner's lock. What is told of a partition that it does not have (any more) is ignored:
-    records of a partition may still be on their way when it is given to somebody else.
+    For one thread, or under its owner's lock. Calls for a partition that the tracker does not have are ignored: records
+    may still arrive after a partition was revoked.
 
-    A call costs O(log partitions) on average; only `set_partitions` and `status` look at each of them. The heap holds
-    an entry per active partition, and that is a lower bound: marks only grow, so it is put right when it comes to
-    the top, not each time a batch is read.
+    A call costs O(log partitions) on average; only `set_partitions` and `status` visit each of them. The heap has an
+    entry per active partition, which is a lower bound of its mark: marks only grow, so an entry is corrected when it
+    comes to the top, not each time a batch is read.
     """
 
     def __init__(self, idleness: float | None, max_drift: int | None) -> None:
@@ -77,7 +77,7 @@ class WatermarkTracker:
         self._now = float("-inf")
 
     def set_partitions(self, partitions: Iterable[TopicPartition], now: float) -> None:
-        """These are the partitions from now on: new ones are active, without a mark; the others are forgotten."""
+        """Replace the partitions. New ones are active and have no mark; missing ones are forgotten."""
         self._advance(now)
         wanted = set(partitions)
         if wanted == self._partitions.keys():
@@ -91,7 +91,7 @@ class WatermarkTracker:
         heapq.heapify(self._heap)
 
     def observe(self, tp: TopicPartition, watermark: int | None, now: float) -> None:
-        """Records of it were read, and this is the event-time watermark that they carry, if they carry one."""
+        """Records of the partition were read. `watermark`: the one that follows from them, if any."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None:
@@ -100,35 +100,35 @@ class WatermarkTracker:
             self._wake(tp, partition)
 
     def has_records(self, tp: TopicPartition, now: float) -> None:
-        """There are records to read, even if it is held back from reading them."""
+        """The partition has records to read, even if it is held back."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None:
             self._wake(tp, partition)
 
     def has_none(self, tp: TopicPartition, now: float, since: float | None = None) -> None:
-        """There is nothing to read just now. The first such call starts the idle clock: now, or `since` when it is
-        known to have been so, also if nobody knew it then."""
+        """The partition has nothing to read at the moment. The first such call starts its idle clock, now or at `since`
+        if it has been empty since then."""
         self._advance(now)
         partition = self._partitions.get(tp)
         if partition is not None and partition.quiet_since is None:
             partition.quiet_since = self._now if since is None else min(since, self._now)
 
     def finish(self, tp: TopicPartition) -> None:
-        """It is at its end for good. Should there be records after all, `observe` and `has_records` take that back."""
+        """The partition has ended. `observe` and `has_records` make it active again."""
         partition = self._partitions.get(tp)
         if partition is not None:
             partition.finished = True
 
     def watermark(self, tp: TopicPartition) -> int | None:
-        """Of event time; None while nothing is known."""
+        """The event-time watermark of a partition; None while unknown."""
         partition = self._partitions.get(tp)
         return None if partition is None else _known(partition.mark)
 
     def combined(self, now: float) -> int | None:
-        """The event-time watermark of all together: the slowest active one's, and never back (E2).
+        """The combined event-time watermark: that of the slowest active partition. It never decreases (E2).
 
-        It stays where it is while a partition without a mark is active, and while nobody is.
+        It does not change while an active partition has no mark, or while no partition is active.
         """
         slowest = self._slowest(now)
         if slowest is not None and slowest > self._combined:
@@ -136,25 +136,25 @@ class WatermarkTracker:
         return _known(self._combined)
 
     def combined_with(self, tp: TopicPartition, watermark: int | None, now: float) -> int | None:
-        """What `combined` will be once `observe` is told of these records, which are there and not read yet."""
+        """What `combined` will be after `observe` of these records, which exist but were not read yet."""
         self.has_records(tp, now)
         combined, partition = self.combined(now), self._partitions.get(tp)
         if partition is None or watermark is None or watermark <= partition.mark:
             return combined
-        partition.finished = True  # a moment of standing aside tells of the others, without a look at each of them
+        partition.finished = True  # set aside for a moment: so `_slowest` finds the slowest of the others
         others = self._slowest(now)
         self._wake(tp, partition)
         return _known(max(self._combined, watermark if others is None else min(watermark, others)))
 
     def reach(self, combined: int | None) -> None:
-        """The combined watermark has come to this: it was told, and is not gone back behind (E2)."""
+        """Raise the combined watermark to one that was published, so that it does not decrease (E2)."""
         if combined is not None:
             self._combined = max(self._combined, combined)
 
     def limit(self, now: float) -> int | None:
-        """The mark that none may pass (E4). None: there is no limit, as no drift is set or nobody is active.
+        """The mark that no partition may pass (E4). None: no limit, because no drift is set or no partition is active.
 
-        While an active partition has no mark, the limit lies below all times: whoever has one waits for it.
+        While an active partition has no mark, the limit is below all times: all others wait for it.
         """
         if self._max_drift is None:
             return None
@@ -164,16 +164,16 @@ class WatermarkTracker:
         return slowest + self._max_drift
 
     def is_ahead(self, tp: TopicPartition, now: float) -> bool:
-        """Whether it must not be read, as its mark is past the limit (E4).
+        """Whether a partition must not be read because its mark is past the limit (E4).
 
-        An idle one can be ahead too: what comes on it next would be even further ahead.
+        An idle partition can be ahead too: its next records would be even further ahead.
         """
         partition = self._partitions.get(tp)
         limit = self.limit(now)
         return partition is not None and limit is not None and partition.mark > limit
 
     def status(self, now: float) -> EventTimeStatus:
-        """All of it at one moment. Idle and finished partitions do not count as held: there is nothing to hold."""
+        """All watermarks at one moment. Idle and ended partitions are not held: they have nothing to read."""
         combined, limit = self.combined(now), self.limit(now)
         partitions = {}
         for tp, partition in sorted(self._partitions.items()):
@@ -183,7 +183,7 @@ class WatermarkTracker:
         return EventTimeStatus(combined, partitions)
 
     def _advance(self, now: float) -> None:
-        # Callers read the clock before they wait for the lock, so that times come a little out of order.
+        # Callers read the clock before they wait for the lock, so times arrive slightly out of order.
         self._now = max(self._now, now)
 
     def _is_idle(self, partition: _Partition) -> bool:
@@ -201,7 +201,7 @@ class WatermarkTracker:
             heapq.heappush(self._heap, (partition.mark, tp))
 
     def _slowest(self, now: float) -> int | None:
-        """The lowest mark of the active partitions, UNKNOWN counted; None if nobody is active."""
+        """The lowest mark of the active partitions, UNKNOWN included; None if none is active."""
         self._advance(now)
         while self._heap:
             entry, tp = self._heap[0]

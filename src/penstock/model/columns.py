@@ -1,4 +1,4 @@
-"""The columns a record has, as Arrow types: those of Spark's Kafka source; and which of them are asked for."""
+"""The columns of a record as Arrow types: those of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPES = {
     "timestampType": pa.int32(),
     "headers": HEADERS,
 }
-"""The kernel makes the same; a test holds the two against each other."""
+"""The kernel builds the same columns; a test compares the two."""
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
@@ -33,8 +33,8 @@ def arrow_schema(columns: Sequence[str]) -> pa.Schema:
 def checked_columns(
     columns: Sequence[str] | None, include_headers: bool, include_watermarks: bool | None = None
 ) -> list[str]:
-    """The columns that a user asked for; None asks for all of them. `include_watermarks`: whether those of event-time
-    watermarks are among all; None: there are none."""
+    """The selected columns, checked. `columns` None selects the default columns. `include_watermarks`: whether these
+    include event-time watermarks; None if the source has none."""
     known = TYPES if include_watermarks is None else TYPES | WATERMARK_COLUMNS
     if columns is None:
         names = [name for name in TYPES if include_headers or name != "headers"]

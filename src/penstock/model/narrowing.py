@@ -1,4 +1,4 @@
-"""What a query's filters leave of a read."""
+"""Which part of a read a query's filters leave."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from penstock.model.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What a query's filters leave of a read: None and open ends leave everything."""
+    """The part of a read that a query's filters leave. None and open ends leave everything."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
     min_offset: int = 0
     max_offset: int | None = None
     min_timestamp: int | None = None
-    """Milliseconds. There is no maximum: a younger record may stand before an older one, so a log cannot be cut short
-    by time."""
+    """Milliseconds. There is no maximum: a newer record may precede an older one, and a log cannot be cut by time."""
 
     def keeps(self, tp: TopicPartition) -> bool:
         return (self.topics is None or tp.topic in self.topics) and (
@@ -32,7 +31,7 @@ EVERYTHING = Narrowing()
 def narrow(
     start: Mapping[TopicPartition, int], stop: Mapping[TopicPartition, int], narrowing: Narrowing
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Starts and stops of what is left to read."""
+    """The starts and stops that are left to read."""
     ceiling = None if narrowing.max_offset is None else narrowing.max_offset + 1
     kept = [tp for tp in start if narrowing.keeps(tp)]
     starts = {tp: max(start[tp], narrowing.min_offset) for tp in kept}

@@ -1,4 +1,4 @@
-"""The unit of work: a range of offsets in one partition."""
+"""A range of offsets in one partition."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.model.topic_partition import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The unit of work: records of one partition with offsets in [start, stop). What an executor gets.
+    """The unit of work of an executor: the records of one partition with offsets in [start, stop).
 
-    `host`, `port` and `leader_epoch` say who led the partition when this was planned: a hint that saves the executor
-    a question. `topic_id` tells a topic from one of the same name created later.
+    `host`, `port` and `leader_epoch` name the leader when this was planned, so that the executor need not look it up.
+    `topic_id` tells the topic from a recreated one of the same name.
     """
 
     topic: str
@@ -31,7 +31,7 @@ class OffsetRange:
         if self.partition < 0:
             raise ValueError(f"partition {self.partition} of {self.topic!r} is below 0")
         if not 0 <= self.start <= self.stop:
-            raise ValueError(f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are no range")
+            raise ValueError(f"offsets {self.start} to {self.stop} of {self.topic}-{self.partition} are not a range")
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -39,7 +39,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """Offsets in the range: an upper bound of its records (compaction and transactions leave gaps)."""
+        """The number of offsets: an upper bound of the records, because compaction and transactions leave gaps."""
         return self.stop - self.start
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as a user says it: a few modes, each a value."""
+"""Where a read starts and ends, as the user specifies it. Each mode is a value."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def milliseconds_at(moment: datetime) -> int:
-    """The first millisecond since 1970 that is not before a moment, as a start at that time means it. In whole numbers:
-    `timestamp()` is a float, and off by a part of one."""
+    """The first millisecond since 1970 that is not before a moment. In whole numbers: `timestamp()` is a float, and
+    inexact."""
     return -((EPOCH - moment) // timedelta(milliseconds=1))
 
 
-EARLIEST = -2
-
-
-LATEST = -1
+EARLIEST, LATEST = -2, -1
+"""Kafka's numbers for the two ends of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerPartition:
-    """A number for whole topics and for single partitions; the single one wins."""
+    """A number for whole topics and for single partitions. A partition's own number takes precedence."""
 
     topics: Mapping[str, int] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -40,17 +38,17 @@ class PerPartition:
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    pass
+    """The first offset of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    pass
+    """The end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    pass
+    """The offsets that the group has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """The NEXT record to read, per partition; -2 is earliest and -1 is latest."""
+    """The next record to read, per partition; -2 is earliest and -1 is latest."""
 
     offsets: PerPartition
     option: str = "startingOffsets"
@@ -74,13 +72,12 @@ class AtOffsets:
 
 StartMode: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
 
-
 EndMode: TypeAlias = Latest | AtTimestamp | AtOffsets
 
 
 @dataclass(frozen=True, slots=True)
 class StartRules:
-    """How a start mode falls back: the group to ask, its reset rule, and what a too young timestamp means."""
+    """The fallbacks of a start: the group to ask, its reset rule, and whether a timestamp without a record fails."""
 
     group: str | None = None
     reset: str | None = None

@@ -1,4 +1,4 @@
-"""WHICH partitions: names, a pattern, or partitions one by one."""
+"""Which partitions to read: topic names, a pattern, or single partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.model.topic_pattern import matching
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """`subscribe`: these topics, with whatever partitions they have."""
+    """`subscribe`: all partitions of these topics."""
 
     names: tuple[str, ...]
 
@@ -22,7 +22,7 @@ class TopicNames:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """`subscribePattern`: every topic in whose name it is found, as in Spark's source; internal ones are left out."""
+    """`subscribePattern`: every topic whose name contains a match, as in Spark's source; no internal topics."""
 
     pattern: str
 
@@ -47,7 +47,7 @@ Subscription: TypeAlias = TopicNames | TopicPattern | AssignedPartitions
 
 
 def reads(subscription: Subscription, topic: str) -> bool:
-    """Whether a subscription means a topic, if there is one of that name."""
+    """Whether a subscription includes a topic of this name."""
     match subscription:
         case TopicNames(names):
             return topic in names
@@ -58,7 +58,7 @@ def reads(subscription: Subscription, topic: str) -> bool:
 
 
 def wanted_topics(subscription: Subscription) -> tuple[str, ...] | None:
-    """The topics to ask the cluster about; None asks about all of them."""
+    """The topics to ask the cluster for; None for all."""
     match subscription:
         case TopicNames(names):
             return names
@@ -71,13 +71,13 @@ def wanted_topics(subscription: Subscription) -> tuple[str, ...] | None:
 def select_partitions(
     subscription: Subscription, listing: Mapping[str, Iterable[int]], internal: frozenset[str] = frozenset()
 ) -> list[TopicPartition]:
-    """The partitions a subscription means, out of a listing of topics with their partition numbers, in order."""
+    """The partitions that a subscription selects from a listing of topics and their partition numbers, sorted."""
     match subscription:
         case TopicNames(names):
-            chosen = [TopicPartition(name, p) for name in names for p in listing[name]]
+            selected = [TopicPartition(name, p) for name in names for p in listing[name]]
         case TopicPattern() as pattern:
             found = pattern.matching(name for name in listing if name not in internal)
-            chosen = [TopicPartition(name, p) for name in found for p in listing[name]]
+            selected = [TopicPartition(name, p) for name in found for p in listing[name]]
         case AssignedPartitions(partitions):
-            chosen = list(partitions)
-    return sorted(chosen)
+            selected = list(partitions)
+    return sorted(selected)

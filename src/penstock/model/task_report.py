@@ -1,14 +1,14 @@
-"""What a task tells its stream's planner: how many records it left out, which offsets were gone, up to which event time
-it has read, and that a partition has come to its end.
+"""What a task reports to its stream's planner: records that it dropped, offsets that were gone, the highest event time,
+and the record that ended its partition.
 
-Spark has no way from a task of a Python source back to that source. So a plan carries the address of a small listener
-in the planner's process (`planner/report_server.py`). A task sends its report there when it has read its range:
+Spark gives a task of a Python source no way to send data back to the source. So each task gets the address of a server
+in the planner's process (`planner/report_server.py`). It sends its report when it has read its range:
 
     task     -> planner   <signature> <report as JSON> \\n
     planner  -> task      <signature of that signature> \\n
 
-A signature is an HMAC with the plan's token, which itself never crosses the network: a planner believes only tasks of
-its own query, and a task only its own planner, whoever else may listen at that port of that machine.
+A signature is an HMAC with the token of the plan. The token itself is never sent to that port. So a planner accepts
+only reports of its own tasks, and a task accepts an answer only from its own planner.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from dataclasses import asdict, dataclass, field
 from penstock.model.topic_partition import TopicPartition
 
 LARGEST_MESSAGE = 4096
-"""A topic's name has at most 249 characters; the rest is numbers."""
-
+"""Bytes. A topic's name has at most 249 characters; the rest is numbers."""
 
 SIGNATURE_LENGTH = 64
-
 
 LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one task met in its range. A task that is run again reports the same range again."""
+    """The report of one task about its range. A task that Spark retries reports the same range again."""
 
     topic: str
     partition: int
@@ -40,21 +38,21 @@ class TaskReport:
     malformed: int = 0
     """Records that did not parse."""
     dropped: int = 0
-    """Of those, left out (DROPMALFORMED, DEADLETTER)."""
+    """Malformed records that were dropped (DROPMALFORMED, DEADLETTER)."""
     dead_letters: int = 0
-    """Of those, written to deadLetterTopic."""
+    """Malformed records that were written to deadLetterTopic."""
     skipped: int = 0
-    """Records that a user's deserializer left out (F3)."""
+    """Records that a user's deserializer skipped (F3)."""
     ended_at: int | None = None
     """F4: the offset of the record by which a user's deserializer ended the partition."""
     has_event_time: bool = False
-    """Whether event times were looked at. Then a report is sent in any case: that there was none is news too."""
+    """Whether the task looked at event times. Then it sends a report in any case, also if no record has one."""
     event_time: int | None = None
-    """The highest, in milliseconds; None: no record has one."""
+    """The highest, in milliseconds; None if no record has one."""
     late: int = 0
     """E5: records whose event time the combined watermark had passed when the batch was planned."""
     lost_start: int | None = None
-    """F27: the first offset that was gone when the task read (failOnDataLoss false); None: nothing was."""
+    """F27: the first offset that was gone when the task read (failOnDataLoss false); None if none was."""
     lost_stop: int | None = None
     """The offset after the last one that was gone."""
 
@@ -66,13 +64,13 @@ class TaskReport:
         if self.event_time is not None and not (
             type(self.event_time) is int and -LARGEST - 1 <= self.event_time <= LARGEST
         ):
-            raise ValueError(f"{self.event_time!r} is no event time")
+            raise ValueError(f"{self.event_time!r} is not an event time")
         if type(self.has_event_time) is not bool:
-            raise ValueError(f"{self.has_event_time!r} is neither yes nor no")
+            raise ValueError(f"{self.has_event_time!r} is not a bool")
         if not all(type(number) is int and 0 <= number <= LARGEST for number in numbers):
-            raise ValueError(f"a report's numbers are whole and 0 or more, not {numbers}")
+            raise ValueError(f"the numbers of a report must be integers of 0 or more, not {numbers}")
         if self.ended_at is not None and not (type(self.ended_at) is int and self.start <= self.ended_at < self.stop):
-            raise ValueError(f"{self.ended_at!r} is no offset in [{self.start}, {self.stop})")
+            raise ValueError(f"{self.ended_at!r} is not an offset in [{self.start}, {self.stop})")
         if (self.lost_start, self.lost_stop) != (None, None) and not (
             type(self.lost_start) is int
             and type(self.lost_stop) is int
@@ -91,39 +89,39 @@ class TaskReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         counts = self.malformed or self.dropped or self.dead_letters or self.skipped
         return self.ended_at is None and self.lost is None and not self.has_event_time and not counts
 
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Where a planner takes reports: hosts by which it may be reached, the likeliest first. Part of a plan."""
+    """Where a planner receives reports: the hosts by which tasks may reach it, the likeliest first."""
 
     hosts: tuple[str, ...]
     port: int
     token: str = field(repr=False)
 
 
-def written(report: TaskReport, token: str) -> bytes:
-    """A report as it is sent: one line."""
+def encode(report: TaskReport, token: str) -> bytes:
+    """A report as one line of bytes."""
     document = json.dumps(asdict(report), separators=(",", ":")).encode("ascii")
     return _signature(document, token) + document + b"\n"
 
 
-def read(message: bytes, token: str) -> TaskReport:
-    """The report in a message that came from anywhere; ValueError if it is not one of this token's."""
+def decode(message: bytes, token: str) -> TaskReport:
+    """The report in a message. Raises ValueError if the message is not signed with this token."""
     signature, document = message[:SIGNATURE_LENGTH], message[SIGNATURE_LENGTH:].removesuffix(b"\n")
     if not hmac.compare_digest(signature, _signature(document, token)):
         raise ValueError("the signature is wrong")
     try:
         return TaskReport(**json.loads(document))
-    except (TypeError, RecursionError) as error:  # signed by a task, but of another version of this package
+    except (TypeError, RecursionError) as error:  # signed by a task with another version of this package
         raise ValueError(f"the report cannot be read: {error}") from error
 
 
 def acknowledgement(message: bytes, token: str) -> bytes:
-    """What only the planner can answer to a message."""
+    """The answer to a message, which only the planner can sign."""
     return _signature(b"taken " + message[:SIGNATURE_LENGTH], token) + b"\n"
 
 

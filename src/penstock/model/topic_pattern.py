@@ -1,10 +1,9 @@
-"""Topic names by regular expression, in time that grows with the length of the names. Pure.
+"""Matches topic names with a regular expression, in time linear in the length of the names. Pure.
 
-The pattern is the user's, the names are not: any principal that may create a topic chooses one. Python's `re`
-backtracks, and holds the GIL while it does: `.*-.*-.*-.*-events` took 90 s for one name of 249 dashes, `([a-z]+-?)+$`
-does not end. So patterns go to RE2, which comes with pyarrow and takes linear time. Its dialect differs from those of
-`re` and Java: a pattern goes there only if all of its parts mean the same in all three. Others, such as patterns with
-look-behind or back-references, are matched by `re`.
+The user chooses the pattern, but any principal that may create a topic chooses a name. Python's `re` backtracks and
+holds the GIL: `.*-.*-.*-.*-events` took 90 s for one name of 249 dashes, `([a-z]+-?)+$` does not end. RE2, which comes
+with pyarrow, takes linear time. Its dialect differs from those of `re` and Java, so RE2 gets only patterns that mean
+the same in all three. `re` matches the others, such as patterns with look-behind or back-references.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _REPETITIONS = ("*", "+", "?", "{")
 
 
 def matching(pattern: str, topics: Iterable[str]) -> set[str]:
-    """The topics in whose name a valid pattern is found."""
+    """The topics whose name contains a match of a valid pattern."""
     names = list(topics)
     both = _for_re2(pattern) if names else None
     if both is None:
@@ -43,7 +42,7 @@ def matching(pattern: str, topics: Iterable[str]) -> set[str]:
 
 def _matching(pattern: str, names: list[str]) -> set[str]:
     import pyarrow as pa
-    import pyarrow.compute as pc  # 50 ms, only for those that subscribe to a pattern
+    import pyarrow.compute as pc  # 50 ms, only if a query subscribes to a pattern
 
     found = pc.match_substring_regex(pa.array(names, pa.string()), pattern)
     return {name for name, is_found in zip(names, found.to_pylist(), strict=True) if is_found}
@@ -51,15 +50,15 @@ def _matching(pattern: str, names: list[str]) -> set[str]:
 
 @lru_cache(maxsize=64)
 def _for_re2(pattern: str) -> tuple[str, str | None] | None:
-    """The same for RE2: a pattern to be found, and one that must not be. None: only `re` knows what it means.
+    """The pattern for RE2: one that must match, and one that must not. None if only `re` can match it.
 
-    Decided by the pattern alone, never by a name: a name must not choose the engine.
+    The pattern alone decides: a topic name must not choose the engine.
     """
     options = _IGNORE_CASE if pattern.startswith(_IGNORE_CASE) else ""
     rest = pattern.removeprefix(options)
     unwanted: str | None = None
     if rest.startswith(_NOT):
-        # "Begins with A, but not with B", as ^(?!B)A: the one look-around that filters on topics are made of.
+        # ^(?!B)A, "starts with A, but not with B": the one look-around that is common in filters on topics.
         inner = _tokens(rest.removeprefix(_NOT)) or []
         end = _closing(inner)
         if end is None or _has_outer_or(inner[end + 1 :]) or "".join(inner[end + 1 :]).startswith(_REPETITIONS):
@@ -72,19 +71,19 @@ def _for_re2(pattern: str) -> tuple[str, str | None] | None:
         for each in (options + rest, unwanted):
             if each is not None:
                 _matching(each, [""])
-    except ValueError:  # pyarrow's ArrowInvalid: more repetitions than RE2 takes, perhaps
+    except ValueError:  # pyarrow's ArrowInvalid: perhaps more repetitions than RE2 allows
         return None
     return options + rest, unwanted
 
 
 def _tokens(pattern: str) -> list[str] | None:
-    """The parts of a pattern that means the same everywhere; None for other patterns."""
+    """The tokens of a pattern that means the same in all dialects; None for other patterns."""
     tokens = _TOKEN.findall(pattern)
     return tokens if sum(map(len, tokens)) == len(pattern) else None
 
 
 def _closing(tokens: list[str]) -> int | None:
-    """Where the group ends inside of which these tokens begin."""
+    """The index of the token that closes the group in which these tokens start."""
     return next((at for at, depth in enumerate(_depths(tokens)) if depth < 0), None)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.model.task_report import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, read
+from penstock.model.task_report import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, decode
 from penstock.planner.driver_address import listening_socket
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class ReportServer:
                 if received and len(peer.received) < LARGEST_MESSAGE:
                     return  # there is more to come
                 raise ValueError(f"{len(peer.received)} bytes without an end")
-            self._take(read(bytes(peer.received), self.address.token))
+            self._take(decode(bytes(peer.received), self.address.token))
             # Does not block: a new connection has room for a line.
             peer.connection.send(acknowledgement(bytes(peer.received), self.address.token))
         except BlockingIOError:

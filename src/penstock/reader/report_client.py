@@ -9,7 +9,7 @@ import time
 from typing import TypeVar
 
 from penstock.errors import PenstockError
-from penstock.model.task_report import ReportAddress, TaskReport, acknowledgement, written
+from penstock.model.task_report import ReportAddress, TaskReport, acknowledgement, encode
 
 log = logging.getLogger(__name__)
 Note = TypeVar("Note")
@@ -106,7 +106,7 @@ def _send_to_any(address: ReportAddress, report: TaskReport, deadline: float) ->
 
 
 def _send(host: str, address: ReportAddress, report: TaskReport, deadline: float) -> None:
-    message = written(report, address.token)
+    message = encode(report, address.token)
     expected = acknowledgement(message, address.token)
     with socket.create_connection((host, address.port), max(0.01, deadline - time.monotonic())) as connection:
         connection.sendall(message)

@@ -1,4 +1,4 @@
-"""The batch reader: plans on the driver, reads on the executors. What crosses over is pickled: options and ranges."""
+"""The batch reader: plans on the driver, reads on the executors. Spark pickles it, with its options and ranges."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from penstock.spark.tracebacks import without_traceback
 
 
 class RangePartition(InputPartition):
-    """A task's share: one range of offsets, and in a stream where to tell what was met in it, and the event-time
-    watermarks (combined, of its partition) by which it was planned."""
+    """The work of one task: a range of offsets. In a stream also the address for its report, and the event-time
+    watermarks when it was planned."""
 
     def __init__(
         self, value: OffsetRange, reports: ReportAddress | None = None, watermarks: Watermarks = UNKNOWN
@@ -35,6 +35,8 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
+    """Reads Kafka as a batch."""
+
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         self._options = options
         self._columns = columns
@@ -50,7 +52,7 @@ class BatchReader(DataSourceReader):
         log_to_driver()
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
         narrowing = self._narrowing
-        if may_end:  # whoever begins behind the record that ends a partition does not know of it
+        if may_end:  # a task that starts after the record that ends a partition would miss it
             narrowing = replace(narrowing, min_offset=0, min_timestamp=None)
         ranges = plan_batch(self._options, narrowing, whole_partitions=may_end)
         return [RangePartition(each) for each in ranges]
@@ -64,7 +66,7 @@ def read_partition(
     partition: InputPartition, columns: list[str] | TypedPlan, options: SourceOptions, scope: LetterScope | None
 ) -> Iterator[Any]:
     """Read a task's range as Arrow batches."""
-    if partition.value is None:  # Spark's stand-in for an empty plan
+    if partition.value is None:  # Spark's placeholder for an empty plan
         return iter(())
     from penstock.reader.task import read_range
 
@@ -77,23 +79,23 @@ def read_partition(
 
 
 class FilteringBatchReader(BatchReader):
-    """The same with filters pushed down. A class of its own, because Spark refuses a reader that has pushFilters
-    while spark.sql.python.filterPushdown.enabled is false."""
+    """A batch reader with filter pushdown. A class of its own, because Spark refuses a reader that has `pushFilters`
+    if spark.sql.python.filterPushdown.enabled is false."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         prefix = self._options.formats.prefix if self._options.formats.flatten else ""
         self._narrowing = narrowing_of(filters, prefix)
-        return filters  # Spark checks every row again: a range holds whole offsets, not conditions
+        return filters  # Spark applies all filters again: pushdown only prunes offsets
 
 
 _heap_frozen = False
 
 
 def _freeze_heap() -> None:
-    """Take what is loaded out of the garbage collector's sight, once per worker.
+    """Exclude all loaded modules from garbage collection, once per worker.
 
-    PySpark's daemon collects after every task, and PySpark and kafka-python's schemas are 54,000 objects to walk: 16 ms
-    a task, a sixth of the worker's time in a read of 3 M rows. Modules are never garbage.
+    PySpark's daemon collects after every task. PySpark and the schemas of kafka-python are 54,000 objects, which took
+    16 ms per task: a sixth of the worker's time in a read of 3 M rows. Modules are never garbage.
     """
     global _heap_frozen
     if not _heap_frozen:

@@ -19,7 +19,7 @@ from penstock.spark.schema import event_time_field, full_schema, typed_schema, w
 from penstock.spark.tracebacks import without_traceback
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-"""The worker in which Spark makes a reader when filter pushdown is on: its presence is how `auto` knows."""
+"""The worker in which Spark creates a reader if filter pushdown is enabled. `auto` checks whether it is loaded."""
 
 
 class PenstockDataSource(DataSource):
@@ -33,9 +33,8 @@ class PenstockDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """Called when the DataFrame is made, unless the user gives a schema: so this is where a wrong option fails.
-        With a user's schema Spark asks nothing before the first action. Whether a batch or a stream will follow is
-        not known yet."""
+        """Called when the DataFrame is created, so that a wrong option fails here. If the user gives a schema, Spark
+        calls nothing before the first action. Whether a batch or a stream follows is unknown here."""
         log_to_driver()
         options = parse_options(self.options)
         if not options.formats.typed:
@@ -43,9 +42,9 @@ class PenstockDataSource(DataSource):
             return full_schema(options.include_headers, watermarks)
         from penstock.sampling.typed_source import typed_source
 
-        # Spark pickles this object after the call: schemas of a registry, or of records looked at, are settled once.
+        # Spark pickles this object after the call: the registry is asked, and records are sampled, only once.
         self._source = typed_source(options)
-        event_time_field(options, self._source)  # it may name none of these columns
+        event_time_field(options, self._source)  # raises if the option names none of these columns
         return typed_schema(self._source)
 
     @without_traceback
@@ -69,5 +68,5 @@ class PenstockDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session. Only needed where `pyspark_penstock` is not on the path."""
+    """Register the format with a session. Only needed if `pyspark_penstock` is not on the path."""
     spark.dataSource.register(PenstockDataSource)

@@ -1,4 +1,4 @@
-"""The part of the demo that a user of PySpark would write: a session, a read, an aggregation by windows."""
+"""The Spark part of the demo: a session, a read, an aggregation by windows."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def seconds_to_read(frame: DataFrame) -> float:
 
 
 def windows(frame: DataFrame) -> DataFrame:
+    """Sales by windows of ten minutes."""
     from pyspark.sql import functions as f
 
     paid = f.when(f.col("action") == "order", f.col("price"))
@@ -68,7 +69,7 @@ def windows(frame: DataFrame) -> DataFrame:
 
 
 class SparkStart:
-    """A quiet session of two cores, started in a thread of its own; all its files lie in `scratch`."""
+    """Starts a session of two cores without log output, in a thread. All its files are in `scratch`."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -83,7 +84,7 @@ class SparkStart:
 
     def __exit__(self, *_: object) -> None:
         if not self._session.done() and self._gateway is not None:
-            self._gateway.proc.kill()  # nobody waits any more: the thread ends with an error that nobody sees
+            self._gateway.proc.kill()  # the demo has ended: so does the thread, with an error that is not shown
         if self._session.exception() is None:
             self._session.result().stop()
 
@@ -98,14 +99,14 @@ class SparkStart:
             "spark.sql.warehouse.dir": str(self._scratch / "warehouse"),
         }
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        # After Ctrl-C, py4j reports on the root logger what it was doing. So were we.
+        # After Ctrl-C, py4j logs what it was doing, although the demo handles it.
         logging.getLogger().addFilter(lambda record: not record.getMessage().startswith("KeyboardInterrupt while"))
-        # The JVM greets with warnings about itself: into a file, which is shown when it fails.
+        # The JVM starts with warnings about itself: they go to a file, which is shown if it fails.
         log = self._scratch / "spark.log"
         try:
             with log.open("wb") as out:
                 self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
             return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
         except Exception as error:
-            said = log.read_text("utf-8", "replace").strip()[-2000:]
-            raise PenstockError(f"Spark did not start: {error}\n{said}") from error
+            output = log.read_text("utf-8", "replace").strip()[-2000:]
+            raise PenstockError(f"Spark did not start: {error}\n{output}") from error

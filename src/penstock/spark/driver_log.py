@@ -1,7 +1,7 @@
-"""Penstock's log lines in the driver's log.
+"""Writes Penstock's log lines to the driver's log.
 
-Spark plans Python sources in processes of their own on the driver's machine, in which no logging is set up, and passes
-their stderr on to the driver's. There Python alone would write warnings as bare sentences, and drop INFO.
+Spark plans Python sources in separate processes on the driver's machine, and passes their stderr to the driver's. No
+logging is configured in them: Python would write warnings without a format, and drop INFO.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 
 
 def log_to_driver() -> None:
-    """Called in a planning process. Does nothing where logging is set up already, by Spark or by a program."""
+    """Configure logging in a planning process, unless Spark or the program has done so."""
     logger = logging.getLogger("penstock")
     if not logger.hasHandlers():
         handler = logging.StreamHandler()

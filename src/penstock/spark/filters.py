@@ -1,7 +1,6 @@
-"""What a query's filters leave of a read.
+"""Translates a query's filters into the offsets, partitions and times to read.
 
-Only what is certain narrows it. Spark applies every filter again afterwards, so too little narrowing costs time and
-never a wrong row.
+Spark applies every filter again. So a filter that is not pushed down costs time, but never a wrong row.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from penstock.model.narrowing import EVERYTHING, Narrowing
 
 
 def narrowing_of(filters: Iterable[Filter], prefix: str = "") -> Narrowing:
-    """`prefix` is what stands before the names of Kafka's columns."""
+    """The part of a read that all filters leave. `prefix`: of the names of Kafka's columns."""
     narrowing = EVERYTHING
     for each in filters:
         plain = _without_prefix(each, prefix)
@@ -35,7 +34,7 @@ def narrowing_of(filters: Iterable[Filter], prefix: str = "") -> Narrowing:
 
 
 def _without_prefix(condition: Filter, prefix: str) -> Filter | None:
-    """The same condition on Kafka's own name of the column; None if it is on none of Kafka's columns."""
+    """The condition with the column's name in Kafka; None if it is not on a column of Kafka."""
     if not prefix:
         return condition
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
@@ -90,9 +89,9 @@ def _at_most(narrowing: Narrowing, offset: int) -> Narrowing:
 
 def _not_before(narrowing: Narrowing, moment: datetime) -> Narrowing:
     if moment.tzinfo is None:
-        return narrowing  # a time without a zone says nothing certain
+        return narrowing  # ambiguous without a time zone
     milliseconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000) - 1
     if milliseconds < 0:
-        return narrowing  # Kafka's lookup takes negative times for words
+        return narrowing  # to Kafka, negative times have special meanings
     known = narrowing.min_timestamp
     return replace(narrowing, min_timestamp=milliseconds if known is None else max(known, milliseconds))

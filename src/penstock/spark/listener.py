@@ -1,4 +1,4 @@
-"""`LagListener`: how far behind a streaming query is, to Python, to the log and to Prometheus (F26)."""
+"""`LagListener`: reports the lag of streaming queries to Python, to the log and to Prometheus (F26)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("penstock.lag")
 Number = TypeVar("Number", int, float)
 
 ENDED_KEPT = 100
-"""The last values of this many ended queries stay readable: a run with Trigger.AvailableNow is over when one looks."""
+"""How many terminated queries keep their last values: a run with Trigger.AvailableNow ends before it is looked at."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Watched:
     name: str
     sources: dict[int, SourceMetrics] = field(default_factory=dict)
     ended: bool = False
-    said_at: float | None = None
+    logged_at: float | None = None
 
 
 class LagListener(StreamingQueryListener):
@@ -58,16 +58,16 @@ class LagListener(StreamingQueryListener):
             for partition in source.partitions:
                 partition.lag, partition.current_offset, partition.committed_offset
 
-    At most every `log_interval` seconds and query (None: never) one line goes to the logger `penstock.lag`, level INFO:
+    It logs one line per query to the logger `penstock.lag` (INFO), at most every `log_interval` seconds (None: never):
 
         query orders: 1,234 records behind in 8 partitions (worst orders-3: 900), 52,300 records/s, 5.3 MB/s,
         committed 12 times (0 failed)
 
-    `prometheus=True` adds the metrics of `penstock.metrics.source` to the process's registry, a `CollectorRegistry` to
-    that one; serve it with `prometheus_client.start_http_server(8000)`. Series of a query are gone when it has ended.
+    `prometheus=True` registers the metrics of `penstock.metrics.source` in the default registry, a `CollectorRegistry`
+    in that one. Serve it with `prometheus_client.start_http_server(8000)`. A query's series end with the query.
 
-    Values are as of the query's last progress: lag is what was left when its last batch had been planned. They
-    come after the fact, in a thread of Spark's. The same class works with a classic session and through Spark Connect.
+    Values are those of the query's last progress: lag is what its last planned batch left. Spark updates them in a
+    thread of its own. The class works with a classic session and through Spark Connect.
     """
 
     def __init__(self, *, log_interval: float | None = 10.0, prometheus: bool | CollectorRegistry = False) -> None:
@@ -81,28 +81,28 @@ class LagListener(StreamingQueryListener):
 
             self._unregister = register(None if prometheus is True else prometheus, self._series)
 
-    # --- for whoever asks; any thread ---------------------------------------------------------------------------------
+    # --- called by any thread -----------------------------------------------------------------------------------------
 
     def metrics(self, query: Any) -> tuple[SourceMetrics, ...]:
         """The newest metrics of a query, one entry for each Kafka source it reads, in Spark's order.
 
-        `query` is a StreamingQuery, or the name or id of one. Empty as long as it has reported nothing.
+        `query` is a StreamingQuery, or its name or id. Empty before its first progress.
         """
         with self._lock:
             watched = self._find(query)
             return () if watched is None else tuple(watched.sources.values())
 
     def lag(self, query: Any) -> int | None:
-        """Records the query is behind, over all its Kafka sources; None as long as that is unknown."""
+        """The lag of the query in records, over all its Kafka sources; None while unknown."""
         return _total(source.lag for source in self.metrics(query))
 
     def close(self) -> None:
-        """Take the series out of the Prometheus registry. Afterwards another listener may use it."""
+        """Unregister from Prometheus. Another listener can use the registry then."""
         unregister, self._unregister = self._unregister, None
         if unregister is not None:
             unregister()
 
-    # --- for Spark, in a thread of its own: nothing here may raise ----------------------------------------------------
+    # --- called by Spark's listener thread: must not raise ------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
@@ -111,10 +111,10 @@ class LagListener(StreamingQueryListener):
         try:
             self._take(event.progress)
         except Exception:
-            log.exception("the progress of a query could not be read; the query is not affected")
+            log.exception("cannot read the progress of a query; the query is not affected")
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """An idle query makes no progress event, but a progress: there the last commit and a growing lag are seen."""
+        """An idle query has no progress event, but Spark updates its last progress: with commits and lag."""
         try:
             progress = self._last_progress(str(event.id))
             if progress is not None and str(progress.runId) == str(event.runId):
@@ -122,12 +122,12 @@ class LagListener(StreamingQueryListener):
             else:
                 self._rest(str(event.id))
         except Exception:
-            log.exception("the progress of an idle query could not be read; the query is not affected")
+            log.exception("cannot read the progress of an idle query; the query is not affected")
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
             watched = self._queries.get(str(event.id))
-            # A query that was started again has the same id, and its first progress may come before this event.
+            # A restarted query has the same id, and its first progress may come before this event.
             if watched is None or watched.run_id != str(event.runId):
                 return
             watched.ended = True
@@ -135,15 +135,13 @@ class LagListener(StreamingQueryListener):
             for each in ended[:-ENDED_KEPT]:
                 del self._queries[each]
 
-    # --- inside -------------------------------------------------------------------------------------------------------
-
     def _take(self, progress: StreamingQueryProgress) -> None:
         query_id, run_id = str(progress.id), str(progress.runId)
         sources = source_metrics(progress)
         with self._lock:
             known = self._queries.get(query_id)
             if known is None or known.run_id != run_id:
-                self._queries.pop(query_id, None)  # the newest stand last
+                self._queries.pop(query_id, None)  # the newest come last
                 known = self._queries[query_id] = _Watched(query_id, run_id, progress.name or query_id)
             known.sources = sources
             line = self._line(known)
@@ -151,7 +149,7 @@ class LagListener(StreamingQueryListener):
             log.info(line)
 
     def _rest(self, query_id: str) -> None:
-        """An idle query of which no more is known reads nothing, at least."""
+        """Set the rates of an idle query to 0 if Spark has no newer progress."""
         with self._lock:
             if (watched := self._queries.get(query_id)) is not None:
                 watched.sources = {
@@ -160,13 +158,13 @@ class LagListener(StreamingQueryListener):
                 }
 
     def _line(self, watched: _Watched) -> str | None:
-        """What to log, if it is time."""
+        """The line to log, if the interval has passed."""
         now = time.monotonic()
         if self._log_interval is None or not watched.sources:
             return None
-        if watched.said_at is not None and now - watched.said_at < self._log_interval:
+        if watched.logged_at is not None and now - watched.logged_at < self._log_interval:
             return None
-        watched.said_at = now
+        watched.logged_at = now
         return describe(watched.name, tuple(watched.sources.values()))
 
     def _find(self, query: Any) -> _Watched | None:
@@ -185,13 +183,13 @@ class LagListener(StreamingQueryListener):
             }
 
     def _last_progress(self, query_id: str) -> StreamingQueryProgress | None:
-        session = self.spark or self._made_in  # Connect sets the first, a classic session does not
+        session = self.spark or self._made_in  # only Connect sets `spark`
         query = None if session is None else session.streams.get(query_id)
         return None if query is None else query.lastProgress
 
 
 def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]:
-    """The Kafka sources of a progress, by their number in the query."""
+    """The metrics of the Kafka sources of a progress, by the source's number in the query."""
     found = (
         SourceMetrics.from_progress(
             source.startOffset,
@@ -207,15 +205,15 @@ def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]
 
 
 def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
-    """One line about a query."""
+    """One line about the sources of a query."""
     lag = _total(source.lag for source in sources)
     count = sum(len(source.partitions) for source in sources)
-    said = "lag unknown" if lag is None else f"{lag:,} {'record' if lag == 1 else 'records'} behind"
-    said += f" in {count} {'partition' if count == 1 else 'partitions'}"
+    text = "lag unknown" if lag is None else f"{lag:,} {'record' if lag == 1 else 'records'} behind"
+    text += f" in {count} {'partition' if count == 1 else 'partitions'}"
     worst = max((each for s in sources if (each := s.worst) is not None), key=lambda each: each.lag or 0, default=None)
     if worst is not None and worst.lag:
-        said += f" (worst {worst}: {worst.lag:,})"
-    parts = [said]
+        text += f" (worst {worst}: {worst.lag:,})"
+    parts = [text]
     records = _total(source.records_per_second for source in sources)
     if records is not None:
         parts.append(f"{records:,.0f} records/s")
@@ -233,8 +231,8 @@ def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
     if malformed:
         dropped = _total(source.dropped_records for source in sources) or 0
         letters = _total(source.dead_letters for source in sources) or 0
-        went = [f"{count:,} {where}" for count, where in ((dropped, "dropped"), (letters, "dead letters")) if count]
-        parts.append(f"{malformed:,} malformed" + (f" ({', '.join(went)})" if went else ""))
+        parts_of = [f"{count:,} {where}" for count, where in ((dropped, "dropped"), (letters, "dead letters")) if count]
+        parts.append(f"{malformed:,} malformed" + (f" ({', '.join(parts_of)})" if parts_of else ""))
     skipped = _total(source.skipped_records for source in sources)
     if skipped:
         parts.append(f"{skipped:,} skipped")
@@ -243,15 +241,15 @@ def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
 
 
 def _event_time(sources: Sequence[SourceMetrics]) -> list[str]:
-    """How far event time has come in the source that is furthest behind, and what stands still."""
-    said = []
+    """The event-time watermark of the source that is furthest behind, and idle, held and late counts."""
+    parts = []
     slowest = min(
         (source for source in sources if source.watermark is not None), key=lambda s: s.watermark or 0, default=None
     )
     if slowest is not None and slowest.watermark is not None:
-        said.append(f"event-time watermark {_moment(slowest.watermark)}")
+        parts.append(f"event-time watermark {_moment(slowest.watermark)}")
         if (lag := slowest.event_time_lag) is not None:
-            said[-1] += f" ({_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead'})"
+            parts[-1] += f" ({_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead'})"
     partitions = [partition for source in sources for partition in source.partitions]
     for count, what in (
         (sum(partition.idle or False for partition in partitions), "idle"),
@@ -259,14 +257,14 @@ def _event_time(sources: Sequence[SourceMetrics]) -> list[str]:
         (_total(source.late_records for source in sources), "late"),
     ):
         if count:
-            said.append(f"{count:,} {what}")
-    return said
+            parts.append(f"{count:,} {what}")
+    return parts
 
 
 def _moment(milliseconds: int) -> str:
     try:
         return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):  # no year that a calendar has: a producer's clock is broken
+    except (ValueError, OverflowError, OSError):  # beyond the calendar: a producer's clock is wrong
         return f"{milliseconds:,} ms"
 
 
@@ -285,7 +283,7 @@ def _rate(size: float) -> str:
 
 
 def _total(values: Iterable[Number | None]) -> Number | None:
-    """The sum of what is known; None if nothing is."""
+    """The sum of the known values; None if none is known."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
@@ -293,5 +291,5 @@ def _total(values: Iterable[Number | None]) -> Number | None:
 def _active_session() -> SparkSession | None:
     try:
         return SparkSession.getActiveSession()
-    except Exception:  # no session to be had, or only a remote one that is gone: then Connect may still set its own
+    except Exception:  # no session, or a closed remote one: Connect may still set its own
         return None

@@ -1,4 +1,4 @@
-"""The columns a read returns: those of Spark's Kafka source, name for name and type for type."""
+"""The columns of a DataFrame: those of Spark's Kafka source, with the same names and types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 
 from penstock.config.source import SourceOptions
 from penstock.errors import OptionError
-from penstock.eventtime.field import BY_RECORD, EventTimeField
+from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.model.columns import checked_columns
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
@@ -46,7 +46,7 @@ def full_schema(include_headers: bool, include_watermarks: bool = False) -> Stru
 
 
 def columns_of(schema: StructType) -> list[str]:
-    """The columns a user's schema names. It may leave out and reorder; it cannot rename or retype."""
+    """The columns of a user's schema. It may omit and reorder columns, but not rename or retype them."""
     for field in schema.fields:
         if field.name not in WITH_WATERMARKS:
             hint = f"The columns are {', '.join(WITH_WATERMARKS)}"
@@ -65,7 +65,7 @@ def columns_of(schema: StructType) -> list[str]:
 
 
 def typed_schema(source: TypedSource) -> StructType:
-    """The columns of a typed read without a wish."""
+    """The default columns of a typed read."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(source.layout.schema)
@@ -74,14 +74,14 @@ def typed_schema(source: TypedSource) -> StructType:
 def wanted_columns(
     options: SourceOptions, schema: StructType, source: TypedSource | None, *, is_stream: bool = False
 ) -> list[str] | TypedPlan:
-    """What to read for a schema, a user's or our own. `source` is what was settled when the DataFrame was made; with a
-    user's schema that is now. Tasks of a stream look at event times."""
+    """The columns to read for a schema. `source`: resolved when the DataFrame was created; None if the user gave the
+    schema, then it is resolved now. `is_stream`: tasks of a stream look at event times."""
     if not options.formats.typed:
         return columns_of(schema)
     wanted = arrow_of(schema)
     if source is None:
         from penstock.sampling.typed_source import (
-            typed_source,  # with everything that decodes: raw reads load none of it
+            typed_source,  # loads all decoders: raw reads need none
         )
 
         source = typed_source(options, wanted)
@@ -89,11 +89,11 @@ def wanted_columns(
 
 
 def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeField | None:
-    """Where event times are, if somebody wants to know."""
+    """Where records have their event time; None if the source has no event time."""
     if options.event_time is None:
         return None
     column = options.event_time.strategy.timestamps
-    return source.event_time_field(column) if isinstance(column, str) else BY_RECORD
+    return source.event_time_field(column) if isinstance(column, str) else RECORD_TIMESTAMP
 
 
 def arrow_of(schema: StructType) -> pa.Schema:
@@ -102,12 +102,12 @@ def arrow_of(schema: StructType) -> pa.Schema:
 
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except Exception as error:  # PySpark's own, for types that have no place in Arrow
+    except Exception as error:  # PySpark's, for types that Arrow does not have
         raise OptionError("schema", schema.simpleString(), f"cannot be read: {error}") from error
 
 
 def _check_nullable(kind: DataType, path: str) -> None:
-    """NOT NULL cannot be kept: one record without the field would end the query."""
+    """Refuse NOT NULL: a record without the field would end the query."""
     match kind:
         case StructType():
             parts = [(f"{path}.{field.name}".lstrip("."), field.dataType, field.nullable) for field in kind.fields]
@@ -119,5 +119,5 @@ def _check_nullable(kind: DataType, path: str) -> None:
             parts = []
     for name, part, nullable in parts:
         if not nullable:
-            raise OptionError("schema", f"{name} NOT NULL", "a record may lack anything", "Leave NOT NULL out")
+            raise OptionError("schema", f"{name} NOT NULL", "a record may lack any field", "Leave NOT NULL out")
         _check_nullable(part, name)

@@ -1,5 +1,5 @@
-"""Errors that explain themselves, without the way they came: Spark puts the whole traceback of what a Python source
-raises into its own message, causes included. A broker that does not answer was 86 lines, the reason at their end."""
+"""Raises user errors without a traceback. Spark copies the whole traceback of an error in a Python source, with all
+causes, into its own message: a broker that did not answer took 86 lines, with the reason at the end."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ log = logging.getLogger(__name__)
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-EXPLAINED = (
+USER_ERRORS = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
     *(UnrelatedCheckpoint, OpenTransaction, TimeLookupTimeout),
     *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
     UnreadableSchema,
 )
-"""What a user has to mend, and not in this code. Others keep their traceback: it is what a report of a bug needs."""
+"""User errors: shown without a traceback. Others keep theirs, which a bug report needs."""
 
 
 def without_traceback(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """For methods that Spark calls on the driver."""
+    """Decorates methods that Spark calls on the driver."""
 
-    # Do not leave `wraps` out: Spark looks at the signature of latestOffset.
+    # Do not simplify: Spark inspects the signature of latestOffset, which `wraps` keeps.
     @functools.wraps(method)
     def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
             return method(*arguments, **named)
-        except EXPLAINED as error:
-            log.debug("what is raised here without its traceback", exc_info=True)
+        except USER_ERRORS as error:
+            log.debug("raised without its traceback", exc_info=True)
             raise error.with_traceback(None) from None
 
     return call

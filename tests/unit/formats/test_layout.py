@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import OptionError
-from penstock.eventtime.field import BY_RECORD, EventTimeField
+from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
 from penstock.formats.layout import full_layout, part_of, picked
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Custom, Json, RawBytes
@@ -92,10 +92,10 @@ def test_F19_an_event_time_is_a_column_or_a_way_into_one(flatten, name, field):
         (False, "value.created.by", "is string, which is not a time"),
         (False, "value.nothing.like.it", "There are value.id, value.created.at, value.day, value.a.b, timestamp."),
         (False, "key.at", "is not a column of this source"),
-        (False, "partition", "is Kafka's own and not a time"),
-        (False, "offset", "is Kafka's own and not a time.*milliseconds"),
+        (False, "partition", "is a column of Kafka that is not a time"),
+        (False, "offset", "is a column of Kafka that is not a time.*milliseconds"),
         (False, "ofset", "There are value.id, value.created.at, value.day, value.a.b, timestamp."),
-        (True, "kafka_offset", "is Kafka's own and not a time"),
+        (True, "kafka_offset", "is a column of Kafka that is not a time"),
         (True, "kafka_ofset", "is not a column of this source. (?!.*kafka_offset)"),
         (True, "created.by", "is string"),
         (True, "timestamp", "is not a column of this source.*kafka_timestamp"),
@@ -131,7 +131,7 @@ def test_F19_a_flattened_event_time_that_nobody_picked_is_parsed_beside_the_othe
 
 
 def test_F19_by_the_records_own_time_nothing_more_is_parsed():
-    plan = events().plan(pa.schema([("offset", pa.int64())]), BY_RECORD)
+    plan = events().plan(pa.schema([("offset", pa.int64())]), RECORD_TIMESTAMP)
     assert (plan.fetched, plan.specs) == (["offset", "timestamp"], {})
 
 

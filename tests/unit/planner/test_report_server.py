@@ -130,8 +130,8 @@ def test_a_report_survives_its_bytes():
         replace(REPORT, **times),
         replace(REPORT, lost_start=100, lost_stop=200),
     ):
-        message = task_report.written(report, "token")
-        assert task_report.read(message, "token") == report
+        message = task_report.encode(report, "token")
+        assert task_report.decode(message, "token") == report
         assert len(message) < task_report.LARGEST_MESSAGE
 
 
@@ -299,7 +299,7 @@ def pass_on(server, address):
 def hostile_messages():
     """Deterministic, so that every test process has the same."""
     dice = random.Random(4)
-    good = task_report.written(REPORT, "another token")
+    good = task_report.encode(REPORT, "another token")
     yield b""
     yield b"\n"
     yield b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -338,7 +338,7 @@ def test_a_signed_message_of_another_version_is_not_answered(listen, document):
 
 def test_a_changed_report_is_not_taken(listen):
     address = listen().address
-    message = task_report.written(REPORT, address.token)
+    message = task_report.encode(REPORT, address.token)
     assert say(address, message.replace(b'"malformed":5', b'"malformed":6')) == b""
     assert say(address, message) == task_report.acknowledgement(message, address.token)
 
@@ -346,7 +346,7 @@ def test_a_changed_report_is_not_taken(listen):
 def test_a_report_in_pieces_is_a_report(listen):
     taken = []
     address = listen(taken.append).address
-    message = task_report.written(REPORT, address.token)
+    message = task_report.encode(REPORT, address.token)
     with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in message[:20]:
@@ -413,7 +413,7 @@ def test_brokers_on_this_machine_mean_that_nothing_listens_to_the_network(listen
 
 
 def test_a_report_is_small_json():
-    assert json.loads(task_report.written(REPORT, "t")[64:]) == {
+    assert json.loads(task_report.encode(REPORT, "t")[64:]) == {
         "topic": "orders",
         "partition": 3,
         "start": 100,

@@ -401,7 +401,7 @@ def test_await_end_times_out_and_says_where_the_query_was():
 def test_await_end_times_out_when_no_trigger_comes_after_the_last():
     query = Query(at(True))
     query.idle.clear()
-    with pytest.raises(TimeoutError, match="did not come to rest"):
+    with pytest.raises(TimeoutError, match="did not become idle"):
         await_end(query, timeout=0.05)
     assert not query.stopped
     query.idle.set()

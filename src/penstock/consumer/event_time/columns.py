@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.errors import EventTimeError
-from penstock.eventtime.field import way_to
+from penstock.eventtime.field import find_path
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.model.columns import TYPES, arrow_schema, checked_columns
@@ -74,7 +74,7 @@ def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Seq
 
 def _way(fields: list[pa.Field], path: str) -> pa.Field | None:
     """The field that a path begins with. Its structs have only the fields on the path."""
-    found = way_to(fields, path)
+    found = find_path(fields, path)
     return None if found is None else _only(fields, found)
 
 
