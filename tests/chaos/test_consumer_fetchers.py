@@ -16,7 +16,7 @@ from fixtures.consumer import Consumers, eventually
 from fixtures.produce import Rec, rdkafka, send
 from penstock.model.reader_index import reader_index
 from penstock.testing import EmbeddedKafka
-from penstock.wire.api.fetch import fetch_request
+from penstock.wire.api.fetch import FETCH, fetch_request
 from penstock.wire.api.fetch_session import FINAL_EPOCH
 from penstock.wire.transport.connection import Connection
 
@@ -117,7 +117,7 @@ def forget(kafka, config, session_id):
     host, _, port = kafka.bootstrap_servers.partition(":")
     connection = Connection(host, int(port), config, 10)
     try:
-        version = connection.version(FetchRequest)
+        version = connection.version(FETCH)
         ending = (session_id, FINAL_EPOCH)
         request = fetch_request(version, (), config, max_bytes=1, partition_max_bytes=1, max_wait=0, session=ending)
         connection.send(request, 10)

@@ -7,10 +7,10 @@ import struct
 import threading
 
 import pytest
-from kafka.protocol.metadata import MetadataRequest
 
 import penstock.wire.transport.patience as patience_module
 from penstock.errors import BrokerError, ProtocolError
+from penstock.wire.api.metadata import METADATA
 from penstock.wire.transport.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
 from support.configs import client_config
 
@@ -152,7 +152,7 @@ def test_a_silent_broker_is_left_when_other_brokers_name_a_new_leader(peer, hast
     reasons = iter([None, None, "h2:9092 leads t-0 now"])
     connection.doubt = lambda: next(reasons)
     with pytest.raises(BrokerSilent, match="and h2:9092 leads t-0 now"):
-        connection.call(MetadataRequest(version=1, topics=[]), SECONDS)
+        connection.call(METADATA.request(1, topics=[]), SECONDS)
     done.set()
     assert not connection.reusable
 
@@ -182,7 +182,7 @@ def test_an_answer_that_arrives_while_other_brokers_are_asked_is_used(peer, hast
         return "h2:9092 leads t-0 now"
 
     connection.doubt = doubt
-    assert connection.call(MetadataRequest(version=1, topics=[]), SECONDS).topics == []
+    assert connection.call(METADATA.request(1, topics=[]), SECONDS).topics == []
     connection.close()
 
 
@@ -191,7 +191,7 @@ def test_a_silent_broker_is_left_while_a_request_is_sent_too(peer, hasty):
     done = threading.Event()
     connection = connect(peer(negotiating(lambda client: done.wait(SECONDS))))
     connection.doubt = lambda: "h2:9092 leads t-0 now"
-    names = [MetadataRequest.MetadataRequestTopic(version=1, name="t" * 30_000) for _ in range(1000)]
+    names = [{"name": "t" * 30_000} for _ in range(1000)]
     with pytest.raises(BrokerSilent, match=r"sending failed: .* and h2:9092 leads t-0 now"):
-        connection.call(MetadataRequest(version=1, topics=names), SECONDS)
+        connection.call(METADATA.request(1, topics=names), SECONDS)
     done.set()

@@ -12,18 +12,11 @@ from fixtures.members import DEADLINE, await_shared, partitions, wait_for
 from penstock.config.source import parse_options
 from penstock.consumer.group.user_data import MAGIC, AssignmentUserData
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from penstock.wire.api.error_codes import RetriableError
-from penstock.wire.api.group_membership import (
-    MemberIdRequired,
-    Subscription,
-    ask_heartbeat,
-    ask_join,
-    ask_leave,
-    ask_sync,
-    encode_assignment,
-    encode_subscription,
-)
-from penstock.wire.api.group_offsets import GroupMember, MembershipLost, Rebalancing, find_coordinator
+from penstock.wire.api.find_coordinator import find_coordinator
+from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
+from penstock.wire.api.group_membership import MemberIdRequired, ask_heartbeat, ask_join, ask_leave, ask_sync
 from penstock.wire.transport.connection import Connection
 
 
@@ -100,7 +93,7 @@ def test_a_member_waits_after_an_unreadable_assignment_of_its_leader(kafka, topi
     try:
         wait_for(lambda: odd.rounds, "a leader")
         one = member({name: 1})
-        wait_for(lambda: "its leader sent no assignment" in caplog.text, "a warning")
+        wait_for(lambda: "its leader sent an invalid assignment" in caplog.text, "a warning")
         assert one.recorder.events == []
     finally:
         odd.close()

@@ -23,7 +23,7 @@ from penstock.model.offset_spec import (
 )
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.starting_offsets import resolve_start
-from penstock.wire.api.group_offsets import Committed
+from penstock.wire.api.offset_fetch import Committed
 from penstock.wire.cluster import Cluster
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 
@@ -15,6 +15,14 @@ class TopicPartition(NamedTuple):
 
 
 Offsets: TypeAlias = dict[TopicPartition, int]
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partition numbers of each topic, in the given order."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
 
 
 def listed(partitions: Sequence[TopicPartition], limit: int = 5) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 from penstock.errors import BrokerError
 from penstock.model.log_identity import leader_changed, truncated_at
 from penstock.model.topic_partition import Offsets, TopicPartition
-from penstock.wire.api.group_offsets import Committed
+from penstock.wire.api.offset_fetch import Committed
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Metadata
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from penstock.errors import PenstockError, ProtocolError
 from penstock.wire.api.error_codes import RetriableError
-from penstock.wire.api.group_offsets import GROUP, find_coordinator
+from penstock.wire.api.find_coordinator import GROUP, find_coordinator
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection, ConnectionLost, Pending

@@ -10,15 +10,18 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
-from penstock.wire.api.group_offsets import GROUP, Committed, ask_commit, ask_committed
+from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.api.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
+from penstock.wire.api.offset_commit import ask_commit
+from penstock.wire.api.offset_fetch import Committed, ask_committed
 from penstock.wire.api.offset_for_leader_epoch import UNKNOWN_EPOCH, ask_epoch_ends
+from penstock.wire.api.open_transactions import OpenTransactionOwner, ask_owners, ask_transactional_ids
 from penstock.wire.brokers import HEALING, IMPATIENT_SECONDS, Brokers
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.lookup.first_records import Scan, Step, ask_scan, find_first
@@ -28,9 +31,6 @@ from penstock.wire.lookup.timestamps import find_maxima
 from penstock.wire.lookup.window import Window, ask_windows
 from penstock.wire.transport.connection import Connection, Pending
 from penstock.wire.transport.retry import Attempts
-
-if TYPE_CHECKING:
-    from penstock.wire.api.open_transactions import OpenTransactionOwner
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
@@ -288,9 +288,6 @@ class Cluster:
     def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactionOwner]:
         """Who holds open the first open transaction of each partition, for an error to name. Tried once: those that
         have none, or whose brokers do not answer, do not know, or may not say, are left out."""
-        # With Kafka's admin messages, which take a worker time to load.
-        from penstock.wire.api.open_transactions import ask_owners, ask_transactional_ids
-
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the open transactions of {len(wanted)} partitions")
         metadata, _ = self.listing(sorted({tp.topic for tp in wanted}))

@@ -12,7 +12,7 @@ from fixtures.consumer import eventually
 from fixtures.produce import Rec
 from penstock.errors import BrokerUnavailable, UnknownTopic
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.group_offsets import GROUP
+from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection
 

@@ -11,7 +11,8 @@ from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import CommitRefused, UnknownTopic
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
-from penstock.wire.api.group_offsets import FencedInstance, GroupMember, MembershipLost, Rebalancing, ask_commit
+from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
+from penstock.wire.api.offset_commit import ask_commit
 from penstock.wire.brokers import HEALING
 from penstock.wire.transport.retry import Attempts, Interrupted
 

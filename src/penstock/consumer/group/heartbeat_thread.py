@@ -14,8 +14,8 @@ from collections.abc import Callable
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerUnavailable
+from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import ask_heartbeat
-from penstock.wire.api.group_offsets import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.brokers import HEALING
 from penstock.wire.transport.retry import Interrupted
 

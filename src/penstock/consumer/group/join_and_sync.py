@@ -16,16 +16,15 @@ from penstock.consumer.group.user_data import (
     read_from_members,
 )
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.group_membership import (
-    Joined,
-    JoinedMember,
+from penstock.wire.api.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from penstock.wire.api.group_offsets import GroupMember
+from penstock.wire.api.group_member import GroupMember
+from penstock.wire.api.group_membership import Joined, JoinedMember
 
 log = logging.getLogger(__name__)
 

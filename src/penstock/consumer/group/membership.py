@@ -35,8 +35,8 @@ from penstock.consumer.subscription import StreamSubscription
 from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
+from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
-from penstock.wire.api.group_offsets import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.brokers import HEALING
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.retry import Interrupted

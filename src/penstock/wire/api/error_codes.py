@@ -1,46 +1,86 @@
-"""What the broker's error codes mean to us."""
+"""The error codes of Kafka's protocol: their names, and what each means to a client."""
 
 from __future__ import annotations
 
-import kafka.errors as kafka_errors
-
 from penstock.errors import AuthorizationFailed, BrokerError
 
-OFFSET_OUT_OF_RANGE: int = kafka_errors.OffsetOutOfRangeError.errno
-CORRUPT_MESSAGE: int = kafka_errors.CorruptRecordError.errno
-UNKNOWN_TOPIC_OR_PARTITION: int = kafka_errors.UnknownTopicOrPartitionError.errno
-MESSAGE_TOO_LARGE: int = kafka_errors.MessageSizeTooLargeError.errno
-RECORD_LIST_TOO_LARGE: int = kafka_errors.RecordListTooLargeError.errno
-INVALID_TOPIC: int = kafka_errors.InvalidTopicError.errno
-UNKNOWN_SERVER_ERROR: int = kafka_errors.UnknownError.errno
-UNSUPPORTED_VERSION: int = kafka_errors.UnsupportedVersionError.errno
+NAMES = """
+NONE OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION INVALID_FETCH_SIZE LEADER_NOT_AVAILABLE
+NOT_LEADER_OR_FOLLOWER REQUEST_TIMED_OUT BROKER_NOT_AVAILABLE REPLICA_NOT_AVAILABLE MESSAGE_TOO_LARGE
+STALE_CONTROLLER_EPOCH OFFSET_METADATA_TOO_LARGE NETWORK_EXCEPTION COORDINATOR_LOAD_IN_PROGRESS
+COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR INVALID_TOPIC_EXCEPTION RECORD_LIST_TOO_LARGE NOT_ENOUGH_REPLICAS
+NOT_ENOUGH_REPLICAS_AFTER_APPEND INVALID_REQUIRED_ACKS ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL INVALID_GROUP_ID
+UNKNOWN_MEMBER_ID INVALID_SESSION_TIMEOUT REBALANCE_IN_PROGRESS INVALID_COMMIT_OFFSET_SIZE TOPIC_AUTHORIZATION_FAILED
+GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED INVALID_TIMESTAMP UNSUPPORTED_SASL_MECHANISM ILLEGAL_SASL_STATE
+UNSUPPORTED_VERSION TOPIC_ALREADY_EXISTS INVALID_PARTITIONS INVALID_REPLICATION_FACTOR INVALID_REPLICA_ASSIGNMENT
+INVALID_CONFIG NOT_CONTROLLER INVALID_REQUEST UNSUPPORTED_FOR_MESSAGE_FORMAT POLICY_VIOLATION
+OUT_OF_ORDER_SEQUENCE_NUMBER DUPLICATE_SEQUENCE_NUMBER INVALID_PRODUCER_EPOCH INVALID_TXN_STATE
+INVALID_PRODUCER_ID_MAPPING INVALID_TRANSACTION_TIMEOUT CONCURRENT_TRANSACTIONS TRANSACTION_COORDINATOR_FENCED
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED SECURITY_DISABLED OPERATION_NOT_ATTEMPTED KAFKA_STORAGE_ERROR LOG_DIR_NOT_FOUND
+SASL_AUTHENTICATION_FAILED UNKNOWN_PRODUCER_ID REASSIGNMENT_IN_PROGRESS DELEGATION_TOKEN_AUTH_DISABLED
+DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+DELEGATION_TOKEN_AUTHORIZATION_FAILED DELEGATION_TOKEN_EXPIRED INVALID_PRINCIPAL_TYPE NON_EMPTY_GROUP
+GROUP_ID_NOT_FOUND FETCH_SESSION_ID_NOT_FOUND INVALID_FETCH_SESSION_EPOCH LISTENER_NOT_FOUND TOPIC_DELETION_DISABLED
+FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH UNSUPPORTED_COMPRESSION_TYPE STALE_BROKER_EPOCH OFFSET_NOT_AVAILABLE
+MEMBER_ID_REQUIRED PREFERRED_LEADER_NOT_AVAILABLE GROUP_MAX_SIZE_REACHED FENCED_INSTANCE_ID
+ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NO_REASSIGNMENT_IN_PROGRESS GROUP_SUBSCRIBED_TO_TOPIC INVALID_RECORD
+UNSTABLE_OFFSET_COMMIT THROTTLING_QUOTA_EXCEEDED PRODUCER_FENCED RESOURCE_NOT_FOUND DUPLICATE_RESOURCE
+UNACCEPTABLE_CREDENTIAL INCONSISTENT_VOTER_SET INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED
+PRINCIPAL_DESERIALIZATION_FAILURE SNAPSHOT_NOT_FOUND POSITION_OUT_OF_RANGE UNKNOWN_TOPIC_ID
+DUPLICATE_BROKER_REGISTRATION BROKER_ID_NOT_REGISTERED INCONSISTENT_TOPIC_ID INCONSISTENT_CLUSTER_ID
+TRANSACTIONAL_ID_NOT_FOUND FETCH_SESSION_TOPIC_ID_ERROR INELIGIBLE_REPLICA NEW_LEADER_ELECTED
+OFFSET_MOVED_TO_TIERED_STORAGE FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH
+MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE
+INVALID_REGISTRATION TRANSACTION_ABORTABLE INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH
+FENCED_STATE_EPOCH INVALID_VOTER_KEY DUPLICATE_VOTER VOTER_NOT_FOUND
+""".split()  # noqa: SIM905 (a list would have a name per line)
+"""By code: Kafka's own names."""
 
-SESSION_ENDED = frozenset(
-    error.errno
-    for error in (
-        kafka_errors.FetchSessionIdNotFoundError,
-        kafka_errors.InvalidFetchSessionEpochError,
-        kafka_errors.FetchSessionTopicIdError,
-    )
+CODES = {name: code for code, name in enumerate(NAMES)}
+
+UNKNOWN_SERVER_ERROR = -1
+OFFSET_OUT_OF_RANGE = CODES["OFFSET_OUT_OF_RANGE"]
+CORRUPT_MESSAGE = CODES["CORRUPT_MESSAGE"]
+UNKNOWN_TOPIC_OR_PARTITION = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+MESSAGE_TOO_LARGE = CODES["MESSAGE_TOO_LARGE"]
+RECORD_LIST_TOO_LARGE = CODES["RECORD_LIST_TOO_LARGE"]
+INVALID_TOPIC = CODES["INVALID_TOPIC_EXCEPTION"]
+UNSUPPORTED_VERSION = CODES["UNSUPPORTED_VERSION"]
+
+
+def codes(*names: str) -> frozenset[int]:
+    return frozenset(CODES[name] for name in names)
+
+
+SESSION_ENDED = codes("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR")
+"""The broker does not know a fetch session, or knows another state of it."""
+
+RETRIABLE = codes(
+    *("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"),
+    *("REPLICA_NOT_AVAILABLE", "NETWORK_EXCEPTION", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"),
+    *("NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "NOT_CONTROLLER"),
+    *("CONCURRENT_TRANSACTIONS", "KAFKA_STORAGE_ERROR", "FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH"),
+    *("LISTENER_NOT_FOUND", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE"),
+    *("PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE", "ELECTION_NOT_NEEDED"),
+    *("UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID"),
+    *("FETCH_SESSION_TOPIC_ID_ERROR", "SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH"),
 )
-"""What a broker says of a fetch session that it does not know, or not so."""
 
-NOT_ALLOWED = (
-    kafka_errors.TopicAuthorizationFailedError,
-    kafka_errors.GroupAuthorizationFailedError,
-    kafka_errors.ClusterAuthorizationFailedError,
-    kafka_errors.TransactionalIdAuthorizationFailedError,
+NOT_ALLOWED = codes(
+    "TOPIC_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 )
-
 
 HINTS = {
-    kafka_errors.InvalidTimestampError.errno: "the clocks of this machine and of the broker differ by more than the "
-    "topic's message.timestamp.after.max.ms or message.timestamp.before.max.ms allows. Set the clock right"
+    CODES["INVALID_TIMESTAMP"]: "the clocks of this machine and of the broker differ by more than the topic's "
+    "message.timestamp.after.max.ms or message.timestamp.before.max.ms allows. Set the clock right"
 }
 
 
 class RetriableError(Exception):
-    """An answer that is worth asking for again. `error_code` is the broker's, where it gave one."""
+    """A request failed in a way that a retry may cure. `error_code` is the broker's, if it sent one."""
 
     def __init__(self, text: str, error_code: int = 0) -> None:
         super().__init__(text)
@@ -48,27 +88,30 @@ class RetriableError(Exception):
 
 
 def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
-    """Raise what an error code means: RetriableError when asking again may help.
+    """Raise the error that a code stands for: RetriableError when a retry may help.
 
-    UNKNOWN_SERVER_ERROR is what a broker says when it does not know better. Like Java's clients, what reads asks again
-    and what writes does not (`retries_unknown`): most often the broker will never take that request.
+    A broker answers UNKNOWN_SERVER_ERROR to failures that have no code. As in Java's clients, reads retry it and writes
+    do not (`retries_unknown`): most often the broker will never accept that write.
     """
     if error_code == 0:
         return
-    error = kafka_errors.for_code(error_code)
-    text = f"{what}: {_said(error_code, error)}"
-    unknown = error_code == UNKNOWN_SERVER_ERROR and retries_unknown
-    if issubclass(error, kafka_errors.RetriableError) or unknown:
+    text = f"{what}: {_describe(error_code)}"
+    if error_code in RETRIABLE or (error_code == UNKNOWN_SERVER_ERROR and retries_unknown):
         raise RetriableError(text, error_code)
-    if issubclass(error, NOT_ALLOWED):
+    if error_code in NOT_ALLOWED:
         raise AuthorizationFailed(f"{text}. The broker's ACLs do not allow it for this user")
     hint = HINTS.get(error_code)
     raise BrokerError(f"{text}: {hint}" if hint else text)
 
 
-def _said(error_code: int, error: type[Exception]) -> str:
+def error_name(error_code: int) -> str:
+    """Kafka's name of a code, or its number."""
+    return NAMES[error_code] if 0 <= error_code < len(NAMES) else f"error {error_code}"
+
+
+def _describe(error_code: int) -> str:
     if error_code == UNKNOWN_SERVER_ERROR:
-        return "UNKNOWN_SERVER_ERROR: the broker failed in a way that has no name. Its log says why"
-    if issubclass(error, kafka_errors.UnknownError):
+        return "UNKNOWN_SERVER_ERROR: the broker failed in a way that has no error code. Its log says why"
+    if not 0 <= error_code < len(NAMES):
         return f"error {error_code}, which a newer broker may know and Penstock does not"
-    return str(getattr(error, "message", error.__name__))
+    return error_name(error_code)

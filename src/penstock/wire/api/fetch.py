@@ -13,13 +13,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kafka.protocol.consumer import FetchRequest
-
 from penstock.errors import ProtocolError
-from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
+from penstock.wire.api.frame import READ_ERRORS, FrameReader, encode_count, encode_text
+from penstock.wire.api.message import Api, EncodedRequest
 from penstock.wire.client_config import ClientConfig
-
-FETCH = FetchRequest
 
 NAMES_ONLY = 12
 """From version 13 on a fetch names topics by id; without the id of a topic this is the highest one to speak."""
@@ -33,7 +30,9 @@ LOWEST = 4
 """The first version that carries magic 2 batches and aborted transactions."""
 
 HIGHEST = 18
-"""The last one that is written and read here, whatever kafka-python and the broker would speak."""
+"""The last version that is written and read here."""
+
+FETCH = Api("Fetch", 1, LOWEST, HIGHEST, FLEXIBLE)
 
 # What a request has from which version on. From 15 on a replica says who it is in a tagged field, and others nothing.
 _HAS_LOG_START, _HAS_SESSIONS, _HAS_EPOCHS, _HAS_RACKS, _REPLICA_TAGGED = 5, 7, 9, 11, 15
@@ -120,7 +119,7 @@ def fetch_request(
         parts.append(encode_text(rack, flexible))
     if flexible:
         parts.append(_NO_TAGS)
-    return EncodedRequest(FetchRequest.name, FetchRequest.API_KEY, version, flexible, b"".join(parts))
+    return EncodedRequest(FETCH, version, b"".join(parts))
 
 
 def _topic(version: int, position: FetchPosition) -> str | uuid.UUID:
@@ -155,8 +154,10 @@ def _encode_position(version: int, position: FetchPosition, max_bytes: int) -> b
 def read_fetch_response(frame: memoryview, version: int, correlation_id: int, broker: str) -> FetchResponse:
     """Read a response frame of versions 4 to 18."""
     try:
-        return _read_response(FrameReader(frame, version >= FLEXIBLE, correlation_id), version)
-    except (struct.error, IndexError, ValueError) as error:
+        reader = FrameReader(frame, version >= FLEXIBLE)
+        reader.response_header(correlation_id)
+        return _read_response(reader, version)
+    except READ_ERRORS as error:
         raise ProtocolError(
             f"{broker} sent a fetch response (version {version}) that cannot be read: {error}"
         ) from error

@@ -11,13 +11,11 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import check
 from penstock.wire.api.fetch import (
     FETCH,
-    HIGHEST,
-    LOWEST,
     NAMES_ONLY,
     NO_SESSION,
     FetchPosition,
@@ -46,10 +44,8 @@ class FetchClient:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._by_id = connection.version(FETCH, at_most=HIGHEST)
+        self._by_id = connection.version(FETCH)
         self._by_name = connection.version(FETCH, at_most=NAMES_ONLY)
-        if self._by_name < LOWEST:
-            raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
         self._sent: deque[_Sent] = deque()
 
     def version_for(self, positions: Iterable[FetchPosition]) -> int:

@@ -1,40 +1,16 @@
-"""Bytes of Kafka's protocol read and written here, where kafka-python's own way is too slow.
+"""Reads and writes the primitive types of Kafka's protocol.
 
-Flexible versions of an API have compact lengths (one more than the length, as a varint) and tagged fields; older ones
-have lengths of a fixed size. What is read is hostile: every length and count is held against the bytes that are there.
+Flexible versions of an API have compact lengths (the length plus one, as a varint) and tagged fields. Older versions
+have lengths of a fixed size. Bytes from the network are hostile: each length and count is checked against the bytes
+that are left.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
-_HEADER = struct.Struct(">ihhih")
-
-
-@dataclass(slots=True)
-class EncodedRequest:
-    """A request whose body is encoded already; `Connection.send` takes it as it takes kafka-python's."""
-
-    name: str
-    api_key: int
-    version: int
-    flexible: bool
-    body: bytes
-    _correlation_id: int = 0
-    _client_id: str = ""
-
-    def with_header(self, correlation_id: int, client_id: str) -> None:
-        self._correlation_id, self._client_id = correlation_id, client_id
-
-    def encode(self, framed: bool, header: bool) -> bytes:
-        assert framed, "there is no other form"
-        assert header, "there is no other form"
-        client = self._client_id.encode()
-        tags = b"\0" if self.flexible else b""
-        size = _HEADER.size - 4 + len(client) + len(tags) + len(self.body)
-        start = _HEADER.pack(size, self.api_key, self.version, self._correlation_id, len(client))
-        return b"".join((start, client, tags, self.body))
+READ_ERRORS = (struct.error, IndexError, ValueError)
+"""What a FrameReader raises for bytes that make no sense."""
 
 
 def encode_count(count: int, flexible: bool) -> bytes:
@@ -57,17 +33,20 @@ def encode_varint(number: int) -> bytes:
 
 
 class FrameReader:
-    """A position moving over one response frame. Raises ValueError, IndexError or struct.error where it makes no
-    sense."""
+    """A position that moves over the bytes of one message. Raises READ_ERRORS for bytes that make no sense."""
 
-    def __init__(self, frame: memoryview, flexible: bool, expected: int) -> None:
+    def __init__(self, frame: memoryview, flexible: bool) -> None:
         self.frame = frame
         self.at = 0
         self.flexible = flexible
+
+    def response_header(self, expected: int, *, tagged: bool = True) -> None:
+        """Read the header of a response: the correlation id, which must be the expected one, and tagged fields."""
         correlation_id = self.number(">i")
         if correlation_id != expected:
             raise ValueError(f"it answers request {correlation_id}, not {expected}")
-        self.tags()
+        if tagged:
+            self.tags()
 
     def number(self, layout: str) -> int:
         return int(self.numbers(layout)[0])
@@ -77,23 +56,30 @@ class FrameReader:
         self.at += struct.calcsize(layout)
         return values
 
-    def count(self) -> int:
-        """Elements of an array; null counts as none. Bounded by the bytes left, so that no count makes us loop long."""
+    def count(self, least: int = 1) -> int:
+        """The count of an array's elements, each of which has at least `least` bytes. A null array has none."""
         count = self.varint() - 1 if self.flexible else self.number(">i")
-        if count > len(self.frame) - self.at:
+        if count * least > len(self.frame) - self.at:
             raise ValueError(f"an array of {count} elements in {len(self.frame) - self.at} bytes")
         return max(count, 0)
 
     def text(self) -> str:
-        length = self.varint() - 1 if self.flexible else self.number(">h")
-        return str(self.take(length), "utf-8")
+        return str(self.take(self._text_length()), "utf-8")
+
+    def nullable_text(self) -> str | None:
+        length = self._text_length()
+        return None if length == -1 else str(self.take(length), "utf-8")
+
+    def _text_length(self) -> int:
+        return self.varint() - 1 if self.flexible else self.number(">h")
 
     def data(self) -> memoryview:
+        """Bytes; null counts as empty."""
         length = self.varint() - 1 if self.flexible else self.number(">i")
         return self.take(max(length, 0))
 
     def tags(self) -> None:
-        """Step over the tagged fields; versions that are not flexible have none."""
+        """Skip the tagged fields; versions that are not flexible have none."""
         if self.flexible:
             for _ in range(self.varint()):
                 self.varint()

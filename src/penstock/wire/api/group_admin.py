@@ -7,32 +7,142 @@ API of its own. Offsets without members, which any client may commit, make a cla
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-import kafka.errors as kafka_errors
-from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from typing import Any, TypeVar
 
 from penstock.errors import BrokerError, ProtocolError
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.error_codes import RetriableError, check
-from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
-from penstock.wire.api.group_offsets import GROUP, Committed, ask_committed
+from penstock.wire.api.consumer_protocol import PROTOCOL_TYPE, decode_assignment
+from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, RetriableError, check
+from penstock.wire.api.find_coordinator import GROUP
+from penstock.wire.api.message import (
+    Api,
+    Structure,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    nullable_text,
+    numbers,
+    structure,
+    text,
+    texts,
+    topic_id,
+)
 from penstock.wire.api.metadata import Broker
+from penstock.wire.api.offset_fetch import Committed, ask_committed
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection, Pending
 
 Answer = TypeVar("Answer")
 
-NOT_FOUND: int = kafka_errors.GroupIdNotFoundError.errno
-NOT_EMPTY: int = kafka_errors.NonEmptyGroupError.errno
-UNSUPPORTED: int = kafka_errors.UnsupportedVersionError.errno
-CONSUMER_PROTOCOL = "consumer"
-"""The protocol type of classic groups whose members are consumers: only their assignments can be read."""
+NOT_FOUND = CODES["GROUP_ID_NOT_FOUND"]
+NOT_EMPTY = CODES["NON_EMPTY_GROUP"]
 DEAD = "dead"
+
+LIST_GROUPS = Api(
+    "ListGroups",
+    16,
+    lowest=0,
+    highest=5,
+    flexible=3,
+    request_body=Structure(texts("states_filter", since=4), texts("types_filter", since=5)),
+    response_body=Structure(
+        int32("throttle_time_ms", since=1),
+        int16("error_code"),
+        array(
+            "groups",
+            text("group_id"),
+            text("protocol_type"),
+            text("group_state", since=4, default=""),
+            text("group_type", since=5, default=""),
+        ),
+    ),
+)
+
+DESCRIBE_GROUPS = Api(
+    "DescribeGroups",
+    15,
+    lowest=0,
+    highest=6,
+    flexible=5,
+    request_body=Structure(texts("groups"), boolean("include_authorized_operations", since=3, default=False)),
+    response_body=Structure(
+        int32("throttle_time_ms", since=1),
+        array(
+            "groups",
+            int16("error_code"),
+            nullable_text("error_message", since=6),
+            text("group_id"),
+            text("group_state"),
+            text("protocol_type"),
+            text("protocol_data"),
+            array(
+                "members",
+                text("member_id"),
+                nullable_text("group_instance_id", since=4),
+                text("client_id"),
+                text("client_host"),
+                data("member_metadata"),
+                data("member_assignment"),
+            ),
+            int32("authorized_operations", since=3),
+        ),
+    ),
+)
+
+DELETE_GROUPS = Api(
+    "DeleteGroups",
+    42,
+    lowest=0,
+    highest=2,
+    flexible=2,
+    request_body=Structure(texts("groups_names")),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array("results", text("group_id"), int16("error_code")),
+    ),
+)
+
+_ASSIGNED = array("topic_partitions", topic_id("topic_id", since=0), text("topic_name"), numbers("partitions"))
+
+CONSUMER_GROUP_DESCRIBE = Api(
+    "ConsumerGroupDescribe",
+    69,
+    lowest=0,
+    highest=0,
+    flexible=0,
+    request_body=Structure(texts("group_ids"), boolean("include_authorized_operations", default=False)),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array(
+            "groups",
+            int16("error_code"),
+            nullable_text("error_message"),
+            text("group_id"),
+            text("group_state"),
+            int32("group_epoch"),
+            int32("assignment_epoch"),
+            text("assignor_name"),
+            array(
+                "members",
+                text("member_id"),
+                nullable_text("instance_id"),
+                nullable_text("rack_id"),
+                int32("member_epoch"),
+                text("client_id"),
+                text("client_host"),
+                texts("subscribed_topic_names"),
+                nullable_text("subscribed_topic_regex"),
+                structure("assignment", _ASSIGNED),
+                structure("target_assignment", _ASSIGNED),
+            ),
+            int32("authorized_operations"),
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +231,28 @@ class GroupAdmin(Cluster):
 
 
 def ask_groups(connection: Connection) -> Pending[list[ListedGroup]]:
-    version = connection.version(ListGroupsRequest)
-    request = ListGroupsRequest(version=version, states_filter=[], types_filter=[])
-    pending = connection.ask(request, connection.config.request_timeout)
+    response = connection.ask(LIST_GROUPS.request(connection.version(LIST_GROUPS)), connection.config.request_timeout)
 
     def read(timeout: float) -> list[ListedGroup]:
-        response = pending(timeout)
-        check(response.error_code, f"listing the groups of {connection.address}")
+        answer = response(timeout)
+        check(answer.error_code, f"listing the groups of {connection.address}")
         return [
             ListedGroup(
                 listed.group_id,
-                (getattr(listed, "group_type", None) or "classic").lower(),
-                getattr(listed, "group_state", None) or "unknown",
+                (listed.group_type or "classic").lower(),
+                listed.group_state or "unknown",
                 listed.protocol_type,
             )
-            for listed in response.groups
+            for listed in answer.groups
         ]
 
     return read
 
 
 def ask_classic(connection: Connection, group: str, timeout: float) -> DescribedGroup | None:
-    version = connection.version(DescribeGroupsRequest)
-    request = DescribeGroupsRequest(version=version, groups=[group], include_authorized_operations=False)
-    (answer,) = connection.call(request, timeout).groups
-    # Before version 6 a group that does not exist, or is of the other kind, is a dead one.
+    request = DESCRIBE_GROUPS.request(connection.version(DESCRIBE_GROUPS), groups=[group])
+    answer = _only(connection.call(request, timeout).groups)
+    # Before version 6 a group that does not exist, or is of the other kind, counts as dead.
     if answer.error_code == NOT_FOUND or (answer.error_code == 0 and answer.group_state.lower() == DEAD):
         return None
     check(answer.error_code, f"describing group {group!r}")
@@ -159,101 +266,66 @@ def ask_classic(connection: Connection, group: str, timeout: float) -> Described
                 member.member_id,
                 member.client_id,
                 member.client_host.removeprefix("/"),
-                getattr(member, "group_instance_id", None),
-                _assigned(member.member_assignment) if answer.protocol_type == CONSUMER_PROTOCOL else (),
+                member.group_instance_id,
+                _assigned(member.member_assignment) if answer.protocol_type == PROTOCOL_TYPE else (),
             )
             for member in answer.members
         ),
     )
 
 
-def _assigned(data: bytes | None) -> tuple[TopicPartition, ...]:
-    """The partitions in what a group's leader wrote for a member. Other clients write it: nonsense is no partition."""
-    if not data:  # while a rebalance is under way
-        return ()
+def _assigned(encoded: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment, which is empty during a rebalance. Other clients write them: those that cannot
+    be read count as empty."""
     try:
-        assignment = ConsumerProtocolAssignment.decode(data)
-        return tuple(sorted(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions))
-    except Exception:  # kafka-python's decoders fail in many ways
+        return tuple(decode_assignment(encoded)[0])
+    except ValueError:
         return ()
-
-
-class ConsumerGroupDescribe:
-    """The API that describes consumer groups, which kafka-python does not have. Version 0 says all that is wanted."""
-
-    API_KEY = 69
-    name = "ConsumerGroupDescribeRequest"
 
 
 def ask_consumer(connection: Connection, group: str, timeout: float) -> DescribedGroup | None:
-    if not connection.speaks(ConsumerGroupDescribe, 0):
+    if not connection.speaks(CONSUMER_GROUP_DESCRIBE, 0):
         return None
-    body = encode_count(1, True) + encode_text(group, True) + b"\0" + b"\0"  # no authorized operations, no tags
-    request = EncodedRequest(ConsumerGroupDescribe.name, ConsumerGroupDescribe.API_KEY, 0, True, body)
-    correlation_id = connection.send(request, timeout)
-    frame = connection.receive_into(bytearray(64 * 1024), timeout)
-    try:
-        return read_consumer(frame, correlation_id, group)
-    except (struct.error, IndexError, ValueError) as error:
-        connection.close()  # out of step: not to be reused
-        raise ProtocolError(
-            f"{connection.address} sent a ConsumerGroupDescribe response that cannot be read: {error}"
-        ) from error
+    request = CONSUMER_GROUP_DESCRIBE.request(connection.version(CONSUMER_GROUP_DESCRIBE), group_ids=[group])
+    return consumer_group(connection.call(request, timeout), group)
 
 
-def read_consumer(frame: memoryview, correlation_id: int, group: str) -> DescribedGroup | None:
-    reader = FrameReader(frame, True, correlation_id)
-    reader.number(">i")  # how long we are throttled
-    if reader.count() != 1:
-        raise ValueError("one group was asked about")
-    error_code = reader.number(">h")
-    _nullable(reader)  # what the error is called
-    if error_code in (NOT_FOUND, UNSUPPORTED):
+def consumer_group(response: Any, group: str) -> DescribedGroup | None:
+    """A group of KIP-848 from the response that describes it; None if it is of another kind, or does not exist."""
+    answer = _only(response.groups)
+    if answer.error_code in (NOT_FOUND, UNSUPPORTED_VERSION):
         return None
-    check(error_code, f"describing group {group!r}")
-    reader.text()  # the group
-    state = reader.text()
-    reader.numbers(">ii")  # epochs of the group and of its assignment
-    assignor = reader.text()
-    members = tuple(_read_member(reader) for _ in range(reader.count()))
-    return DescribedGroup(group, "consumer", state, assignor, members)
-
-
-def _read_member(reader: FrameReader) -> GroupMember:
-    member_id, instance_id = reader.text(), _nullable(reader)
-    _nullable(reader)  # rack
-    reader.number(">i")  # epoch
-    client_id, host = reader.text(), reader.text()
-    for _ in range(reader.count()):
-        reader.text()  # subscribed topics
-    _nullable(reader)  # and pattern
-    partitions = _read_assignment(reader)
-    _read_assignment(reader)  # what it shall have: differs for as long as members hand over
-    reader.tags()
-    return GroupMember(member_id, client_id, host.removeprefix("/"), instance_id, tuple(sorted(partitions)))
-
-
-def _read_assignment(reader: FrameReader) -> list[TopicPartition]:
-    found = []
-    for _ in range(reader.count()):
-        reader.take(16)  # topic id
-        topic = reader.text()
-        found += [TopicPartition(topic, reader.number(">i")) for _ in range(reader.count())]
-        reader.tags()
-    reader.tags()
-    return found
-
-
-def _nullable(reader: FrameReader) -> str | None:
-    length = reader.varint() - 1
-    return None if length < 0 else str(reader.take(length), "utf-8")
+    check(answer.error_code, f"describing group {group!r}")
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.client_host.removeprefix("/"),
+            member.instance_id,
+            tuple(
+                sorted(
+                    TopicPartition(topic.topic_name, number)
+                    for topic in member.assignment.topic_partitions
+                    for number in topic.partitions
+                )
+            ),
+        )
+        for member in answer.members
+    )
+    return DescribedGroup(group, "consumer", answer.group_state, answer.assignor_name, members)
 
 
 def ask_delete(connection: Connection, group: str, timeout: float) -> None:
-    version = connection.version(DeleteGroupsRequest)
-    (result,) = connection.call(DeleteGroupsRequest(version=version, groups_names=[group]), timeout).results
+    request = DELETE_GROUPS.request(connection.version(DELETE_GROUPS), groups_names=[group])
+    result = _only(connection.call(request, timeout).results)
     if result.error_code == NOT_EMPTY:
         raise BrokerError(f"group {group!r} has members. Stop its consumers first")
     if result.error_code == NOT_FOUND:
         raise BrokerError(f"group {group!r} does not exist")
     check(result.error_code, f"deleting group {group!r}")
+
+
+def _only(answers: Sequence[Any]) -> Any:
+    if len(answers) != 1:
+        raise ProtocolError(f"asked about one group, the response has {len(answers)}")
+    return answers[0]

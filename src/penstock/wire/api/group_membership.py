@@ -1,63 +1,128 @@
-"""What makes a member of a group: join, sync, heartbeat, leave; and the bytes members send each other.
-
-Kafka's classic group protocol. The coordinator does not look into those bytes: it hands every member's subscription to
-the one it names leader, and the leader's assignments to the members.
-"""
+"""The APIs of a group's members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup. Kafka's classic group protocol."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import kafka.errors as kafka_errors
-from kafka.protocol.consumer.group import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    LeaveGroupRequest,
-    SyncGroupRequest,
-)
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-
 from penstock.errors import BrokerError, ProtocolError
-from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.error_codes import check
-from penstock.wire.api.group_offsets import GroupMember, check_membership
+from penstock.wire.api.consumer_protocol import PROTOCOL_TYPE
+from penstock.wire.api.error_codes import CODES, check, error_name
+from penstock.wire.api.group_member import GroupMember, check_membership
+from penstock.wire.api.message import Api, Structure, array, boolean, data, int16, int32, nullable_text, text
 from penstock.wire.transport.connection import Connection
 
-PROTOCOL_TYPE = "consumer"
+REASON_LENGTH = 255
+"""Brokers keep this many characters of the reason for which a member joins or leaves."""
 
-MEMBER_ID_REQUIRED: int = kafka_errors.MemberIdRequiredError.errno
+JOIN_GROUP = Api(
+    "JoinGroup",
+    11,
+    lowest=0,
+    highest=9,
+    flexible=6,
+    request_body=Structure(
+        text("group_id"),
+        int32("session_timeout_ms"),
+        int32("rebalance_timeout_ms", since=1),
+        text("member_id"),
+        nullable_text("group_instance_id", since=5),
+        text("protocol_type"),
+        array("protocols", text("name"), data("metadata")),
+        nullable_text("reason", since=8),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms", since=2),
+        int16("error_code"),
+        int32("generation_id"),
+        nullable_text("protocol_type", since=7),
+        nullable_text("protocol_name"),
+        text("leader"),
+        boolean("skip_assignment", since=9, default=False),
+        text("member_id"),
+        array("members", text("member_id"), nullable_text("group_instance_id", since=5), data("metadata")),
+    ),
+)
 
-WAYS_OUT = {
-    kafka_errors.InconsistentGroupProtocolError.errno: "the other members of the group have no assignor in common with "
-    "this one, or the group is none of consumers. Set partition.assignment.strategy to one that they know",
-    kafka_errors.InvalidSessionTimeoutError.errno: "set session.timeout.ms between the broker's "
-    "group.min.session.timeout.ms and group.max.session.timeout.ms",
-    kafka_errors.GroupMaxSizeReachedError.errno: "the broker's group.max.size allows no more members",
+SYNC_GROUP = Api(
+    "SyncGroup",
+    14,
+    lowest=0,
+    highest=5,
+    flexible=4,
+    request_body=Structure(
+        text("group_id"),
+        int32("generation_id"),
+        text("member_id"),
+        nullable_text("group_instance_id", since=3),
+        nullable_text("protocol_type", since=5),
+        nullable_text("protocol_name", since=5),
+        array("assignments", text("member_id"), data("assignment")),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms", since=1),
+        int16("error_code"),
+        nullable_text("protocol_type", since=5),
+        nullable_text("protocol_name", since=5),
+        data("assignment"),
+    ),
+)
+
+HEARTBEAT = Api(
+    "Heartbeat",
+    12,
+    lowest=0,
+    highest=4,
+    flexible=4,
+    request_body=Structure(
+        text("group_id"),
+        int32("generation_id"),
+        text("member_id"),
+        nullable_text("group_instance_id", since=3),
+    ),
+    response_body=Structure(int32("throttle_time_ms", since=1), int16("error_code")),
+)
+
+LEAVE_GROUP = Api(
+    "LeaveGroup",
+    13,
+    lowest=0,
+    highest=5,
+    flexible=4,
+    request_body=Structure(
+        text("group_id"),
+        text("member_id", until=2),
+        array(
+            "members",
+            text("member_id"),
+            nullable_text("group_instance_id"),
+            nullable_text("reason", since=5),
+            since=3,
+        ),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms", since=1),
+        int16("error_code"),
+        array("members", text("member_id"), nullable_text("group_instance_id"), int16("error_code"), since=3),
+    ),
+)
+
+STATIC_MEMBERS = {JOIN_GROUP: 5, SYNC_GROUP: 3, HEARTBEAT: 3, LEAVE_GROUP: 3}
+"""The first versions that take a group.instance.id."""
+
+HINTS = {
+    CODES["INCONSISTENT_GROUP_PROTOCOL"]: "the other members of the group have no assignor in common with this one, or "
+    "are not consumers. Set partition.assignment.strategy to an assignor that they know",
+    CODES["INVALID_SESSION_TIMEOUT"]: "set session.timeout.ms between the broker's group.min.session.timeout.ms and "
+    "group.max.session.timeout.ms",
+    CODES["GROUP_MAX_SIZE_REACHED"]: "the broker's group.max.size allows no more members",
 }
-
-
-LARGEST_SAID = 4 << 20
-"""Of one member or to one, in bytes. Four of them name a partition, which takes a hundred once it is read. Brokers hand
-over up to 100 MB, though they could not keep them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """What a member tells the leader."""
-
-    topics: tuple[str, ...]
-    user_data: bytes = b""
-    owned: tuple[TopicPartition, ...] = ()
-    generation: int = -1
-    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as the coordinator hands it to the leader."""
+    """A member as the coordinator describes it to the leader."""
 
     member_id: str
     instance_id: str | None
@@ -66,25 +131,22 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The coordinator's answer to a JoinGroup. Only the leader is told of the members."""
+    """The coordinator's answer to a JoinGroup. Only the leader gets the members."""
 
     member: GroupMember
     assignor: str
     leader: bool
     skip_assignment: bool
-    """A static member that comes back as leader: the assignment of before stands."""
+    """A static member returns as leader: the assignment from before stays."""
     members: tuple[JoinedMember, ...]
 
 
 class MemberIdRequired(Exception):
-    """The coordinator wants to be asked again, under the id that it has given us."""
+    """The coordinator wants another JoinGroup, with the member id that it has assigned."""
 
     def __init__(self, member_id: str) -> None:
         super().__init__(member_id)
         self.member_id = member_id
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def ask_join(
@@ -98,23 +160,20 @@ def ask_join(
     reason: str,
     timeout: float,
 ) -> Joined:
-    """Join, or join again. Waits until all members have: as long as `rebalance_timeout`."""
-    version = connection.version(JoinGroupRequest)
-    _needs_static(connection, member, version, 5)
-    protocol_class = JoinGroupRequest.JoinGroupRequestProtocol
-    request = JoinGroupRequest(
-        version=version,
-        group_id=group,
+    """Join, or join again. Waits until all members have joined: up to `rebalance_timeout`."""
+    response = _call(
+        connection,
+        JOIN_GROUP,
+        group,
+        member,
+        timeout,
         session_timeout_ms=round(session_timeout * 1000),
         rebalance_timeout_ms=round(rebalance_timeout * 1000),
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
         protocol_type=PROTOCOL_TYPE,
-        protocols=[protocol_class(version=version, name=name, metadata=data) for name, data in protocols.items()],
-        reason=reason[:255],
+        protocols=[{"name": name, "metadata": metadata} for name, metadata in protocols.items()],
+        reason=reason[:REASON_LENGTH],
     )
-    response = connection.call(request, timeout)
-    if response.error_code == MEMBER_ID_REQUIRED:
+    if response.error_code == CODES["MEMBER_ID_REQUIRED"]:
         raise MemberIdRequired(response.member_id)
     _check(response.error_code, f"joining group {group!r}")
     if response.protocol_name not in protocols:
@@ -123,11 +182,8 @@ def ask_join(
         GroupMember(response.member_id, response.generation_id, member.instance_id),
         response.protocol_name,
         response.leader == response.member_id,
-        bool(getattr(response, "skip_assignment", False)),
-        tuple(
-            JoinedMember(m.member_id, getattr(m, "group_instance_id", None), bytes(m.metadata))
-            for m in response.members
-        ),
+        response.skip_assignment,
+        tuple(JoinedMember(each.member_id, each.group_instance_id, each.metadata) for each in response.members),
     )
 
 
@@ -139,150 +195,60 @@ def ask_sync(
     assignments: Mapping[str, bytes],
     timeout: float,
 ) -> bytes:
-    """Hand in the assignments (the leader; nothing otherwise) and wait for our own."""
-    version = connection.version(SyncGroupRequest)
-    _needs_static(connection, member, version, 3)
-    assignment_class = SyncGroupRequest.SyncGroupRequestAssignment
-    request = SyncGroupRequest(
-        version=version,
-        group_id=group,
-        generation_id=member.generation,
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
+    """Send the assignments (as leader; none otherwise) and wait for this member's own."""
+    response = _call(
+        connection,
+        SYNC_GROUP,
+        group,
+        member,
+        timeout,
         protocol_type=PROTOCOL_TYPE,
         protocol_name=assignor,
-        assignments=[
-            assignment_class(version=version, member_id=member_id, assignment=data)
-            for member_id, data in assignments.items()
-        ],
+        assignments=[{"member_id": member_id, "assignment": each} for member_id, each in assignments.items()],
     )
-    response = connection.call(request, timeout)
     _check(response.error_code, f"synchronising group {group!r}")
-    return bytes(response.assignment)
+    assignment: bytes = response.assignment
+    return assignment
 
 
 def ask_heartbeat(connection: Connection, group: str, member: GroupMember, timeout: float) -> None:
-    """Still here. Raises Rebalancing or MembershipLost when that is the answer."""
-    version = connection.version(HeartbeatRequest)
-    _needs_static(connection, member, version, 3)
-    request = HeartbeatRequest(
-        version=version,
+    """Keep the membership. Raises Rebalancing or MembershipLost if the coordinator answers so."""
+    response = _call(connection, HEARTBEAT, group, member, timeout)
+    _check(response.error_code, f"heartbeat in group {group!r}")
+
+
+def ask_leave(connection: Connection, group: str, member: GroupMember, reason: str, timeout: float) -> None:
+    leaving = {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "reason": reason[:REASON_LENGTH],
+    }
+    response = _call(connection, LEAVE_GROUP, group, member, timeout, members=[leaving])
+    for error_code in (response.error_code, *(each.error_code for each in response.members)):
+        _check(error_code, f"leaving group {group!r}")
+
+
+def _call(connection: Connection, api: Api, group: str, member: GroupMember, timeout: float, **values: Any) -> Any:
+    """Send a request in the name of a member."""
+    version = connection.version(api)
+    if member.instance_id is not None and version < STATIC_MEMBERS[api]:
+        raise BrokerError(
+            f"broker {connection.address} does not know static members (Kafka 2.3 and newer do). Remove "
+            "group.instance.id"
+        )
+    request = api.request(
+        version,
         group_id=group,
         generation_id=member.generation,
         member_id=member.member_id,
         group_instance_id=member.instance_id,
+        **values,
     )
-    _check(connection.call(request, timeout).error_code, f"heartbeat in group {group!r}")
-
-
-def ask_leave(connection: Connection, group: str, member: GroupMember, reason: str, timeout: float) -> None:
-    version = connection.version(LeaveGroupRequest)
-    if version >= 3:
-        leaving = LeaveGroupRequest.MemberIdentity(
-            version=version,
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            reason=reason[:255],
-        )
-        request = LeaveGroupRequest(version=version, group_id=group, members=[leaving])
-    else:
-        request = LeaveGroupRequest(version=version, group_id=group, member_id=member.member_id)
-    response = connection.call(request, timeout)
-    for error_code in (response.error_code, *(each.error_code for each in getattr(response, "members", None) or ())):
-        _check(error_code, f"leaving group {group!r}")
+    return connection.call(request, timeout)
 
 
 def _check(error_code: int, what: str) -> None:
     check_membership(error_code, what)
-    if error_code in WAYS_OUT:
-        said = kafka_errors.for_code(error_code).__name__
-        raise BrokerError(f"{what}: {said}: {WAYS_OUT[error_code]}")
+    if error_code in HINTS:
+        raise BrokerError(f"{what}: {error_name(error_code)}: {HINTS[error_code]}")
     check(error_code, what)
-
-
-def _needs_static(connection: Connection, member: GroupMember, version: int, lowest: int) -> None:
-    if member.instance_id is not None and version < lowest:
-        raise BrokerError(
-            f"broker {connection.address} knows no static members (Kafka 2.3 and newer do). Leave out group.instance.id"
-        )
-
-
-# --- what members send each other -------------------------------------------------------------------------------------
-
-
-def encode_subscription(subscription: Subscription) -> bytes:
-    """In the newest version: older clients read what they know of it and leave the rest."""
-    version = ConsumerProtocolSubscription.max_version
-    partition_class = ConsumerProtocolSubscription.TopicPartition
-    encoded: bytes = ConsumerProtocolSubscription(
-        version=version,
-        topics=list(subscription.topics),
-        user_data=subscription.user_data,
-        owned_partitions=[
-            partition_class(version=version, topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(subscription.owned).items()
-        ],
-        generation_id=subscription.generation,
-        rack_id=subscription.rack,
-    ).encode()
-    return encoded
-
-
-def decode_subscription(data: bytes) -> Subscription:
-    """Raises ValueError for bytes that are none: another client wrote them, and it may be mistaken."""
-    try:
-        _check_size(data)
-        read = ConsumerProtocolSubscription.decode(data)
-        owned = getattr(read, "owned_partitions", None)
-        generation = getattr(read, "generation_id", None)
-        return Subscription(
-            tuple(dict.fromkeys(read.topics or ())),
-            bytes(read.user_data or b""),
-            tuple(_partitions(owned or ())),
-            -1 if generation is None else generation,
-            getattr(read, "rack_id", None),
-        )
-    except Exception as error:  # kafka-python's decoders fail in many ways on bytes that mean nothing
-        raise ValueError(f"no subscription: {error or type(error).__name__}") from error
-
-
-def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes = b"") -> bytes:
-    # Version 1, as Java writes it: there is nothing in the newer ones.
-    partition_class = ConsumerProtocolAssignment.TopicPartition
-    encoded: bytes = ConsumerProtocolAssignment(
-        version=1,
-        assigned_partitions=[
-            partition_class(version=1, topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
-        ],
-        user_data=user_data,
-    ).encode()
-    return encoded
-
-
-def decode_assignment(data: bytes) -> tuple[list[TopicPartition], bytes]:
-    """A member's partitions and the leader's user data. Raises ValueError for bytes that are none."""
-    if not data:  # for a member that the leader left out
-        return [], b""
-    try:
-        _check_size(data)
-        read = ConsumerProtocolAssignment.decode(data)
-        return sorted(set(_partitions(read.assigned_partitions or ()))), bytes(read.user_data or b"")
-    except Exception as error:  # see above
-        raise ValueError(f"no assignment: {error or type(error).__name__}") from error
-
-
-def _check_size(data: bytes) -> None:
-    if len(data) > LARGEST_SAID:
-        raise ValueError(f"{len(data)} bytes, more than {LARGEST_SAID}")
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for tp in sorted(partitions):
-        found[tp.topic].append(tp.partition)
-    return found
-
-
-def _partitions(topics: Sequence[Any]) -> Iterable[TopicPartition]:
-    return (TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions if number >= 0)

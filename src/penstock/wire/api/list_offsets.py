@@ -11,12 +11,11 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
-from kafka.protocol.consumer import ListOffsetsRequest
-
-from penstock.errors import BrokerError, ProtocolError
+from penstock.errors import ProtocolError
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.api.error_codes import RetriableError, check
-from penstock.wire.api.frame import EncodedRequest, FrameReader, encode_count, encode_text
+from penstock.wire.api.frame import READ_ERRORS, FrameReader, encode_count, encode_text
+from penstock.wire.api.message import Api, EncodedRequest
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.transport.connection import Connection, Pending
 
@@ -36,6 +35,8 @@ NOT_FOUND = (-1, -1)
 
 LOWEST, HIGHEST = 1, 11
 _HAS_ISOLATION, _HAS_EPOCHS, FLEXIBLE, _HAS_TIMEOUT = 2, 4, 6, 10  # the versions that brought them
+
+LIST_OFFSETS = Api("ListOffsets", 2, LOWEST, HIGHEST, FLEXIBLE)
 
 _ASKED = struct.Struct(">iq")
 """Partition, time."""
@@ -100,7 +101,7 @@ def ask_largest(
 
     `NOT_FOUND` where it does not say, or is too old to be asked.
     """
-    if connection.version(ListOffsetsRequest, at_most=HIGHEST) < KNOWS_LARGEST:
+    if connection.version(LIST_OFFSETS) < KNOWS_LARGEST:
         return lambda timeout: (dict.fromkeys(partitions, NOT_FOUND), {})
     times = dict.fromkeys(partitions, LARGEST_TIMESTAMP)
     return _ask(connection, partitions, times, metadata, read_times_response, read_committed=False)
@@ -115,9 +116,7 @@ def _ask(
     read_committed: bool,
 ) -> Pending[tuple[dict[TopicPartition, Found], Refused]]:
     config = connection.config
-    version = connection.version(ListOffsetsRequest, at_most=HIGHEST)
-    if version < LOWEST:
-        raise BrokerError(f"broker {connection.address} is too old: Penstock needs Kafka 1.0 or newer")
+    version = connection.version(LIST_OFFSETS)
     asked: ByTopic = {}
     for tp in partitions:
         topic, partition = tp
@@ -126,14 +125,14 @@ def _ask(
         else:
             asked[topic] = {partition: tp}
     body = encode_offsets_request(version, asked, times, metadata, read_committed, config.request_timeout)
-    request = EncodedRequest("ListOffsetsRequest", ListOffsetsRequest.API_KEY, version, version >= FLEXIBLE, body)
+    request = EncodedRequest(LIST_OFFSETS, version, body)
     correlation_id = connection.send(request, config.request_timeout)
 
     def read(timeout: float) -> tuple[dict[TopicPartition, Found], Refused]:
         frame = connection.receive_into(bytearray(1024), timeout)
         try:
             return read_response(frame, version, correlation_id, asked, times)
-        except (struct.error, IndexError, ValueError) as error:
+        except READ_ERRORS as error:
             connection.close()  # out of step: not to be reused
             raise ProtocolError(
                 f"{connection.address} sent a ListOffsets response (version {version}) that cannot be read: {error}"
@@ -180,7 +179,8 @@ def read_offsets_response(
     frame: memoryview, version: int, correlation_id: int, asked: ByTopic, times: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, Refused]:
     """Read a response frame; partitions that were not asked for are stepped over."""
-    reader = FrameReader(frame, version >= FLEXIBLE, correlation_id)
+    reader = FrameReader(frame, version >= FLEXIBLE)
+    reader.response_header(correlation_id)
     if version >= _HAS_ISOLATION:
         reader.number(">i")  # how long we are throttled: the broker sees to it itself
     found: Offsets = {}
@@ -206,7 +206,8 @@ def read_times_response(
     frame: memoryview, version: int, correlation_id: int, asked: ByTopic, times: Mapping[TopicPartition, int]
 ) -> tuple[dict[TopicPartition, tuple[int, int]], Refused]:
     """Read a response frame with the timestamps in it: (offset, timestamp) by partition, `NOT_FOUND` for none."""
-    reader = FrameReader(frame, version >= FLEXIBLE, correlation_id)
+    reader = FrameReader(frame, version >= FLEXIBLE)
+    reader.response_header(correlation_id)
     if version >= _HAS_ISOLATION:
         reader.number(">i")
     found: dict[TopicPartition, tuple[int, int]] = {}

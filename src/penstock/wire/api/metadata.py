@@ -1,4 +1,4 @@
-"""Topics, leaders and brokers: as values, and how a broker is asked for them."""
+"""The Metadata API: topics, leaders and brokers, as values and as a request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.metadata import MetadataRequest
-
 from penstock.errors import UnknownTopic
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, RetriableError, check
+from penstock.wire.api.message import (
+    Api,
+    Structure,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_text,
+    numbers,
+    text,
+    topic_id,
+)
 from penstock.wire.transport.connection import Connection
+
+METADATA = Api(
+    "Metadata",
+    3,
+    lowest=1,
+    highest=13,
+    flexible=9,
+    request_body=Structure(
+        array("topics", topic_id("topic_id", since=10), text("name")),
+        boolean("allow_auto_topic_creation", since=4),
+        boolean("include_cluster_authorized_operations", since=8, until=10, default=False),
+        boolean("include_topic_authorized_operations", since=8, default=False),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms", since=3),
+        array("brokers", int32("node_id"), text("host"), int32("port"), nullable_text("rack")),
+        nullable_text("cluster_id", since=2),
+        int32("controller_id"),
+        array(
+            "topics",
+            int16("error_code"),
+            text("name"),
+            topic_id("topic_id", since=10),
+            boolean("is_internal"),
+            array(
+                "partitions",
+                int16("error_code"),
+                int32("partition_index"),
+                int32("leader_id"),
+                int32("leader_epoch", since=7, default=-1),
+                numbers("replica_nodes"),
+                numbers("isr_nodes"),
+                numbers("offline_replicas", since=5),
+            ),
+            int32("topic_authorized_operations", since=8),
+        ),
+        int32("cluster_authorized_operations", since=8, until=10),
+        int16("error_code", since=13, default=0),
+    ),
+)
 
 UNLISTED = "the cluster does not list this broker any more"
 
@@ -120,15 +170,13 @@ def departed(
 
 def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: float) -> tuple[Metadata, list[str]]:
     """The named topics (None: all) that this broker knows, and the names it does not know."""
-    version = connection.version(MetadataRequest)
-    topic_class = MetadataRequest.MetadataRequestTopic
-    request = MetadataRequest(
-        version=version,
-        topics=None if topics is None else [topic_class(version=version, name=name) for name in topics],
+    request = METADATA.request(
+        connection.version(METADATA),
+        topics=None if topics is None else [{"name": name} for name in topics],
         allow_auto_topic_creation=False,
     )
     response = connection.call(request, timeout)
-    brokers = {b.node_id: Broker(b.node_id, b.host, b.port, getattr(b, "rack", None)) for b in response.brokers}
+    brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
     if not brokers:
         raise RetriableError("the answer names no broker")
     found: dict[str, Topic] = {}
@@ -143,8 +191,8 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
         check(topic.error_code, f"topic {topic.name!r}")
         found[topic.name] = Topic(
             topic.name,
-            _topic_id(topic),
-            bool(getattr(topic, "is_internal", False)),
+            topic.topic_id,
+            topic.is_internal,
             {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
         )
     return Metadata(brokers, found), unknown
@@ -159,11 +207,6 @@ def nearest(name: str, metadata: Metadata) -> str:
     return "the cluster has no topic that this user may see" if not names else f"the cluster has {len(names)} others"
 
 
-def _topic_id(topic: Any) -> uuid.UUID | None:
-    topic_id = getattr(topic, "topic_id", None)
-    return topic_id if topic_id is not None and topic_id.int != 0 else None
-
-
 def _partition_index(partition: Any) -> int:
     return int(partition.partition_index)
 
@@ -172,8 +215,7 @@ def _leader(
     partition: Any, brokers: Mapping[int, Broker], leaders: dict[tuple[int, int], Leader | None]
 ) -> Leader | None:
     """A partition's leader; one object for all partitions that have the same, because there are few and it is slow."""
-    epoch = getattr(partition, "leader_epoch", None)
-    key = (partition.leader_id, -1 if epoch is None else epoch)
+    key = (partition.leader_id, partition.leader_epoch)
     if key not in leaders:
         broker = brokers.get(key[0])
         leaders[key] = None if broker is None else Leader(broker, key[1])

@@ -1,20 +1,44 @@
-"""The OffsetForLeaderEpoch API: where the records that a leader wrote end, by which a cut-off log is found out."""
+"""The OffsetForLeaderEpoch API: where the records of a leader epoch end. A truncated log is found by it."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest
-
-from penstock.model.topic_partition import TopicPartition
+from penstock.model.topic_partition import TopicPartition, by_topic
 from penstock.wire.api.error_codes import RetriableError, check
+from penstock.wire.api.message import Api, Structure, array, int16, int32, int64, text
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.transport.connection import Connection, Pending
 
 FOR_CONSUMERS = 3
 """Before this version the API is for brokers, and needs their permissions."""
+
+OFFSET_FOR_LEADER_EPOCH = Api(
+    "OffsetForLeaderEpoch",
+    23,
+    lowest=FOR_CONSUMERS,
+    highest=4,
+    flexible=4,
+    request_body=Structure(
+        int32("replica_id"),
+        array(
+            "topics",
+            text("topic"),
+            array("partitions", int32("partition"), int32("current_leader_epoch"), int32("leader_epoch")),
+        ),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array(
+            "topics",
+            text("topic"),
+            array("partitions", int16("error_code"), int32("partition"), int32("leader_epoch"), int64("end_offset")),
+        ),
+    ),
+)
+
+CONSUMER = -1
+"""The replica id of a client that is not a broker."""
 
 UNKNOWN_EPOCH = (-1, -1)
 
@@ -26,46 +50,40 @@ def ask_epoch_ends(
 ) -> Pending[tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, RetriableError]]]:
     """Ask a leader, per partition, for the largest epoch up to the given one, and the offset at which it ends.
 
-    `UNKNOWN_EPOCH` where the log has no such epoch, or the broker is too old to tell. Beside them the partitions to ask
-    again, and why.
+    `UNKNOWN_EPOCH` if the log has no such epoch, or the broker is too old to tell. The second result has the partitions
+    that are worth a retry, and why.
     """
-    if not connection.speaks(OffsetForLeaderEpochRequest, FOR_CONSUMERS):
+    if not connection.speaks(OFFSET_FOR_LEADER_EPOCH, FOR_CONSUMERS):
         return lambda timeout: (dict.fromkeys(epochs, UNKNOWN_EPOCH), {})
-    version = connection.version(OffsetForLeaderEpochRequest)
-    topic_class = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    by_topic: dict[str, list[Any]] = defaultdict(list)
-    for tp, epoch in epochs.items():
+
+    def asked(tp: TopicPartition) -> dict[str, int]:
         leader = metadata.leader(tp)
-        by_topic[tp.topic].append(
-            topic_class.OffsetForLeaderPartition(
-                version=version,
-                partition=tp.partition,
-                current_leader_epoch=-1 if leader is None else leader.epoch,
-                leader_epoch=epoch,
-            )
-        )
-    request = OffsetForLeaderEpochRequest(
-        version=version,
-        replica_id=-1,
-        topics=[topic_class(version=version, topic=name, partitions=ps) for name, ps in by_topic.items()],
-    )
-    answer = connection.ask(request, connection.config.request_timeout)
+        current = -1 if leader is None else leader.epoch
+        return {"partition": tp.partition, "current_leader_epoch": current, "leader_epoch": epochs[tp]}
+
+    topics = [
+        {"topic": name, "partitions": [asked(TopicPartition(name, number)) for number in numbers]}
+        for name, numbers in by_topic(epochs).items()
+    ]
+    version = connection.version(OFFSET_FOR_LEADER_EPOCH)
+    request = OFFSET_FOR_LEADER_EPOCH.request(version, replica_id=CONSUMER, topics=topics)
+    response = connection.ask(request, connection.config.request_timeout)
 
     def read(timeout: float) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, RetriableError]]:
         found: dict[TopicPartition, tuple[int, int]] = {}
         refused: dict[TopicPartition, RetriableError] = {}
-        for topic in answer(timeout).topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.topic, partition.partition)
+        for topic in response(timeout).topics:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.topic, each.partition)
                 if tp not in epochs:
                     continue
                 try:
-                    check(partition.error_code, f"leader epochs of {tp}")
+                    check(each.error_code, f"leader epochs of {tp}")
                 except RetriableError as error:
                     refused[tp] = error
                 else:
-                    epoch, end = partition.leader_epoch, partition.end_offset
-                    found[tp] = (epoch, end) if epoch >= 0 and end >= 0 else UNKNOWN_EPOCH
+                    known = each.leader_epoch >= 0 and each.end_offset >= 0
+                    found[tp] = (each.leader_epoch, each.end_offset) if known else UNKNOWN_EPOCH
         return found, refused
 
     return read

@@ -6,15 +6,59 @@ whose that is. Brokers before Kafka 3.0 cannot be asked, and ACLs may forbid it:
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kafka.protocol.admin.transactions import DescribeProducersRequest, ListTransactionsRequest
-
-from penstock.model.topic_partition import TopicPartition
+from penstock.model.topic_partition import TopicPartition, by_topic
+from penstock.wire.api.message import Api, Structure, array, int16, int32, int64, nullable_text, numbers, text, texts
 from penstock.wire.transport.connection import Connection, Pending
+
+DESCRIBE_PRODUCERS = Api(
+    "DescribeProducers",
+    61,
+    lowest=0,
+    highest=0,
+    flexible=0,
+    request_body=Structure(array("topics", text("name"), numbers("partition_indexes"))),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array(
+            "topics",
+            text("name"),
+            array(
+                "partitions",
+                int32("partition_index"),
+                int16("error_code"),
+                nullable_text("error_message"),
+                array(
+                    "active_producers",
+                    int64("producer_id"),
+                    int32("producer_epoch"),
+                    int32("last_sequence"),
+                    int64("last_timestamp"),
+                    int32("coordinator_epoch"),
+                    int64("current_txn_start_offset"),
+                ),
+            ),
+        ),
+    ),
+)
+
+LIST_TRANSACTIONS = Api(
+    "ListTransactions",
+    66,
+    lowest=0,
+    highest=0,
+    flexible=0,
+    request_body=Structure(texts("state_filters"), numbers("producer_id_filters", "q")),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        int16("error_code"),
+        texts("unknown_state_filters"),
+        array("transaction_states", text("transactional_id"), int64("producer_id"), text("transaction_state")),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +85,11 @@ def ask_owners(
     connection: Connection, partitions: Collection[TopicPartition]
 ) -> Pending[dict[TopicPartition, OpenTransactionOwner]]:
     """Ask a leader who began the first open transaction of each partition. Those without an answer are left out."""
-    if not connection.speaks(DescribeProducersRequest, 0):
+    if not connection.speaks(DESCRIBE_PRODUCERS, 0):
         return lambda timeout: {}
-    version = connection.version(DescribeProducersRequest)
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for tp in partitions:
-        by_topic[tp.topic].append(tp.partition)
-    topic_class = DescribeProducersRequest.TopicRequest
-    topics = [topic_class(version=version, name=name, partition_indexes=ps) for name, ps in by_topic.items()]
-    answer = connection.ask(DescribeProducersRequest(version=version, topics=topics), connection.config.request_timeout)
+    topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
+    request = DESCRIBE_PRODUCERS.request(connection.version(DESCRIBE_PRODUCERS), topics=topics)
+    answer = connection.ask(request, connection.config.request_timeout)
 
     def read(timeout: float) -> dict[TopicPartition, OpenTransactionOwner]:
         found: dict[TopicPartition, OpenTransactionOwner] = {}
@@ -72,12 +112,10 @@ def ask_owners(
 def ask_transactional_ids(connection: Connection, producer_ids: Iterable[int]) -> Pending[dict[int, str]]:
     """Ask a coordinator for the transactional ids of producers. It names those that it coordinates and that we may
     see."""
-    if not connection.speaks(ListTransactionsRequest, 0):
+    if not connection.speaks(LIST_TRANSACTIONS, 0):
         return lambda timeout: {}
-    request = ListTransactionsRequest(
-        version=connection.version(ListTransactionsRequest, at_most=0),
-        state_filters=[],
-        producer_id_filters=list(producer_ids),
+    request = LIST_TRANSACTIONS.request(
+        connection.version(LIST_TRANSACTIONS), state_filters=(), producer_id_filters=list(producer_ids)
     )
     answer = connection.ask(request, connection.config.request_timeout)
 

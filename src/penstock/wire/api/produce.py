@@ -15,11 +15,21 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 import pyarrow as pa
-from kafka.protocol.producer import ProduceRequest
 
-from penstock.errors import BrokerError, BrokerUnavailable
+from penstock.errors import BrokerError, BrokerUnavailable, ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, RetriableError, check
+from penstock.wire.api.message import (
+    Api,
+    Structure,
+    array,
+    data,
+    int16,
+    int32,
+    int64,
+    nullable_text,
+    text,
+)
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Broker, Cluster, Leader
 from penstock.wire.transport.connection import Connection, Pending
@@ -48,6 +58,37 @@ LAST_NAMED = 12
 
 LAST_ADDED = 11
 """From version 12 on a Produce request adds its partition to the transaction by itself, where the cluster has that."""
+
+PRODUCE = Api(
+    "Produce",
+    0,
+    lowest=3,
+    highest=LAST_NAMED,
+    flexible=9,
+    request_body=Structure(
+        nullable_text("transactional_id"),
+        int16("acks"),
+        int32("timeout_ms"),
+        array("topic_data", text("name"), array("partition_data", int32("index"), data("records"))),
+    ),
+    response_body=Structure(
+        array(
+            "responses",
+            text("name"),
+            array(
+                "partition_responses",
+                int32("index"),
+                int16("error_code"),
+                int64("base_offset"),
+                int64("log_append_time_ms"),
+                int64("log_start_offset", since=5),
+                array("record_errors", int32("batch_index"), nullable_text("batch_index_error_message"), since=8),
+                nullable_text("error_message", since=8),
+            ),
+        ),
+        int32("throttle_time_ms"),
+    ),
+)
 
 LEADER, ALL = 1, -1
 """Whose disks have a batch when it counts as written: the leader's, or those of all replicas in sync."""
@@ -129,7 +170,7 @@ class Producer:
 
 def codec_for(connection: Connection) -> Codec:
     """The best codec that this broker takes."""
-    return ZSTD if connection.speaks(ProduceRequest, KNOWS_ZSTD) else GZIP
+    return ZSTD if connection.speaks(PRODUCE, KNOWS_ZSTD) else GZIP
 
 
 def ask_append(
@@ -137,20 +178,21 @@ def ask_append(
 ) -> Pending[int]:
     """Send one batch. What is returned waits for the broker's error code; BatchTooLarge is raised there."""
     timeout = connection.config.request_timeout
-    version = connection.version(ProduceRequest, at_most=LAST_NAMED if sender is None else LAST_ADDED)
-    topic_class = ProduceRequest.TopicProduceData
-    data = topic_class.PartitionProduceData(version=version, index=tp.partition, records=batch)
-    request = ProduceRequest(
-        version=version,
+    version = connection.version(PRODUCE, at_most=LAST_NAMED if sender is None else LAST_ADDED)
+    request = PRODUCE.request(
+        version,
         transactional_id=None if sender is None else sender.transactional_id,
         acks=acks,
         timeout_ms=int(timeout * 1000),
-        topic_data=[topic_class(version=version, name=tp.topic, partition_data=[data])],
+        topic_data=[{"name": tp.topic, "partition_data": [{"index": tp.partition, "records": batch}]}],
     )
     pending = connection.ask(request, timeout)
 
     def answer(timeout: float) -> int:
-        error_code = int(pending(timeout).responses[0].partition_responses[0].error_code)
+        answers = [each for topic in pending(timeout).responses for each in topic.partition_responses]
+        if len(answers) != 1:
+            raise ProtocolError(f"wrote to one partition, the response has {len(answers)}")
+        error_code = int(answers[0].error_code)
         if error_code in (MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE):
             raise BatchTooLarge
         return error_code

@@ -139,7 +139,7 @@ class Admin:
             settings["ssl_context"] = self._security.tls_context()
             settings["ssl_check_hostname"] = self._security.tls.check_hostname
         if self._security.uses_sasl:
-            settings |= self._security.sasl_settings()
+            settings |= self._security.kafka_python_settings()
         opened: list[Any] = []
 
         def open_client(**config: Any) -> Any:

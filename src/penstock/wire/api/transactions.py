@@ -18,19 +18,23 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import kafka.errors as kafka_errors
-from kafka.protocol.producer import (
-    AddOffsetsToTxnRequest,
-    AddPartitionsToTxnRequest,
-    EndTxnRequest,
-    InitProducerIdRequest,
-    TxnOffsetCommitRequest,
-)
-
 from penstock.errors import BrokerError, ProtocolError
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.error_codes import RetriableError, check
-from penstock.wire.api.group_offsets import TRANSACTION
+from penstock.wire.api.error_codes import CODES, RetriableError, check, codes, error_name
+from penstock.wire.api.find_coordinator import TRANSACTION
+from penstock.wire.api.message import (
+    Api,
+    EncodedRequest,
+    Structure,
+    array,
+    boolean,
+    int16,
+    int32,
+    int64,
+    nullable_text,
+    numbers,
+    text,
+)
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.api.produce import ALL, Record, Sender, ask_append, codec_for, encode_batch
 from penstock.wire.brokers import HEALING
@@ -47,29 +51,105 @@ TRANSACTION_SECONDS = 60.0
 ABORT_SECONDS = 5.0
 """For the courtesy of an abort: without it, readers of committed records wait until the time above has passed."""
 
-LAST_STABLE_INIT = 5
-"""What comes after is for two-phase commits."""
+INIT_PRODUCER_ID = Api(
+    "InitProducerId",
+    22,
+    lowest=0,
+    highest=5,  # later versions are for two-phase commits
+    flexible=2,
+    request_body=Structure(
+        nullable_text("transactional_id"),
+        int32("transaction_timeout_ms"),
+        int64("producer_id", since=3, default=-1),
+        int16("producer_epoch", since=3, default=-1),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms"), int16("error_code"), int64("producer_id"), int16("producer_epoch")
+    ),
+)
 
-LAST_OF_CLIENTS = 3
-"""AddPartitionsToTxn: later versions are spoken between brokers."""
+ADD_PARTITIONS_TO_TXN = Api(
+    "AddPartitionsToTxn",
+    24,
+    lowest=0,
+    highest=3,  # later versions are spoken between brokers
+    flexible=3,
+    request_body=Structure(
+        text("transactional_id"),
+        int64("producer_id"),
+        int16("producer_epoch"),
+        array("topics", text("name"), numbers("partitions")),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array(
+            "topics",
+            text("name"),
+            array("partitions", int32("partition_index"), int16("error_code")),
+        ),
+    ),
+)
 
-LAST_SEPARATE = 4
-"""TxnOffsetCommit and EndTxn: from version 5 on they are those of KIP-890."""
+ADD_OFFSETS_TO_TXN = Api(
+    "AddOffsetsToTxn",
+    25,
+    lowest=0,
+    highest=4,
+    flexible=3,
+    request_body=Structure(text("transactional_id"), int64("producer_id"), int16("producer_epoch"), text("group_id")),
+    response_body=Structure(int32("throttle_time_ms"), int16("error_code")),
+)
 
-DUPLICATE: int = kafka_errors.DuplicateSequenceNumberError.errno
+TXN_OFFSET_COMMIT = Api(
+    "TxnOffsetCommit",
+    28,
+    lowest=0,
+    highest=4,  # later versions are those of KIP-890
+    flexible=3,
+    request_body=Structure(
+        text("transactional_id"),
+        text("group_id"),
+        int64("producer_id"),
+        int16("producer_epoch"),
+        int32("generation_id", since=3, default=-1),
+        text("member_id", since=3, default=""),
+        nullable_text("group_instance_id", since=3),
+        array(
+            "topics",
+            text("name"),
+            array(
+                "partitions",
+                int32("partition_index"),
+                int64("committed_offset"),
+                int32("committed_leader_epoch", since=2, default=-1),
+                nullable_text("committed_metadata"),
+            ),
+        ),
+    ),
+    response_body=Structure(
+        int32("throttle_time_ms"),
+        array("topics", text("name"), array("partitions", int32("partition_index"), int16("error_code"))),
+    ),
+)
 
-LOST = frozenset(
-    error.errno
-    for error in (
-        kafka_errors.ProducerFencedError,
-        kafka_errors.InvalidProducerEpochError,
-        kafka_errors.InvalidProducerIdMappingError,
-        kafka_errors.InvalidTxnStateError,
-        kafka_errors.TransactionAbortableError,
-        kafka_errors.TransactionCoordinatorFencedError,
-        kafka_errors.UnknownProducerIdError,
-        kafka_errors.OutOfOrderSequenceNumberError,
-    )
+END_TXN = Api(
+    "EndTxn",
+    26,
+    lowest=0,
+    highest=4,  # later versions are those of KIP-890
+    flexible=3,
+    request_body=Structure(
+        text("transactional_id"), int64("producer_id"), int16("producer_epoch"), boolean("committed")
+    ),
+    response_body=Structure(int32("throttle_time_ms"), int16("error_code")),
+)
+
+DUPLICATE = CODES["DUPLICATE_SEQUENCE_NUMBER"]
+
+LOST = codes(
+    *("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"),
+    *("TRANSACTION_ABORTABLE", "TRANSACTION_COORDINATOR_FENCED", "UNKNOWN_PRODUCER_ID"),
+    *("OUT_OF_ORDER_SEQUENCE_NUMBER",),
 )
 """What brokers say of a transaction that will not be committed by us, if it was not already."""
 
@@ -105,12 +185,10 @@ class TransactionalProducer(Cluster):
         self._sender, self._partition, self._sequence = None, None, 0
 
         def ask(connection: Connection, timeout: float) -> Sender:
-            request = InitProducerIdRequest(
-                version=connection.version(InitProducerIdRequest, at_most=LAST_STABLE_INIT),
+            request = INIT_PRODUCER_ID.request(
+                connection.version(INIT_PRODUCER_ID),
                 transactional_id=self.transactional_id,
                 transaction_timeout_ms=int(TRANSACTION_SECONDS * 1000),
-                producer_id=-1,
-                producer_epoch=-1,
             )
             answer = connection.call(request, timeout)
             self._check(answer.error_code, "beginning")
@@ -150,8 +228,8 @@ class TransactionalProducer(Cluster):
         sender = self._begun
 
         def ask_to_add(connection: Connection, timeout: float) -> None:
-            request = AddOffsetsToTxnRequest(
-                version=connection.version(AddOffsetsToTxnRequest),
+            request = ADD_OFFSETS_TO_TXN.request(
+                connection.version(ADD_OFFSETS_TO_TXN),
                 transactional_id=self.transactional_id,
                 producer_id=sender.producer_id,
                 producer_epoch=sender.epoch,
@@ -163,29 +241,21 @@ class TransactionalProducer(Cluster):
         attempts = self._brokers.attempts(f"committing an offset of group {group!r} in a transaction")
 
         def ask_to_commit(connection: Connection) -> None:
-            version = connection.version(TxnOffsetCommitRequest, at_most=LAST_SEPARATE)
-            topic_class = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-            partition = topic_class.TxnOffsetCommitRequestPartition(
-                version=version,
-                partition_index=tp.partition,
-                committed_offset=offset,
-                committed_leader_epoch=-1,
-                committed_metadata=metadata,
-            )
-            request = TxnOffsetCommitRequest(
-                version=version,
+            partition = {
+                "partition_index": tp.partition,
+                "committed_offset": offset,
+                "committed_metadata": metadata,
+            }
+            request = TXN_OFFSET_COMMIT.request(
+                connection.version(TXN_OFFSET_COMMIT),
                 transactional_id=self.transactional_id,
                 group_id=group,
                 producer_id=sender.producer_id,
                 producer_epoch=sender.epoch,
-                generation_id=-1,
-                member_id="",
-                group_instance_id=None,
-                topics=[topic_class(version=version, name=tp.topic, partitions=[partition])],
+                topics=[{"name": tp.topic, "partitions": [partition]}],
             )
             answer = connection.call(request, attempts.remaining(self.config.request_timeout))
-            code = _only([p.error_code for topic in answer.topics for p in topic.partitions], request)
-            self._check(code, f"committing {tp} in group {group!r}")
+            self._check(_only_code(answer, request), f"committing {tp} in group {group!r}")
 
         self._ask_coordinator(group, attempts, ask_to_commit)
 
@@ -213,17 +283,14 @@ class TransactionalProducer(Cluster):
         sender = self._begun
 
         def ask(connection: Connection, timeout: float) -> None:
-            version = connection.version(AddPartitionsToTxnRequest, at_most=LAST_OF_CLIENTS)
-            topic_class = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-            request = AddPartitionsToTxnRequest(
-                version=version,
-                v3_and_below_transactional_id=self.transactional_id,
-                v3_and_below_producer_id=sender.producer_id,
-                v3_and_below_producer_epoch=sender.epoch,
-                v3_and_below_topics=[topic_class(version=version, name=tp.topic, partitions=[tp.partition])],
+            request = ADD_PARTITIONS_TO_TXN.request(
+                connection.version(ADD_PARTITIONS_TO_TXN),
+                transactional_id=self.transactional_id,
+                producer_id=sender.producer_id,
+                producer_epoch=sender.epoch,
+                topics=[{"name": tp.topic, "partitions": [tp.partition]}],
             )
-            topics = connection.call(request, timeout).results_by_topic_v3_and_below
-            code = _only([p.partition_error_code for topic in topics for p in topic.results_by_partition], request)
+            code = _only_code(connection.call(request, timeout), request)
             self._check(code, f"adding {tp}")
 
         self._coordinated(f"adding {tp}", ask)
@@ -231,8 +298,8 @@ class TransactionalProducer(Cluster):
 
     def _end(self, connection: Connection, timeout: float, committed: bool) -> None:
         sender = self._begun
-        request = EndTxnRequest(
-            version=connection.version(EndTxnRequest, at_most=LAST_SEPARATE),
+        request = END_TXN.request(
+            connection.version(END_TXN),
             transactional_id=self.transactional_id,
             producer_id=sender.producer_id,
             producer_epoch=sender.epoch,
@@ -257,11 +324,14 @@ class TransactionalProducer(Cluster):
     def _check(self, error_code: int, what: str) -> None:
         what = f"{what} (transaction {self.transactional_id!r})"
         if error_code in LOST:
-            raise TransactionLost(f"{what}: {kafka_errors.for_code(error_code).message}")
+            raise TransactionLost(f"{what}: {error_name(error_code)}")
         check(error_code, what, retries_unknown=False)
 
 
-def _only(codes: Sequence[int], request: Any) -> int:
-    if len(codes) != 1:
-        raise ProtocolError(f"{request.name} asked about one partition, the answer holds {len(codes)}")
-    return codes[0]
+def _only_code(response: Any, request: EncodedRequest) -> int:
+    """The error code of a response about one partition."""
+    found = [each.error_code for topic in response.topics for each in topic.partitions]
+    if len(found) != 1:
+        raise ProtocolError(f"{request.name} asked about one partition, the response has {len(found)}")
+    code: int = found[0]
+    return code

@@ -9,7 +9,6 @@ time; only `abort` may come from another one.
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import logging
 import select
@@ -20,10 +19,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from kafka.protocol.metadata import ApiVersionsRequest
-
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
+from penstock.wire.api.api_versions import API_VERSIONS
 from penstock.wire.api.error_codes import UNSUPPORTED_VERSION
+from penstock.wire.api.frame import READ_ERRORS
+from penstock.wire.api.message import Api, EncodedRequest
+from penstock.wire.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
 from penstock.wire.transport.patience import Doubt, Patience, Silence
@@ -66,7 +67,7 @@ class Connection:
         self._unanswered = 0
         self._versions: dict[int, tuple[int, int]] = {}
         """By API key: the lowest and the highest version that the broker speaks. Empty until it has told."""
-        self._agreed: dict[tuple[Any, int | None], int] = {}
+        self._agreed: dict[tuple[Api, int | None], int] = {}
         self._session_ends = float("inf")
         self.last_used = time.monotonic()
         deadline = time.monotonic() + min(timeout, config.connect_timeout)
@@ -110,20 +111,20 @@ class Connection:
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
 
-    def version(self, request_class: Any, at_most: int | None = None) -> int:
-        """The highest version of an API that this broker, kafka-python and the caller (`at_most`) speak."""
-        key = (request_class, at_most)
+    def version(self, api: Api, at_most: int | None = None) -> int:
+        """The highest version of an API that this broker, Penstock and the caller (`at_most`) speak."""
+        key = (api, at_most)
         if key not in self._agreed:
-            self._agreed[key] = self._agree(request_class, at_most)
+            self._agreed[key] = self._agree(api, at_most)
         return self._agreed[key]
 
-    def _agree(self, request_class: Any, at_most: int | None) -> int:
-        limit = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
-        lowest, highest = self._versions.get(request_class.API_KEY, (0, -1))
+    def _agree(self, api: Api, at_most: int | None) -> int:
+        limit = api.highest if at_most is None else min(at_most, api.highest)
+        lowest, highest = self._versions.get(api.key, (0, -1))
         agreed = min(highest, limit)
-        if agreed < max(lowest, request_class.min_version):
-            raise BrokerError(f"{self.address} {self._disagreement(request_class.name, lowest, highest, limit)}")
-        return int(agreed)
+        if agreed < max(lowest, api.lowest):
+            raise BrokerError(f"{self.address} {self._disagreement(api.name, lowest, highest, limit)}")
+        return agreed
 
     @staticmethod
     def _disagreement(name: str, lowest: int, highest: int, limit: int) -> str:
@@ -133,43 +134,40 @@ class Connection:
             return f"takes {name} from version {lowest} on, Penstock sends up to {limit}. Use a newer Penstock"
         return f"takes {name} up to version {highest}, which is too old. Penstock needs Kafka 1.0 or newer"
 
-    def speaks(self, request_class: Any, version: int) -> bool:
+    def speaks(self, api: Api, version: int) -> bool:
         """Whether this broker knows at least that version of an API."""
-        return self._versions.get(request_class.API_KEY, (0, -1))[1] >= version
+        return self._versions.get(api.key, (0, -1))[1] >= version
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def call(self, request: Any, timeout: float) -> Any:
-        """Send a request whose version is set and wait for its decoded response."""
+    def call(self, request: EncodedRequest, timeout: float) -> Any:
+        """Send a request and wait for its response: the fields as attributes."""
         return self.ask(request, timeout)(timeout)
 
-    def ask(self, request: Any, timeout: float) -> Pending[Any]:
-        """Send a request whose version is set. What is returned waits for its decoded response when called."""
+    def ask(self, request: EncodedRequest, timeout: float) -> Pending[Any]:
+        """Send a request. The returned function waits for its response."""
         expected = self.send(request, timeout)
-        return lambda timeout: self._decoded(request.header.get_response_class(), expected, timeout)
 
-    def _decoded(self, response_class: Any, expected: int, timeout: float) -> Any:
-        frame = self.receive_into(bytearray(64 * 1024), timeout)
-        stream = io.BytesIO(frame)
-        try:
-            header = response_class.parse_header(stream)
-            if header.correlation_id != expected:
-                raise ValueError(f"it answers request {header.correlation_id}, not {expected}")
-            return response_class.decode(frame[stream.tell() :])
-        except Exception as error:  # kafka-python's decoders fail in many ways on bytes that mean nothing
-            self.close()
-            raise ProtocolError(
-                f"{self.address} sent a {response_class.name} that cannot be read: {error or type(error).__name__}"
-            ) from error
+        def read(timeout: float) -> Any:
+            frame = self.receive_into(bytearray(64 * 1024), timeout)
+            try:
+                return request.api.read_response(frame, request.version, expected)
+            except READ_ERRORS as error:
+                self.close()  # out of step: the next response cannot be found
+                raise ProtocolError(
+                    f"{self.address} sent a response to {request.name} (version {request.version}) that cannot be "
+                    f"read: {error}"
+                ) from error
 
-    def send(self, request: Any, timeout: float) -> int:
+        return read
+
+    def send(self, request: EncodedRequest, timeout: float) -> int:
         """Send a request without waiting; returns its correlation id."""
         if timeout <= 0:
             self.close()
             raise BrokerSilent(f"{self.address}: timed out")
         correlation_id = next(self._correlation) & 0x7FFFFFFF
-        request.with_header(correlation_id=correlation_id, client_id=self.config.client_id)
-        frame = request.encode(framed=True, header=True)
+        frame = request.encode(correlation_id, self.config.client_id)
         self._unanswered += 1  # before: a signal may end the call once the bytes are out
         patience = Patience(time.monotonic() + timeout, self.doubt)
         rest = memoryview(frame)
@@ -340,57 +338,50 @@ class Connection:
             raise
 
     def _negotiate(self, deadline: float) -> None:
+        """Ask which versions the broker speaks. One that does not know our version says which it knows."""
         from penstock._kernel import __version__
 
-        version = ApiVersionsRequest.max_version
+        version = API_VERSIONS.highest
         while True:
-            request = ApiVersionsRequest(
-                version=version, client_software_name="penstock", client_software_version=__version__
+            request = API_VERSIONS.request(
+                version, client_software_name="penstock", client_software_version=__version__
             )
             response = self.call(request, deadline - time.monotonic())
+            spoken = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
             if response.error_code == 0:
                 break
             if response.error_code != UNSUPPORTED_VERSION or version == 0:
                 raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
-            spoken = {api.api_key: api.max_version for api in response.api_keys}
-            version = max(0, min(spoken.get(ApiVersionsRequest.API_KEY, 0), version - 1))
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+            _, known = spoken.get(API_VERSIONS.key, (0, 0))
+            version = max(0, min(known, version - 1))
+        self._versions = spoken
 
     def _authenticate(self, deadline: float) -> None:
-        # Loaded only by who logs in.
-        from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-
+        # Imported only by clients that log in.
+        from penstock.wire.transport.sasl import new_login
         from penstock.wire.transport.scram import ScramError
 
         security, name = self.config.security, self.config.security.sasl_mechanism
         assert name is not None, "the options of a SASL protocol name a mechanism"
-        answer = self.call(SaslHandshakeRequest(mechanism=name, version=1), deadline - time.monotonic())
-        if answer.error_code != 0:
-            offered = ", ".join(answer.mechanisms) or "none"
+        handshake = SASL_HANDSHAKE.request(SASL_HANDSHAKE.highest, mechanism=name)
+        chosen = self.call(handshake, deadline - time.monotonic())
+        if chosen.error_code != 0:
+            offered = ", ".join(chosen.mechanisms) or "none"
             raise AuthenticationFailed(
                 f"{self.address} does not take SASL mechanism {name}; it offers {offered}. Set "
                 f"{self.config.option('sasl.mechanism')}"
             )
         token = None if security.oauth is None else self._token(security.oauth, deadline)
-        settings = security.sasl_settings(token)
+        lifetime = 0
         try:
-            mechanism = _mechanism(name, self.host, settings)
-            while not mechanism.is_done():
-                request = SaslAuthenticateRequest(
-                    auth_bytes=mechanism.auth_bytes(), version=self.version(SaslAuthenticateRequest)
-                )
+            login = new_login(security, self.host, token)
+            while not login.is_done():
+                request = SASL_AUTHENTICATE.request(self.version(SASL_AUTHENTICATE), auth_bytes=login.auth_bytes())
                 answer = self.call(request, deadline - time.monotonic())
                 if answer.error_code != 0:
-                    if security.oauth is not None and token is not None:
-                        TOKENS.forget(security.oauth, token)
-                        if not token.is_new:  # it may have been revoked
-                            raise ConnectionLost(f"{self.address} refused an access token that was used before")
-                    raise AuthenticationFailed(
-                        f"{self.address} refused the login of {settings['sasl_plain_username'] or 'this client'} by "
-                        f"{name}: {answer.error_message}. Check {self.config.option('sasl.jaas.config')}"
-                    )
-                mechanism.receive(answer.auth_bytes)
-            authenticated = mechanism.is_authenticated()
+                    raise self._refused_login(answer.error_message, token)
+                login.receive(answer.auth_bytes)
+                lifetime = answer.session_lifetime_ms
         except BrokerError:
             raise
         except ScramError as error:
@@ -399,12 +390,22 @@ class Connection:
             raise AuthenticationFailed(
                 f"{self.address}: SASL {name} failed: {type(error).__name__}: {error}"
             ) from error
-        if not authenticated:
+        if not login.is_authenticated():
             raise AuthenticationFailed(f"{self.address} could not prove that it knows the password (SASL {name})")
-        lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
         if lifetime > 0:
-            # The broker cuts a session at its end (KIP-368): leave it a little before and log in anew.
+            # The broker closes the connection when its session ends (KIP-368): log in again a little before.
             self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
+
+    def _refused_login(self, message: str | None, token: AccessToken | None) -> BrokerError:
+        security = self.config.security
+        if security.oauth is not None and token is not None:
+            TOKENS.forget(security.oauth, token)
+            if not token.is_new:  # it may have been revoked: retry with a new one
+                return ConnectionLost(f"{self.address} refused an access token that was used before")
+        return AuthenticationFailed(
+            f"{self.address} refused the login of {security.sasl_username or 'this client'} by "
+            f"{security.sasl_mechanism}: {message}. Check {self.config.option('sasl.jaas.config')}"
+        )
 
     def _token(self, login: OAuthLogin, deadline: float) -> AccessToken:
         try:
@@ -418,14 +419,3 @@ class Connection:
                 f"{self.config.option('sasl.oauthbearer.token.endpoint.url')} and "
                 f"{self.config.option('sasl.jaas.config')}"
             ) from error
-
-
-def _mechanism(name: str, host: str, settings: dict[str, Any]) -> Any:
-    """One login by a SASL mechanism: ours for SCRAM, else kafka-python's."""
-    from penstock.wire.transport import scram
-
-    if name in scram.HASHES:
-        return scram.ScramLogin(settings["sasl_plain_username"], settings["sasl_plain_password"], name)
-    from kafka.net.sasl import get_sasl_mechanism  # comes with kafka-python's whole network layer
-
-    return get_sasl_mechanism(name)(host=host, **settings)

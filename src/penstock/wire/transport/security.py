@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import AuthenticationFailed
-from penstock.wire.transport.oauth import AccessToken, OAuthLogin
+from penstock.wire.transport.oauth import OAuthLogin
 from penstock.wire.transport.tls import Tls
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -50,9 +50,9 @@ class Security:
                 "kafka.ssl.truststore.location, kafka.ssl.keystore.location and kafka.ssl.key.password"
             ) from error
 
-    def sasl_settings(self, token: AccessToken | None = None) -> dict[str, Any]:
-        """The settings under the names kafka-python's mechanisms expect. OAUTHBEARER needs a token."""
-        settings: dict[str, Any] = {
+    def kafka_python_settings(self) -> dict[str, Any]:
+        """The SASL settings under the names that kafka-python's clients and mechanisms expect."""
+        return {
             "security_protocol": self.protocol,
             "sasl_mechanism": self.sasl_mechanism,
             "sasl_plain_username": self.sasl_username,
@@ -61,9 +61,6 @@ class Security:
             "sasl_kerberos_domain_name": self.kerberos_domain,
             "sasl_kerberos_name": None,
         }
-        if self.oauth is not None and token is not None:
-            settings["sasl_oauth_token_provider"] = _token_provider(token.text, dict(self.oauth.extensions))
-        return settings
 
 
 JAAS_ENTRY = re.compile(r"""([A-Za-z_][\w.]*)\s*=\s*("((?:[^"\\]|\\.)*)"|'([^']*)'|[^\s;]+)""")
@@ -79,16 +76,3 @@ def parse_jaas(text: str) -> dict[str, str]:
         else:
             pairs[name] = single if single is not None else raw
     return pairs
-
-
-def _token_provider(token: str, extensions: dict[str, str]) -> Any:
-    from kafka.net.sasl.oauth import AbstractTokenProvider
-
-    class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-        def token(self) -> str:
-            return token
-
-        def extensions(self) -> dict[str, str]:
-            return extensions
-
-    return TokenProvider()

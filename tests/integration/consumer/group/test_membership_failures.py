@@ -16,8 +16,8 @@ from penstock.model.reader_index import _java_hash
 from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
 from penstock.testing.node import free_ports
+from penstock.wire.api.group_member import GroupMember
 from penstock.wire.api.group_membership import ask_leave
-from penstock.wire.api.group_offsets import GroupMember
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.pool import POOL
 
@@ -270,7 +270,10 @@ def test_F17_closing_in_the_middle_of_the_first_join_keeps_nobody_waiting(member
     call, asked = Connection.call, threading.Event()
 
     def slow(connection, request, timeout):
-        if not isinstance(request, JoinGroupRequest) or request.member_id:
+        if (
+            request.name != "JoinGroupRequest"
+            or JoinGroupRequest.decode(request.body, version=request.version).member_id
+        ):
             return call(connection, request, timeout)
         answer = connection.ask(request, timeout)
         asked.set()

@@ -18,7 +18,7 @@ from penstock.errors import OptionError
 from penstock.model.offset_spec import AtTimestamp, Earliest, Latest
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.frame import encode_count, encode_text
-from penstock.wire.api.group_admin import DescribedGroup, GroupMember, read_consumer
+from penstock.wire.api.group_admin import CONSUMER_GROUP_DESCRIBE, DescribedGroup, GroupMember, consumer_group
 
 TP = TopicPartition("clicks", 0)
 BEGIN, END = {TP: 20}, {TP: 100}
@@ -239,7 +239,8 @@ def described_frame(tags: bytes = b"\0") -> bytes:
 
 @pytest.mark.parametrize("tags", [b"\0", b"\1\0\3abc"])
 def test_a_description_of_the_new_kind_is_read(tags):
-    assert read_consumer(memoryview(described_frame(tags)), 3, "g") == DescribedGroup(
+    response = CONSUMER_GROUP_DESCRIBE.read_response(memoryview(described_frame(tags)), 0, 3)
+    assert consumer_group(response, "g") == DescribedGroup(
         "g",
         "consumer",
         "Stable",
@@ -250,10 +251,9 @@ def test_a_description_of_the_new_kind_is_read(tags):
 
 def test_a_description_that_is_cut_short_is_an_error_and_not_a_hang():
     frame = described_frame()
-    needed = len(frame) - 6  # what follows the members is not looked at
-    for length in range(needed):
+    for length in range(len(frame)):
         with pytest.raises((ValueError, IndexError, struct.error)):
-            read_consumer(memoryview(frame[:length]), 3, "g")
+            CONSUMER_GROUP_DESCRIBE.read_response(memoryview(frame[:length]), 0, 3)
 
 
 def test_a_move_says_what_changes():

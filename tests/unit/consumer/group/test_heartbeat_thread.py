@@ -11,8 +11,8 @@ from penstock.consumer.group.membership import Membership
 from penstock.consumer.subscription import NamedTopics
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
+from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import Joined
-from penstock.wire.api.group_offsets import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.transport.connection import ConnectionLost
 from penstock.wire.transport.retry import Interrupted
 

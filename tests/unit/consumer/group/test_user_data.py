@@ -27,15 +27,15 @@ from penstock.consumer.group.user_data import (
 )
 from penstock.consumer.subscription import MAX_STREAMS
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.group_membership import (
-    LARGEST_SAID,
-    JoinedMember,
+from penstock.wire.api.consumer_protocol import (
+    LARGEST_BYTES,
     Subscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
+from penstock.wire.api.group_membership import JoinedMember
 
 names = st.text(min_size=1, max_size=8)
 partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
@@ -268,18 +268,18 @@ def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read(
 
 def test_as_leader_a_subscription_of_megabytes_gets_nothing(caplog):
     """A partition that a member claims to hold is four bytes, and a hundred once they are read."""
-    said = Subscription(("t",), bytes(LARGEST_SAID), (TopicPartition("t", 0),))
+    said = Subscription(("t",), bytes(LARGEST_BYTES), (TopicPartition("t", 0),))
     group = read_members([joined("x", said), penstock("m2", {"t": 1})])
     assert [(member.member_id, member.owned, dict(member.threads)) for member in group.members] == [
         ("x", (), {}),
         ("m2", (), {"t": 1}),
     ]
-    assert f"more than {LARGEST_SAID}" in caplog.text
+    assert f"more than {LARGEST_BYTES}" in caplog.text
 
 
 def test_an_assignment_of_megabytes_is_none():
-    with pytest.raises(ValueError, match=f"more than {LARGEST_SAID}"):
-        decode_assignment(encode_assignment([TopicPartition("t", 0)], bytes(LARGEST_SAID)))
+    with pytest.raises(ValueError, match=f"more than {LARGEST_BYTES}"):
+        decode_assignment(encode_assignment([TopicPartition("t", 0)], bytes(LARGEST_BYTES)))
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])

@@ -1,9 +1,11 @@
 """What a broker's error code becomes: worth another try, or an error that names it."""
 
+import kafka.errors
 import pytest
 
 from penstock.errors import AuthorizationFailed, BrokerError
-from penstock.wire.api.error_codes import RetriableError, check
+from penstock.wire.api.error_codes import NAMES, RETRIABLE, RetriableError, check
+from penstock.wire.api.message import Api
 from penstock.wire.transport.connection import Connection
 from support.configs import client_config
 
@@ -34,19 +36,18 @@ def test_a_code_of_a_newer_broker_is_named_by_its_number():
         check(999, "asking")
 
 
-class Api:
-    API_KEY, name, min_version, max_version = 42, "DeleteGroupsRequest", 1, 3
+DELETE_GROUPS = Api("DeleteGroups", 42, lowest=1, highest=3, flexible=2)
 
 
 @pytest.mark.parametrize(
     ("spoken", "said"),
     [
-        ({}, "does not know DeleteGroupsRequest: its Kafka is too old"),
+        ({}, "does not know DeleteGroups: its Kafka is too old"),
         (
             {42: (0, 0)},
-            "takes DeleteGroupsRequest up to version 0, which is too old. Penstock needs Kafka 1.0 or newer",
+            "takes DeleteGroups up to version 0, which is too old. Penstock needs Kafka 1.0 or newer",
         ),
-        ({42: (4, 6)}, "takes DeleteGroupsRequest from version 4 on, Penstock sends up to 3. Use a newer Penstock"),
+        ({42: (4, 6)}, "takes DeleteGroups from version 4 on, Penstock sends up to 3. Use a newer Penstock"),
     ],
 )
 def test_a_request_that_the_broker_does_not_take_says_which_side_is_too_old(spoken, said):
@@ -54,4 +55,21 @@ def test_a_request_that_the_broker_does_not_take_says_which_side_is_too_old(spok
     connection.host, connection.port, connection._agreed, connection._versions = "h", 1, {}, spoken
     connection.config = client_config(bootstrap=(("h", 1),))
     with pytest.raises(BrokerError, match=said):
-        connection.version(Api)
+        connection.version(DELETE_GROUPS)
+
+
+RENAMED = {
+    "NO_ERROR": "NONE",
+    "NOT_LEADER_FOR_PARTITION": "NOT_LEADER_OR_FOLLOWER",
+    "MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE",
+    "INVALID_TOPIC": "INVALID_TOPIC_EXCEPTION",
+    "INVALID_REPLICATION_ASSIGNMENT": "INVALID_REPLICA_ASSIGNMENT",
+}
+"""Names of kafka-python that are not Kafka's."""
+
+
+@pytest.mark.parametrize("code", range(len(NAMES)))
+def test_names_and_retriable_codes_are_those_of_kafka_python(code):
+    theirs = kafka.errors.for_code(code)
+    assert NAMES[code] == RENAMED.get(theirs.message, theirs.message)
+    assert (code in RETRIABLE) == issubclass(theirs, kafka.errors.RetriableError)

@@ -72,6 +72,5 @@ def test_a_fetch_request_is_the_one_of_kafka_python(version, positions, forgotte
             session=session, forgotten=forgotten,
         )  # fmt: skip
         expected = theirs(version, positions, forgotten, config, session, rack, 0.5)
-        for request in (ours, expected):
-            request.with_header(correlation_id=2**31 - 1, client_id="penstock")
-        assert ours.encode(framed=True, header=True) == expected.encode(framed=True, header=True)
+        expected.with_header(correlation_id=2**31 - 1, client_id="penstock")
+        assert ours.encode(2**31 - 1, "penstock") == expected.encode(framed=True, header=True)

@@ -8,7 +8,6 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from penstock.config.source import parse_options
 from penstock.errors import AuthorizationFailed
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.frame import EncodedRequest
 from penstock.wire.api.list_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -16,6 +15,7 @@ from penstock.wire.api.list_offsets import (
     HIGHEST,
     KNOWS_LOCAL,
     LATEST,
+    LIST_OFFSETS,
     LOWEST,
     NOT_FOUND,
     ask_largest,
@@ -24,6 +24,7 @@ from penstock.wire.api.list_offsets import (
     read_offsets_response,
     read_times_response,
 )
+from penstock.wire.api.message import EncodedRequest
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic
 
 VERSIONS = range(LOWEST, HIGHEST + 1)
@@ -69,9 +70,8 @@ def test_the_request_is_the_same_byte_for_byte(version, read_committed):
     request = theirs(version, TIMES, read_committed)
     request.with_header(correlation_id=77, client_id="penstöck")
     body = encode_offsets_request(version, ASKED, TIMES, METADATA, read_committed, 30.0)
-    ours = EncodedRequest("ListOffsetsRequest", ListOffsetsRequest.API_KEY, version, version >= FLEXIBLE, body)
-    ours.with_header(correlation_id=77, client_id="penstöck")
-    assert ours.encode(framed=True, header=True) == request.encode(framed=True, header=True)
+    ours = EncodedRequest(LIST_OFFSETS, version, body)
+    assert ours.encode(77, "penstöck") == request.encode(framed=True, header=True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -201,8 +201,8 @@ class Sent:
         self.requests = []
         self._version = version
 
-    def version(self, request, at_most):
-        return min(self._version, at_most)
+    def version(self, api, at_most=None):
+        return min(self._version, api.highest)
 
     def send(self, request, timeout):
         self.requests.append(request)

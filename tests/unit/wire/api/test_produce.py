@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.producer import ProduceRequest
 from kafka.record._crc32c import crc
 from kafka.record.default_records import DefaultRecordBatch
 
@@ -75,14 +76,15 @@ class OldBroker:
         self.highest, self.error_code, self.codecs = highest, error_code, []
         self.config = client_config(bootstrap=(("old", 9092),))
 
-    def speaks(self, request_class, version):
+    def speaks(self, api, version):
         return version <= self.highest
 
-    def version(self, request_class, at_most=None):
+    def version(self, api, at_most):
         return min(self.highest, at_most)
 
     def ask(self, request, timeout):
-        batch = DefaultRecordBatch(request.topic_data[0].partition_data[0].records)
+        sent = ProduceRequest.decode(request.body, version=request.version)
+        batch = DefaultRecordBatch(sent.topic_data[0].partition_data[0].records)
         self.codecs.append(batch.compression_type)
         unknown = -1 if batch.compression_type == ZSTD.number and self.highest < 7 else self.error_code
         answer = SimpleNamespace(partition_responses=[SimpleNamespace(error_code=unknown)])

@@ -9,7 +9,8 @@ import pytest
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.group_offsets import ask_committed
+from penstock.wire.api.message import Api
+from penstock.wire.api.offset_fetch import ask_committed
 
 
 class Old:
@@ -19,11 +20,11 @@ class Old:
         self._version = version
         self.asked: Any = None
 
-    def version(self, request_class: type, at_most: int) -> int:
-        return min(self._version, at_most)
+    def version(self, api: Api) -> int:
+        return min(self._version, api.highest)
 
     def call(self, request: Any, timeout: float) -> Any:
-        self.asked = OffsetFetchRequest.decode(request.encode(), version=self._version)
+        self.asked = OffsetFetchRequest.decode(request.body, version=self._version)
         group = SimpleNamespace(error_code=0, topics=[])
         return SimpleNamespace(groups=[group], error_code=0, topics=[])
 

@@ -14,7 +14,7 @@ from penstock.errors import AuthorizationFailed, BrokerError, BrokerUnavailable,
 from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
 from penstock.testing.distribution import get_distribution
-from penstock.wire.api.group_offsets import GROUP
+from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.cluster import Cluster
 
 JOIN_SECONDS = 60

@@ -1,0 +1,86 @@
+"""SASL logins: the client's side of each mechanism.
+
+PLAIN, OAUTHBEARER and SCRAM are here and in `scram`. Kerberos and AWS come from kafka-python, which is imported for
+them alone: they need packages of their own anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from penstock.wire.transport.oauth import AccessToken
+from penstock.wire.transport.scram import HASHES, ScramLogin
+from penstock.wire.transport.security import Security
+
+
+class SaslLogin(Protocol):
+    """One login: send `auth_bytes`, pass the answer to `receive`, and repeat until it is done."""
+
+    def auth_bytes(self) -> bytes: ...
+
+    def receive(self, auth_bytes: bytes) -> None: ...
+
+    def is_done(self) -> bool: ...
+
+    def is_authenticated(self) -> bool: ...
+
+
+class PlainLogin:
+    """User and password in one message (RFC 4616)."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._message = "\0".join((user, user, password)).encode()
+        self._answer: bytes | None = None
+
+    def auth_bytes(self) -> bytes:
+        return self._message
+
+    def receive(self, auth_bytes: bytes) -> None:
+        self._answer = auth_bytes
+
+    def is_done(self) -> bool:
+        return self._answer is not None
+
+    def is_authenticated(self) -> bool:
+        return self._answer == b""
+
+
+class OAuthBearerLogin:
+    """An access token in one message (RFC 7628)."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+        pairs = (f"auth=Bearer {token}", *(f"{name}={value}" for name, value in extensions.items()))
+        self._message = ("n,,\x01" + "\x01".join(pairs) + "\x01\x01").encode()
+        self._done = False
+
+    def auth_bytes(self) -> bytes:
+        return self._message
+
+    def receive(self, auth_bytes: bytes) -> None:
+        if auth_bytes:
+            # A refusal. The server waits for this byte, and then ends the login with an error code.
+            self._message = b"\x01"
+        else:
+            self._done = True
+
+    def is_done(self) -> bool:
+        return self._done
+
+    def is_authenticated(self) -> bool:
+        return self._done
+
+
+def new_login(security: Security, host: str, token: AccessToken | None) -> SaslLogin:
+    """A login by the mechanism of these settings. OAUTHBEARER needs a token."""
+    name = security.sasl_mechanism
+    if name in HASHES or name == "PLAIN":
+        user, password = security.sasl_username or "", security.sasl_password or ""
+        return PlainLogin(user, password) if name == "PLAIN" else ScramLogin(user, password, name)
+    if name == "OAUTHBEARER" and security.oauth is not None and token is not None:
+        return OAuthBearerLogin(token.text, dict(security.oauth.extensions))
+    from kafka.net.sasl import get_sasl_mechanism
+
+    login: Any = get_sasl_mechanism(name)(host=host, **security.kafka_python_settings())
+    found: SaslLogin = login
+    return found
