@@ -80,10 +80,14 @@ class FrameReader:
 
     def tags(self) -> None:
         """Skip the tagged fields; versions that are not flexible have none."""
-        if self.flexible:
-            for _ in range(self.varint()):
-                self.varint()
-                self.take(self.varint())
+        if not self.flexible:
+            return
+        if self.frame[self.at] == 0:  # as in nearly all messages
+            self.at += 1
+            return
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
 
     def varint(self) -> int:
         value = shift = 0

@@ -25,6 +25,7 @@ from penstock.wire.api.frame import FrameReader, encode_count, encode_text, enco
 Fields: TypeAlias = tuple["Field", ...]
 Values: TypeAlias = Mapping[str, Any]
 Encode: TypeAlias = Callable[[Values], bytes]
+ReadArray: TypeAlias = Callable[[FrameReader, int], Sequence[Any]]
 Decode: TypeAlias = Callable[[FrameReader, dict[str, Any]], None]
 
 LAST = 32767
@@ -50,6 +51,8 @@ class Field(NamedTuple):
     nullable: bool = False
     element: Fields | str = ()
     """The fields of a structure or of an array's elements, or the format of an array's numbers."""
+    read: ReadArray | None = None
+    """Reads an array by hand, where field by field is too slow."""
 
 
 def int8(name: str, *, since: int = 0, until: int = LAST, default: Any = _REQUIRED) -> Field:
@@ -89,9 +92,9 @@ def topic_id(name: str, *, since: int) -> Field:
     return Field(name, "uuid", since, LAST, None)
 
 
-def array(name: str, *fields: Field, since: int = 0, until: int = LAST) -> Field:
+def array(name: str, *fields: Field, since: int = 0, until: int = LAST, read: ReadArray | None = None) -> Field:
     """An array of structures. None is written as null, and null is read as empty."""
-    return Field(name, "array", since, until, (), element=fields)
+    return Field(name, "array", since, until, (), element=fields, read=read)
 
 
 def structure(name: str, *fields: Field, since: int = 0, until: int = LAST) -> Field:
@@ -321,6 +324,8 @@ def _reader(field: Field, version: int, flexible: bool) -> Callable[[FrameReader
             return lambda reader: [reader.text() for _ in range(reader.count(1 if flexible else 2))]
         case "numbers":
             return functools.partial(_read_numbers, struct.Struct(f">{field.element}"))
+        case "array" if (by_hand := field.read) is not None:
+            return lambda reader: by_hand(reader, version)
         case "array":
             assert isinstance(field.element, tuple)
             element = _decoder(field.element, version, flexible)
