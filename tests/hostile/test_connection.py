@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-import penstock.wire.transport.patience as patience_module
+import penstock.wire.transport.broker_wait as wait_module
 from penstock.errors import BrokerError, ProtocolError
 from penstock.wire.api.metadata import METADATA
 from penstock.wire.transport.connection import FRAME_LIMIT, GROWTH, BrokerSilent, Connection, ConnectionLost
@@ -115,7 +115,7 @@ def test_a_large_claim_takes_memory_only_as_bytes_arrive(peer):
     connection = Connection.__new__(Connection)
     connection.host, connection.port = "127.0.0.1", port
     connection.config = config(port)
-    connection._unanswered, connection.doubt = 1, None
+    connection._unanswered, connection.overdue_check = 1, None
     connection._by_kernel, connection._flags = False, 0
     connection._socket = socket.create_connection(("127.0.0.1", port), SECONDS)
     connection._socket.sendall(b"anything")
@@ -142,7 +142,7 @@ def negotiating(then):
 @pytest.fixture
 def hasty(monkeypatch):
     """Shortens the time after which an answer is overdue."""
-    monkeypatch.setattr(patience_module, "OVERDUE_SECONDS", 0.05)
+    monkeypatch.setattr(wait_module, "OVERDUE_SECONDS", 0.05)
 
 
 def test_a_silent_broker_is_left_when_other_brokers_name_a_new_leader(peer, hasty):
@@ -150,7 +150,7 @@ def test_a_silent_broker_is_left_when_other_brokers_name_a_new_leader(peer, hast
     port = peer(negotiating(lambda client: done.wait(SECONDS)))
     connection = connect(port)
     reasons = iter([None, None, "h2:9092 leads t-0 now"])
-    connection.doubt = lambda: next(reasons)
+    connection.overdue_check = lambda: next(reasons)
     with pytest.raises(BrokerSilent, match="and h2:9092 leads t-0 now"):
         connection.call(METADATA.request(1, topics=[]), SECONDS)
     done.set()
@@ -176,12 +176,12 @@ def test_an_answer_that_arrives_while_other_brokers_are_asked_is_used(peer, hast
 
     connection = connect(peer(negotiating(late)))
 
-    def doubt():
+    def overdue_check():
         doubted.set()
         sent.wait(SECONDS)
         return "h2:9092 leads t-0 now"
 
-    connection.doubt = doubt
+    connection.overdue_check = overdue_check
     assert connection.call(METADATA.request(1, topics=[]), SECONDS).topics == []
     connection.close()
 
@@ -190,7 +190,7 @@ def test_a_silent_broker_is_left_while_a_request_is_sent_too(peer, hasty):
     """The peer reads nothing, so that a large request fills all buffers in between."""
     done = threading.Event()
     connection = connect(peer(negotiating(lambda client: done.wait(SECONDS))))
-    connection.doubt = lambda: "h2:9092 leads t-0 now"
+    connection.overdue_check = lambda: "h2:9092 leads t-0 now"
     names = [{"name": "t" * 30_000} for _ in range(1000)]
     with pytest.raises(BrokerSilent, match=r"sending failed: .* and h2:9092 leads t-0 now"):
         connection.call(METADATA.request(1, topics=names), SECONDS)

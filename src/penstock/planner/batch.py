@@ -119,7 +119,7 @@ def _await_transactions(stop: Offsets, cluster: Cluster, options: SourceOptions,
                 *(first, stop[first], option, hidden[first], others, options.poll_timeout),
             )
         attempts.failed("a transaction is open")
-        attempts.rest()
+        attempts.back_off()
 
 
 def _open_transactions(

@@ -55,7 +55,7 @@ class PartitionLeader:
             self._leader = self._look_up()
         return self._leader.broker
 
-    def doubt(self) -> str | None:
+    def overdue_check(self) -> str | None:
         """A reason not to wait for the current broker any longer, if another broker knows one."""
         broker = self._leader.broker if self._follower is None and self._leader is not None else self._follower
         if broker is None:

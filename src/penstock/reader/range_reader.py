@@ -232,7 +232,7 @@ class RangeReader:
         buffer = POOL.acquire_buffer(self._fetch_limit + 4096)
         before = time.monotonic()
         connection = POOL.acquire(
-            self._config, broker.host, broker.port, self._attempts.remaining(), self._leader.doubt
+            self._config, broker.host, broker.port, self._attempts.remaining(), self._leader.overdue_check
         )
         try:
             fetch = PartitionFetch(connection, self.range.topic_id)
@@ -428,7 +428,7 @@ class RangeReader:
             lost = f"offsets {self.position} to {self.range.stop}"
             raise DataLoss([(self.range.topic, self.range.partition, lost, f"offsets up to {readable}")])
         self._attempts.failed(f"the log is readable up to offset {readable} only")
-        self._attempts.rest()  # not `pause`, which would report an unavailable broker past the deadline
+        self._attempts.back_off()  # not `pause`, which would report an unavailable broker past the deadline
 
     def _open_transaction(self, stable: int) -> OpenTransaction:
         tp = self.range.topic_partition

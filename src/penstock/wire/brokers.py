@@ -1,7 +1,6 @@
-"""The brokers of one cluster: a question to any of them, to all but one, to several at once; a connection to one.
+"""The brokers of one cluster: requests to any of them, to all but one, to several at once.
 
-Asking again and again until a deadline is here too: what may heal (a lost connection, an answer that says "not yet")
-is tried again, everything else is raised.
+Retries are here too. Lost connections and retriable answers are tried again until a deadline; other errors are raised.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.find_coordinator import GROUP, find_coordinator
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.broker_wait import OVERDUE_SECONDS, OverdueCheck
 from penstock.wire.transport.connection import Connection, ConnectionLost, Pending
-from penstock.wire.transport.patience import OVERDUE_SECONDS, Doubt
 from penstock.wire.transport.pool import POOL
 from penstock.wire.transport.retry import Attempts, Interrupted
 from penstock.wire.transport.security import Security
@@ -29,20 +28,21 @@ log = logging.getLogger(__name__)
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
-HEALING = (ConnectionLost, RetriableError, ProtocolError)
+RETRIABLE_ERRORS = (ConnectionLost, RetriableError, ProtocolError)
 
-IMPATIENT_SECONDS = 1.0
-"""For an answer that can be done without. A broker that is up answers within milliseconds; one that is down refuses at
-once; only a machine that is gone, or a network that swallows packets, takes this long."""
+OPTIONAL_SECONDS = 1.0
+"""For an answer that is optional. A broker that is up answers within milliseconds, one that is down refuses at once.
+Only a machine that is gone, or a network that drops packets, takes this long."""
 
 AVOIDED_SECONDS = 10.0
-"""How long a broker that let us wait is asked last for metadata, and not at all for what can be done without."""
+"""After a broker did not answer: so long it is the last to be asked for metadata, and is not asked for optional
+answers."""
 
-DOUBT_SECONDS = 2 * OVERDUE_SECONDS
-"""For asking others about a broker that lets us wait. One of them may hang, too."""
+OVERDUE_CHECK_SECONDS = 2 * OVERDUE_SECONDS
+"""For asking other brokers about one whose answer is overdue. One of them may hang, too."""
 
 _LEARNED: dict[tuple[tuple[tuple[str, int], ...], Security], list[tuple[str, int]]] = {}
-"""The brokers of each cluster that this process has asked for metadata. One entry is replaced as a whole, by any
+"""The brokers of each cluster that this process has asked for metadata. An entry is replaced as a whole, by any
 thread."""
 
 
@@ -57,7 +57,7 @@ class Brokers:
         self._held: list[Connection] = []
 
     def learn(self, brokers: Iterable[Broker]) -> None:
-        """These are the cluster's brokers now."""
+        """Note the brokers that the cluster lists now."""
         self._known = [broker.address for broker in brokers]
         _LEARNED[self.config.bootstrap, self.config.security] = self._known
 
@@ -77,7 +77,7 @@ class Brokers:
             backoff_max=self.config.retry_backoff_max,
             hint=f"Check {option('bootstrap.servers')} and {option('security.protocol')}, and that the brokers run. "
             f"To wait longer, set {option('default.api.timeout.ms')}",
-            way_out_answered="The brokers answer, and refuse for now: the last try says why. To wait longer, set "
+            hint_if_answered="The brokers answer, but refuse for now: the last attempt says why. To wait longer, set "
             f"{option('default.api.timeout.ms')}",
             wait=self._wait,
         )
@@ -87,27 +87,27 @@ class Brokers:
         while True:
             try:
                 return ask()
-            except HEALING as error:
+            except RETRIABLE_ERRORS as error:
                 if attempts.count == 0 and isinstance(error, ConnectionLost):
                     log.warning("%s: %s; trying for %g s", attempts.what, error, attempts.timeout)
                 attempts.failed(str(error), error)
             attempts.pause()
 
-    # --- whom to ask ----------------------------------------------------------------------------------------------
+    # --- which brokers are asked ----------------------------------------------------------------------------------
 
     def ask_any(self, attempts: Attempts, ask: Callable[[Connection, float], Answer]) -> Answer:
-        """Ask what every broker can answer: one after the other, until one does.
+        """Ask for something that every broker knows: one broker after the other, until one answers.
 
-        The known ones come in random order, then the bootstrap list. One that hangs must not keep us from the others,
-        and all of them may be slow: each may be silent for as long as all this has taken so far, so that the answer is
-        late by a factor of two at most.
+        The known brokers come in random order, then the bootstrap servers. A broker that hangs must not keep us from
+        the others, and all of them may be slow. So each may be silent for as long as this call has taken so far, and
+        the answer is late by a factor of two at most.
         """
         addresses = self._addresses()
         for host, port in addresses:
             timeout = attempts.remaining(self.config.request_timeout)
-            doubt = _impatience(attempts.elapsed) if len(addresses) > 1 else None
+            check = _leave_after(attempts.elapsed) if len(addresses) > 1 else None
             try:
-                with self._noticed(host, port), self._released(self._acquire(host, port, timeout, doubt)) as connection:
+                with self._noticed(host, port), self._released(self._acquire(host, port, timeout, check)) as connection:
                     return ask(connection, attempts.remaining(self.config.request_timeout))
             except (ConnectionLost, ProtocolError):
                 if (host, port) == addresses[-1]:
@@ -115,9 +115,9 @@ class Brokers:
         raise AssertionError("there is no broker to ask")
 
     def ask_others(self, than: tuple[str, int], what: str, ask: Callable[[Connection, float], Answer]) -> Answer | None:
-        """Ask about a broker that lets us wait, in little time: None if no other one says anything."""
+        """Ask other brokers about one whose answer is overdue. Takes little time; None if no other broker answers."""
         self._avoided[than] = time.monotonic() + AVOIDED_SECONDS
-        attempts = self.attempts(what, DOUBT_SECONDS)
+        attempts = self.attempts(what, OVERDUE_CHECK_SECONDS)
         for host, port in self._addresses():
             if (host, port) == than or attempts.expired():
                 continue
@@ -133,29 +133,29 @@ class Brokers:
         return None
 
     def find_coordinator(self, attempts: Attempts, name: str, kind: int = GROUP) -> Broker:
-        """Who coordinates a group, or a transactional id."""
+        """The broker that coordinates a group, or a transactional id."""
         return self.ask_any(attempts, lambda connection, timeout: find_coordinator(connection, name, timeout, kind))
 
     @contextmanager
     def coordinator(self, broker: Broker, attempts: Attempts, name: str, kind: int = GROUP) -> Iterator[Connection]:
-        """A connection to a coordinator: lost when its answer is overdue and another one has taken its place."""
+        """A connection to a coordinator. It is lost if an answer is overdue and another broker coordinates by then."""
 
-        def doubt() -> str | None:
+        def check() -> str | None:
             now = self.ask_others(
                 broker.address,
-                f"asking others than {broker.host}:{broker.port} who coordinates {name!r} now",
+                f"asking others than {broker.host}:{broker.port} for the coordinator of {name!r}",
                 lambda connection, timeout: find_coordinator(connection, name, timeout, kind),
             )
             return None if now is None or now.address == broker.address else f"{now.host}:{now.port} coordinates now"
 
-        with self._released(self._acquire(broker.host, broker.port, attempts.remaining(), doubt)) as connection:
+        with self._released(self._acquire(broker.host, broker.port, attempts.remaining(), check)) as connection:
             yield connection
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """All brokers, those that let us wait a moment ago last.
+        """All brokers; those that did not answer a moment ago come last.
 
-        What others in this process have learned comes at the end: the bootstrap servers may all be down, and not every
-        client asks for metadata.
+        Brokers that other clients of this process have learned come after the bootstrap servers, which may all be down.
+        Not every client asks for metadata.
         """
         known = list(self._known)
         random.shuffle(known)
@@ -170,53 +170,53 @@ class Brokers:
         questions: Mapping[Broker, Question],
         ask: Callable[[Connection, Question], Pending[Answer]],
         attempts: Attempts,
-        impatient: Collection[Broker] = (),
-        patience: float | None = None,
-        doubt: Callable[[Broker, Question], str | None] | None = None,
+        optional: Collection[Broker] = (),
+        optional_seconds: float | None = None,
+        overdue_check: Callable[[Broker, Question], str | None] | None = None,
     ) -> Iterator[Answer]:
-        """Ask several brokers at once: every question is sent before the first answer is read.
+        """Ask several brokers at once: every request is sent before the first response is read.
 
-        One that fails is noted as a failed try and has no answer here. Those in `impatient` get little time, and none
-        if they let us wait a moment ago; or all of them this much `patience`. `doubt` is asked about a broker whose
-        answer is overdue.
+        A broker that fails counts as a failed attempt, and yields no answer. `optional` brokers get little time, and
+        are not asked if they did not answer a moment ago; with `optional_seconds`, all of them are asked and get that
+        time. `overdue_check` is called about a broker whose answer is overdue.
         """
-        little = IMPATIENT_SECONDS if patience is None else patience
+        little = OPTIONAL_SECONDS if optional_seconds is None else optional_seconds
         with ExitStack() as stack:
             pending: list[tuple[Connection, Pending[Answer], bool]] = []
             for broker, question in questions.items():
-                hurried = broker in impatient
-                if hurried and patience is None and self._avoids((broker.host, broker.port)):
+                is_optional = broker in optional
+                if is_optional and optional_seconds is None and self._avoids(broker.address):
                     attempts.failed(f"{broker.host}:{broker.port} is not asked: it did not answer a moment ago")
                     continue
                 try:
-                    limit = attempts.remaining(little if hurried else float("inf"))
-                    doubted = None if doubt is None else partial(doubt, broker, question)
-                    acquired = self._acquire(broker.host, broker.port, limit, doubted)
+                    limit = attempts.remaining(little if is_optional else float("inf"))
+                    check = None if overdue_check is None else partial(overdue_check, broker, question)
+                    acquired = self._acquire(broker.host, broker.port, limit, check)
                     connection = stack.enter_context(self._released(acquired))
-                    pending.append((connection, ask(connection, question), hurried))
-                except HEALING as error:
+                    pending.append((connection, ask(connection, question), is_optional))
+                except RETRIABLE_ERRORS as error:
                     attempts.failed(str(error), error)
-            for connection, answer, hurried in pending:
-                limit = attempts.remaining(little if hurried else self.config.request_timeout)
+            for connection, answer, is_optional in pending:
+                limit = attempts.remaining(little if is_optional else self.config.request_timeout)
                 try:
                     with self._noticed(connection.host, connection.port):
                         answered = answer(limit)
                     self._avoided.pop((connection.host, connection.port), None)
-                except HEALING as error:
+                except RETRIABLE_ERRORS as error:
                     attempts.failed(str(error), error)
                 else:
                     yield answered
 
-    def _acquire(self, host: str, port: int, timeout: float, doubt: Doubt | None = None) -> Connection:
-        # To sleep for no time is not free: on a busy machine it hands the core to somebody else (0.3 ms).
+    def _acquire(self, host: str, port: int, timeout: float, check: OverdueCheck | None = None) -> Connection:
+        # Sleeping for 0 s is not free: on a busy machine it gives the core to another process (0.3 ms).
         if self._wait is not time.sleep and self._wait(0):
             raise Interrupted
         with self._noticed(host, port):
-            return POOL.acquire(self.config, host, port, timeout, doubt)
+            return POOL.acquire(self.config, host, port, timeout, check)
 
     @contextmanager
     def _released(self, connection: Connection) -> Iterator[Connection]:
-        """Give a connection back afterwards; meanwhile `abort` reaches it."""
+        """Return a connection to the pool afterwards; meanwhile `abort` reaches it."""
         self._held.append(connection)
         try:
             if self._wait is not time.sleep and self._wait(0):  # an abort that came while we were connecting
@@ -228,13 +228,13 @@ class Brokers:
 
     @contextmanager
     def _noticed(self, host: str, port: int) -> Iterator[None]:
-        """Remember a broker that lets us wait for nothing."""
+        """Remember a broker that took its time and did not answer."""
         started = time.monotonic()
         try:
             yield
         except ConnectionLost:
             now = time.monotonic()
-            if now - started > IMPATIENT_SECONDS / 2:
+            if now - started > OPTIONAL_SECONDS / 2:
                 self._avoided[host, port] = now + AVOIDED_SECONDS
             raise
 
@@ -246,7 +246,7 @@ class Brokers:
         return until is not None
 
 
-def _impatience(seconds: float) -> Doubt:
-    """Leaves a broker that others can stand in for when it has been waited for so long."""
+def _leave_after(seconds: float) -> OverdueCheck:
+    """Ends the wait for a broker after this time, if other brokers can answer too."""
     until = time.monotonic() + seconds
     return lambda: "others can answer, too" if time.monotonic() >= until else None

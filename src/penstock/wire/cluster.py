@@ -22,7 +22,7 @@ from penstock.wire.api.offset_commit import ask_commit
 from penstock.wire.api.offset_fetch import Committed, ask_committed
 from penstock.wire.api.offset_for_leader_epoch import UNKNOWN_EPOCH, ask_epoch_ends
 from penstock.wire.api.open_transactions import OpenTransactionOwner, ask_owners, ask_transactional_ids
-from penstock.wire.brokers import HEALING, IMPATIENT_SECONDS, Brokers
+from penstock.wire.brokers import OPTIONAL_SECONDS, RETRIABLE_ERRORS, Brokers
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.lookup.first_records import Scan, Step, ask_scan, find_first
 from penstock.wire.lookup.record_sizes import ask_sizes
@@ -60,8 +60,8 @@ class Cluster:
         """By what they coordinate, a group or a transactional id, and its name."""
         self._known: Metadata | None = None
         self._known_since = float("-inf")
-        self._doubted = False
-        """Whether a leader has proved wrong since."""
+        self._leader_was_wrong = False
+        """Whether a leader did not answer, or refused, since the last metadata."""
 
     def abort(self) -> None:
         """Wake a thread that waits for an answer. May be called by any thread."""
@@ -100,7 +100,7 @@ class Cluster:
         metadata, unknown = self._brokers.retry(attempts, ask)
         known = metadata if topics is None or self._known is None else self._known.updated(metadata)
         self._known = known.without(unknown) if unknown else known
-        self._known_since, self._doubted = time.monotonic(), False
+        self._known_since, self._leader_was_wrong = time.monotonic(), False
         return metadata, unknown
 
     def _ask_metadata(self, topics: Sequence[str] | None, attempts: Attempts) -> tuple[Metadata, list[str]]:
@@ -293,14 +293,14 @@ class Cluster:
         metadata, _ = self.listing(sorted({tp.topic for tp in wanted}))
         questions, _ = metadata.by_leader(wanted)
         found: dict[TopicPartition, OpenTransactionOwner] = {}
-        for owners in self._brokers.ask_each(questions, ask_owners, attempts, impatient=questions):
+        for owners in self._brokers.ask_each(questions, ask_owners, attempts, optional=questions):
             found |= owners
         producers = sorted({owner.producer_id for owner in found.values()})
         if not producers:
             return found
         names: dict[int, str] = {}
         coordinators = dict.fromkeys(metadata.brokers.values(), producers)
-        for named in self._brokers.ask_each(coordinators, ask_transactional_ids, attempts, impatient=coordinators):
+        for named in self._brokers.ask_each(coordinators, ask_transactional_ids, attempts, optional=coordinators):
             names |= named
         return {tp: replace(owner, transactional_id=names.get(owner.producer_id)) for tp, owner in found.items()}
 
@@ -325,7 +325,7 @@ class Cluster:
 
         attempts = self._brokers.attempts(f"sampling {len(positions)} partitions")
         found: dict[TopicPartition, float] = {}
-        for sizes in self._brokers.ask_each(questions, ask, attempts, impatient=questions):
+        for sizes in self._brokers.ask_each(questions, ask, attempts, optional=questions):
             found |= sizes
         return found
 
@@ -349,49 +349,77 @@ class Cluster:
         ask: Callable[[Connection, list[TopicPartition], Metadata], PendingAnswers[Answer]],
         wait_for: Collection[TopicPartition] | None = None,
     ) -> dict[TopicPartition, Answer]:
-        """Ask the leaders of partitions until all have answered, or only those in `wait_for` if that is given."""
+        """Ask the leaders of partitions until all have answered, or only those in `wait_for` if that is given.
+
+        Each round asks the leaders of the partitions that have no answer. After a round that leaves some without one:
+
+        - Partitions that are waited for: back off, and ask their leaders again, after fresh metadata.
+        - Others: ask again once after fresh metadata, unless the metadata is fresh already. Then leave them out.
+        """
         found: dict[TopicPartition, Answer] = {}
         missing = partitions
-        fresh = self._doubted and self._may_refresh()
-        patience: float | None = None
+        fresh = self._leader_was_wrong and self._may_refresh()
+        optional_seconds: float | None = None
         while missing:
-            metadata, questions = self._by_leader(missing, attempts, fresh)
-
-            def ask_one(
-                connection: Connection, tps: list[TopicPartition], metadata: Metadata = metadata
-            ) -> PendingAnswers[Answer]:
-                return ask(connection, tps, metadata)
-
-            def doubt(broker: Broker, tps: list[TopicPartition], metadata: Metadata = metadata) -> str | None:
-                return next(iter(self.departed(broker, {tp: metadata.leader(tp) for tp in tps}).values()), None)
-
-            impatient = () if wait_for is None else _unwaited(questions, wait_for)
-            for answered, refused in self._brokers.ask_each(questions, ask_one, attempts, impatient, patience, doubt):
-                found |= answered
-                for problem in refused.values():
-                    attempts.failed(str(problem), problem)
+            found |= self._ask_round(attempts, missing, ask, wait_for, fresh, optional_seconds)
             if len(found) == len(partitions):
                 break
             missing = [tp for tp in partitions if tp not in found]
-            self._doubted = True
-            # If nobody has answered, no answer can be done without, and on a busy machine a sound broker may take more
-            # than the usual time: as long again as it has taken so far, which is late by a factor of two at most.
-            patience = None if found else min(max(attempts.elapsed, IMPATIENT_SECONDS), self.config.request_timeout)
+            self._leader_was_wrong = True
+            if not found:
+                # Without any answer none is optional, and on a busy machine a healthy broker may take more than the
+                # usual time: wait as long again as it has taken so far, which is late by a factor of two at most.
+                optional_seconds = min(max(attempts.elapsed, OPTIONAL_SECONDS), self.config.request_timeout)
+            else:
+                optional_seconds = None
             if wait_for is None or not found or any(tp in wait_for for tp in missing):
                 if not fresh:
                     log.warning("%s: %s; trying for %g s", attempts.what, attempts.last_problem, attempts.timeout)
-                try:
-                    attempts.pause()
-                except BrokerUnavailable:
-                    if wait_for is None or not found:
-                        raise
+                if not self._pause(attempts, may_end=wait_for is not None and bool(found)):
                     break
-                fresh = True
-            elif not fresh and self._may_refresh():
-                fresh = True
-            else:
+            elif fresh or not self._may_refresh():
                 break
+            fresh = True
         return found
+
+    def _ask_round(
+        self,
+        attempts: Attempts,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition], Metadata], PendingAnswers[Answer]],
+        wait_for: Collection[TopicPartition] | None,
+        fresh: bool,
+        optional_seconds: float | None,
+    ) -> dict[TopicPartition, Answer]:
+        """Ask the leaders of partitions once, all at the same time. Partitions without an answer are left out."""
+        metadata, questions = self._by_leader(partitions, attempts, fresh)
+
+        def ask_leader(connection: Connection, led: list[TopicPartition]) -> PendingAnswers[Answer]:
+            return ask(connection, led, metadata)
+
+        def overdue_check(broker: Broker, led: list[TopicPartition]) -> str | None:
+            return next(iter(self.departed(broker, {tp: metadata.leader(tp) for tp in led}).values()), None)
+
+        optional = () if wait_for is None else _unwaited(questions, wait_for)
+        found: dict[TopicPartition, Answer] = {}
+        for answered, refused in self._brokers.ask_each(
+            questions, ask_leader, attempts, optional, optional_seconds, overdue_check
+        ):
+            found |= answered
+            for problem in refused.values():
+                attempts.failed(str(problem), problem)
+        return found
+
+    @staticmethod
+    def _pause(attempts: Attempts, may_end: bool) -> bool:
+        """Back off. After the deadline: raises BrokerUnavailable, or returns False if the answers so far will do."""
+        try:
+            attempts.pause()
+        except BrokerUnavailable:
+            if not may_end:
+                raise
+            return False
+        return True
 
     def _by_leader(
         self, partitions: Collection[TopicPartition], attempts: Attempts, fresh: bool
@@ -487,7 +515,7 @@ class Cluster:
             try:
                 with self._brokers.coordinator(coordinator, attempts, name, kind) as connection:
                     return ask(connection)
-            except HEALING:
+            except RETRIABLE_ERRORS:
                 del self._coordinators[kind, name]
                 raise
 

@@ -198,7 +198,7 @@ def test_F16_a_kept_connection_that_breaks_unseen_costs_no_pause_and_no_warning(
     offsets(first, options)
     LEFTOVERS.clear()
     pauses = []
-    monkeypatch.setattr(Attempts, "rest", lambda self: pauses.append(self.what))
+    monkeypatch.setattr(Attempts, "back_off", lambda self: pauses.append(self.what))
     cutting.append(True)
     with caplog.at_level(logging.WARNING):
         assert offsets(second, options) == list(range(20, 1000))
@@ -233,7 +233,7 @@ def test_F16_a_broker_restarted_between_two_ranges_costs_no_pause_and_no_warning
     options, after = planned(own_kafka, name)
     assert after.leader_epoch > r.leader_epoch
     pauses = []
-    monkeypatch.setattr(Attempts, "rest", lambda self: pauses.append(self.what) or time.sleep(0.1))
+    monkeypatch.setattr(Attempts, "back_off", lambda self: pauses.append(self.what) or time.sleep(0.1))
     fetches.clear()
     with caplog.at_level(logging.WARNING):
         assert offsets(dataclasses.replace(after, start=20), options) == list(range(20, 1000))

@@ -90,7 +90,7 @@ class Leader:
     def abort(self):
         pass
 
-    def doubt(self):
+    def overdue_check(self):
         return None
 
 
@@ -221,7 +221,7 @@ def test_a_frame_that_a_traceback_holds_does_not_pin_the_buffer(scripted):
 def pauses(monkeypatch):
     """The pauses between tries, as they are made."""
     made = []
-    honest = Attempts.rest
+    honest = Attempts.back_off
     here = threading.current_thread()
 
     def rest(self):
@@ -229,7 +229,7 @@ def pauses(monkeypatch):
             made.append(self.what)
         honest(self)
 
-    monkeypatch.setattr(Attempts, "rest", rest)
+    monkeypatch.setattr(Attempts, "back_off", rest)
     return made
 
 
@@ -358,9 +358,9 @@ def test_a_silent_broker_is_doubted_for_what_it_is_read_as():
         metadata=lambda topics: SimpleNamespace(brokers={2: follower}),
     )
     follower, known = Broker(2, "h2", 1), KnownLeader(Broker(-1, "h1", 1), 4)
-    assert leader.doubt() == "why"
+    assert leader.overdue_check() == "why"
     leader.prefer(2)
-    leader.doubt()
+    leader.overdue_check()
     leader.forget()
-    assert leader.doubt() is None
+    assert leader.overdue_check() is None
     assert asked == [(known.broker, {r.topic_partition: known}), (follower, {r.topic_partition: None})]

@@ -3,14 +3,14 @@
 import pytest
 
 import penstock.wire.brokers as brokers_module
-import penstock.wire.transport.patience as patience_module
+import penstock.wire.transport.broker_wait as wait_module
 from penstock.errors import AuthorizationFailed, BrokerUnavailable
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.brokers import Brokers
+from penstock.wire.transport.broker_wait import BrokerWait, WaitEnded
 from penstock.wire.transport.connection import BrokerSilent, ConnectionLost
-from penstock.wire.transport.patience import Patience, Silence
 from penstock.wire.transport.retry import Interrupted
 from penstock.wire.transport.security import Security
 from support.configs import client_config
@@ -30,19 +30,19 @@ class Clock:
 
 
 class Connection:
-    def __init__(self, pool, host, port, timeout, doubt):
+    def __init__(self, pool, host, port, timeout, overdue_check):
         self.host, self.port = host, port
-        self._pool, self.doubt = pool, doubt
+        self._pool, self.overdue_check = pool, overdue_check
 
     def answer(self, timeout):
         """What the broker says, after the time that it takes; or nothing, as Connection tells it."""
         clock, takes = self._pool.clock, self._pool.takes.get(self.host, 0.0)
-        patience = Patience(clock.now + timeout, self.doubt)
+        wait = BrokerWait(clock.now + timeout, self.overdue_check)
         due = clock.now + takes
         try:
             while clock.now < due:
-                clock.now += min(patience.left(), due - clock.now)
-        except Silence as error:
+                clock.now += min(wait.seconds_left(), due - clock.now)
+        except WaitEnded as error:
             raise BrokerSilent(str(error)) from error
         return self.host
 
@@ -53,11 +53,11 @@ class Pool:
     def __init__(self, clock):
         self.clock, self.takes, self.refused, self.asked = clock, {}, set(), []
 
-    def acquire(self, config, host, port, timeout, doubt=None):
+    def acquire(self, config, host, port, timeout, overdue_check=None):
         self.asked.append(host)
         if host in self.refused:
             raise ConnectionLost(f"{host}: refused")
-        return Connection(self, host, port, timeout, doubt)
+        return Connection(self, host, port, timeout, overdue_check)
 
     def release(self, connection):
         pass
@@ -66,7 +66,7 @@ class Pool:
 @pytest.fixture
 def pool(monkeypatch):
     clock = Clock()
-    for module in (brokers_module, patience_module, "penstock.wire.transport.retry"):
+    for module in (brokers_module, wait_module, "penstock.wire.transport.retry"):
         target = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{target}.time", clock)
     made = Pool(clock)
@@ -96,7 +96,7 @@ class TestAny:
         pool.takes["h1"] = 1e9
         brokers = make()
         assert ask_any(brokers) == "h2"
-        assert pool.clock.now == patience_module.OVERDUE_SECONDS
+        assert pool.clock.now == wait_module.OVERDUE_SECONDS
         pool.asked.clear()
         assert ask_any(brokers) == "h2"
         assert pool.asked == ["h2"]
@@ -137,13 +137,13 @@ def test_a_broker_that_was_doubted_and_has_answered_is_asked_like_all_others(poo
     brokers.learn([ONE, TWO])
     pool.takes["h1"] = 3.0
 
-    def doubt(broker, question):
+    def overdue_check(broker, question):
         assert ask_others(brokers, broker) == "h2"
 
     asked = {"ask": lambda connection, question: connection.answer, "attempts": brokers.attempts("asking")}
-    assert list(brokers.ask_each({ONE: None}, **asked, doubt=doubt)) == ["h1"]
+    assert list(brokers.ask_each({ONE: None}, **asked, overdue_check=overdue_check)) == ["h1"]
     pool.takes.clear()
-    assert list(brokers.ask_each({ONE: None}, **asked, impatient=[ONE])) == ["h1"]
+    assert list(brokers.ask_each({ONE: None}, **asked, optional=[ONE])) == ["h1"]
 
 
 class TestOthers:
@@ -161,7 +161,7 @@ class TestOthers:
     def test_it_takes_little_time_even_if_all_hang(self, pool):
         pool.takes = dict.fromkeys(("h1", "h2", "h3"), 1e9)
         assert ask_others(make(), ONE) is None
-        assert pool.clock.now <= brokers_module.DOUBT_SECONDS
+        assert pool.clock.now <= brokers_module.OVERDUE_CHECK_SECONDS
 
     @pytest.mark.parametrize(
         "error", [RetriableError("later"), AuthorizationFailed("no"), BrokerUnavailable("nobody", [])]

@@ -13,7 +13,7 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.offset_commit import ask_commit
-from penstock.wire.brokers import HEALING
+from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.retry import Attempts, Interrupted
 
 UNKNOWN_TOPIC_GRACE = 2.0
@@ -101,7 +101,7 @@ class Commits:
             member = self._member_for(missing)
             try:
                 refused = self._ask(missing, epochs, member, attempts)
-            except HEALING as error:
+            except RETRIABLE_ERRORS as error:
                 attempts.failed(str(error), error)
             except (Rebalancing, MembershipLost) as error:
                 attempts.failed(str(error), error)

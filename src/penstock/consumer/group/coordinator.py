@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.wire.api.metadata import Broker, ask_metadata
-from penstock.wire.brokers import HEALING, Brokers
+from penstock.wire.brokers import RETRIABLE_ERRORS, Brokers
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.retry import Attempts
@@ -49,18 +49,18 @@ class Coordinator:
             backoff=self._config.retry_backoff,
             backoff_max=self._config.retry_backoff_max,
             hint="Check bootstrap.servers and security.protocol, and that the brokers run",
-            way_out_answered="The brokers answer, but refuse for now: the last attempt says why",
+            hint_if_answered="The brokers answer, but refuse for now: the last attempt says why",
             wait=self._wait,
         )
 
     def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
-        """One attempt. Retriable errors (`HEALING`) are raised too: the next attempt looks the coordinator up again."""
+        """One attempt. Retriable errors are raised too: the next attempt looks the coordinator up again."""
         if self._where is None:
             self._where = self._brokers.find_coordinator(attempts, self._group)
         try:
             with self._brokers.coordinator(self._where, attempts, self._group) as connection:
                 return ask(connection)
-        except HEALING:
+        except RETRIABLE_ERRORS:
             self._where = None
             raise
 
@@ -83,6 +83,6 @@ class Coordinator:
                     internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
                     return Listing(partitions, internal)
                 attempts.failed(f"the answer leaves out partitions of topic {gone[0]!r}")
-            except HEALING as error:
+            except RETRIABLE_ERRORS as error:
                 attempts.failed(str(error), error)
             attempts.pause()

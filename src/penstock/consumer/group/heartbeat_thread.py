@@ -16,7 +16,7 @@ from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerUnavailable
 from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import ask_heartbeat
-from penstock.wire.brokers import HEALING
+from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.retry import Interrupted
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class HeartbeatThread:
         except Rebalancing as error:
             if self._succeeded(member):
                 self._notify(member, error)
-        except (*HEALING, BrokerUnavailable) as error:
+        except (*RETRIABLE_ERRORS, BrokerUnavailable) as error:
             log.debug("heartbeat in group %r: %s", self._config.group, error)
             self._missed(member, error)
         except Interrupted:

@@ -37,7 +37,7 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
-from penstock.wire.brokers import HEALING
+from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.retry import Interrupted
 
@@ -208,7 +208,7 @@ class Membership:
         try:
             try:
                 self._round()
-            except (*HEALING, BrokerUnavailable) as error:
+            except (*RETRIABLE_ERRORS, BrokerUnavailable) as error:
                 self._back_off(error)
         except Rebalancing as error:
             log.info("%s", error)
@@ -430,6 +430,6 @@ class Membership:
                 )
                 return
             except Exception as error:  # the coordinator removes the member when its session expires
-                if not again or not isinstance(error, HEALING):
+                if not again or not isinstance(error, RETRIABLE_ERRORS):
                     log.info("group %r: could not leave: %s", group, error)
                     return

@@ -45,12 +45,12 @@ class RegistryConnection:
 
     def get(self, path: str, what: str) -> tuple[str, dict[str, Any]] | NotRegistered:
         """The URL that answered, and its JSON object. `what` describes the request in errors."""
-        from penstock.wire.transport.http import HttpRefused, HttpUnavailable, Patience, Request
+        from penstock.wire.transport.http import HttpRefused, HttpUnavailable, Request, RetryPolicy
 
         config = self._config
-        patience = Patience(config.timeout, tries=config.retries + 1, backoff=_FIRST_PAUSE, backoff_max=_LONGEST_PAUSE)
+        policy = RetryPolicy(config.timeout, tries=config.retries + 1, backoff=_FIRST_PAUSE, backoff_max=_LONGEST_PAUSE)
         try:
-            url, answer = self._client.call(config.urls, Request("GET", path, self._headers), patience)
+            url, answer = self._client.call(config.urls, Request("GET", path, self._headers), policy)
         except HttpUnavailable as error:
             hint = " (schemaRegistry.ssl.certificate.location)"
             history = [line + (hint if line.endswith("certificate") else "") for line in error.history]

@@ -188,7 +188,7 @@ class GroupAdmin(Cluster):
                     questions,
                     lambda connection, _: ask_groups(connection),
                     attempts,
-                    doubt=lambda broker, _: self._unlisted(broker),
+                    overdue_check=lambda broker, _: self._unlisted(broker),
                 )
             )
             if len(answers) < len(questions):

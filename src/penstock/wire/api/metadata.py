@@ -44,7 +44,7 @@ _PARTITION_WITHOUT_EPOCH = struct.Struct(">hii")
 
 
 def _read_partitions(reader: FrameReader, version: int) -> list[ListedPartition]:
-    """Read the partitions of a topic by hand. Measured: 2,000 partitions in 20 topics take 2 ms, and 9 ms field by field."""
+    """Read the partitions of a topic by hand: 2,000 of them take 2 ms, and 9 ms field by field."""
     layout = _PARTITION if version >= _LEADER_EPOCHS else _PARTITION_WITHOUT_EPOCH
     replica_lists = range(3 if version >= _OFFLINE_REPLICAS else 2)
     frame, flexible = reader.frame, reader.flexible

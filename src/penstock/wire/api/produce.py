@@ -142,15 +142,15 @@ class Producer:
         leader = self._leaders[partition]
         broker, tp = leader.broker, TopicPartition(self._topic, partition)
 
-        def doubt() -> str | None:
+        def overdue_check() -> str | None:
             return self._cluster.departed(broker, {tp: leader}).get(tp)
 
         if broker not in self._connections:
             self._connections[broker] = POOL.acquire(
-                self._config, broker.host, broker.port, self._config.request_timeout, doubt
+                self._config, broker.host, broker.port, self._config.request_timeout, overdue_check
             )
         connection = self._connections[broker]
-        connection.doubt = doubt
+        connection.overdue_check = overdue_check
         batch = encode_packed(records, codec_for(connection))
         error_code = ask_append(connection, tp, batch, self._acks)(self._config.request_timeout)
         try:

@@ -37,7 +37,7 @@ from penstock.wire.api.message import (
 )
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.api.produce import ALL, Record, Sender, ask_append, codec_for, encode_batch
-from penstock.wire.brokers import HEALING
+from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster, PendingAnswers
 from penstock.wire.transport.connection import Connection
@@ -274,7 +274,7 @@ class TransactionalProducer(Cluster):
         try:
             with self._brokers.coordinator(coordinator, attempts, self.transactional_id, TRANSACTION) as connection:
                 self._end(connection, min(ABORT_SECONDS, self.config.request_timeout), committed=False)
-        except (BrokerError, TransactionLost, *HEALING) as error:
+        except (BrokerError, TransactionLost, *RETRIABLE_ERRORS) as error:
             log.debug("transaction %r is left to the coordinator: %s", self.transactional_id, error)
 
     # --- the coordinator --------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from penstock.wire.api.frame import READ_ERRORS
 from penstock.wire.api.message import Api, EncodedRequest
 from penstock.wire.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.broker_wait import BrokerWait, OverdueCheck, WaitEnded
 from penstock.wire.transport.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
-from penstock.wire.transport.patience import Doubt, Patience, Silence
 from penstock.wire.transport.tls import CipherRefused
 
 log = logging.getLogger(__name__)
@@ -57,12 +57,14 @@ class BrokerSilent(ConnectionLost):
 
 
 class Connection:
-    def __init__(self, host: str, port: int, config: ClientConfig, timeout: float, doubt: Doubt | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, config: ClientConfig, timeout: float, overdue_check: OverdueCheck | None = None
+    ) -> None:
         self.host = host
         self.port = port
         self.config = config
-        self.doubt = doubt
-        """Asked while an answer is overdue; set by the current user, see penstock.wire.transport.patience."""
+        self.overdue_check = overdue_check
+        """Asked while an answer is overdue; set by the current user, see penstock.wire.transport.broker_wait."""
         self._correlation = itertools.count(1)
         self._unanswered = 0
         self._versions: dict[int, tuple[int, int]] = {}
@@ -169,16 +171,16 @@ class Connection:
         correlation_id = next(self._correlation) & 0x7FFFFFFF
         frame = request.encode(correlation_id, self.config.client_id)
         self._unanswered += 1  # before: a signal may end the call once the bytes are out
-        patience = Patience(time.monotonic() + timeout, self.doubt)
+        wait = BrokerWait(time.monotonic() + timeout, self.overdue_check)
         rest = memoryview(frame)
         try:
             while rest:
-                self._within(patience.left(), socket.SO_SNDTIMEO)
+                self._within(wait.seconds_left(), socket.SO_SNDTIMEO)
                 try:
                     rest = rest[self._socket.send(rest) :]
                 except (BlockingIOError, TimeoutError):
                     continue
-                patience.moved()
+                wait.progressed()
         except OSError as error:
             self.close()
             raise self._lost("sending failed", error) from error
@@ -190,14 +192,16 @@ class Connection:
 
         `allowed`: seconds for which the request lets the broker hold its answer back; only then it is overdue.
         """
-        patience = Patience(time.monotonic() + timeout, None if self.doubt is None else self._doubted, allowed)
+        wait = BrokerWait(
+            time.monotonic() + timeout, None if self.overdue_check is None else self._check_overdue, allowed
+        )
         # The length and what has come with it in one call: a small answer, as most are, needs no second one. Only what
         # is ours: with another answer on its way nothing is read ahead.
         ahead = READ_AHEAD if self._unanswered == 1 else LENGTH
         if len(buffer) < LENGTH:
             buffer.extend(bytes(LENGTH - len(buffer)))
         with memoryview(buffer) as view:
-            received = self._fill(view[:ahead], patience, LENGTH)
+            received = self._fill(view[:ahead], wait, LENGTH)
         whole = LENGTH + struct.unpack_from(">i", buffer)[0]
         if not LENGTH + 4 <= whole <= FRAME_LIMIT or received > whole:
             self.close()
@@ -211,18 +215,18 @@ class Connection:
                 # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
                 buffer.extend(bytes(min(whole - len(buffer), GROWTH)))
             with memoryview(buffer) as view:
-                received += self._fill(view[received : min(whole, len(buffer))], patience)
+                received += self._fill(view[received : min(whole, len(buffer))], wait)
         self._unanswered -= 1
         self.last_used = time.monotonic()
         return memoryview(buffer)[LENGTH:whole]
 
-    def _fill(self, view: memoryview, patience: Patience, least: int | None = None) -> int:
+    def _fill(self, view: memoryview, wait: BrokerWait, least: int | None = None) -> int:
         """Fill the view from the socket: the whole of it, or with at least so many bytes. Returns how many came."""
         done, wanted = 0, len(view) if least is None else least
         flags = self._flags if least is None else 0
         try:
             while done < wanted:
-                self._within(patience.left(), socket.SO_RCVTIMEO)
+                self._within(wait.seconds_left(), socket.SO_RCVTIMEO)
                 try:
                     count = self._socket.recv_into(view[done:], 0, flags)
                 except (BlockingIOError, TimeoutError):  # the kernel's word for a time-out, and Python's
@@ -230,7 +234,7 @@ class Connection:
                 if count == 0:
                     raise ConnectionResetError("closed by the broker")
                 done += count
-                patience.moved()
+                wait.progressed()
         except OSError as error:
             self.close()
             if isinstance(error, ssl.SSLError) and not self._versions and not isinstance(error, ssl.SSLEOFError):
@@ -243,12 +247,12 @@ class Connection:
         return done
 
     def _lost(self, what: str, error: Exception) -> ConnectionLost:
-        kind = BrokerSilent if isinstance(error, Silence) else ConnectionLost
+        kind = BrokerSilent if isinstance(error, WaitEnded) else ConnectionLost
         return kind(f"{self.address}: {what}: {error}")
 
-    def _doubted(self) -> str | None:
+    def _check_overdue(self) -> str | None:
         """Why not to wait any longer for an answer, unless it has come while that was found out."""
-        reason = None if self.doubt is None else self.doubt()
+        reason = None if self.overdue_check is None else self.overdue_check()
         return None if reason is None or self._has_input() else reason
 
     def _within(self, seconds: float, option: int) -> None:
@@ -276,9 +280,9 @@ class Connection:
         self._socket.close()
 
     def _connect(self, deadline: float) -> socket.socket:
-        patience = Patience(deadline, self.doubt)
+        wait = BrokerWait(deadline, self.overdue_check)
         try:
-            plain = self._dial(patience)
+            plain = self._dial(wait)
         except (OSError, ValueError) as error:  # ValueError: an advertised name that cannot be a host name
             raise self._lost("connecting failed", error) from error
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -288,7 +292,7 @@ class Connection:
         if not self.config.security.uses_tls:
             return plain
         try:
-            return self._encrypted(plain, patience)
+            return self._encrypted(plain, wait)
         except CipherRefused as error:
             plain.close()
             raise AuthenticationFailed(
@@ -317,18 +321,18 @@ class Connection:
             plain.close()
             raise
 
-    def _dial(self, patience: Patience) -> socket.socket:
+    def _dial(self, wait: BrokerWait) -> socket.socket:
         while True:
-            seconds = patience.left()
+            seconds = wait.seconds_left()
             with contextlib.suppress(TimeoutError):
                 return socket.create_connection((self.host, self.port), seconds)
 
-    def _encrypted(self, plain: socket.socket, patience: Patience) -> socket.socket:
+    def _encrypted(self, plain: socket.socket, wait: BrokerWait) -> socket.socket:
         security = self.config.security
         encrypted = security.tls_context().wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
         try:
             while True:
-                encrypted.settimeout(patience.left())
+                encrypted.settimeout(wait.seconds_left())
                 with contextlib.suppress(TimeoutError):
                     encrypted.do_handshake()
                     security.tls.check_suite(encrypted)

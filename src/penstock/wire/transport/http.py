@@ -105,7 +105,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long and how often to try. Times in seconds."""
 
     timeout: float
@@ -150,28 +150,28 @@ class HttpClient:
             for connection in connections:
                 connection.close()
 
-    def call(self, urls: Sequence[str], request: Request, patience: Patience) -> tuple[str, Answer]:
+    def call(self, urls: Sequence[str], request: Request, policy: RetryPolicy) -> tuple[str, Answer]:
         """The address that answered, and its answer. Addresses are tried in turn."""
         history: list[str] = []
-        backoff, tried = patience.backoff, 0
+        backoff, tried = policy.backoff, 0
         while True:
             pause = 0.0
             for url in urls:
-                timeout = min(patience.timeout, patience.deadline - time.monotonic())
+                timeout = min(policy.timeout, policy.deadline - time.monotonic())
                 if timeout <= 0:
                     raise HttpUnavailable(history)
-                answer = self._try(url, request, timeout, patience.connect_timeout)
+                answer = self._try(url, request, timeout, policy.connect_timeout)
                 if isinstance(answer, Answer):
                     return url, answer
                 history.append(f"{shown(url)}: {answer.reason}")
                 pause = max(pause, answer.pause)
             tried += 1
-            if tried == patience.tries:
+            if tried == policy.tries:
                 raise HttpUnavailable(history)
             # Executors ask all at once: chance keeps them from coming back all at once.
             pause = max(backoff * random.uniform(0.5, 1.0), pause)  # noqa: S311
-            time.sleep(max(0.0, min(pause, patience.deadline - time.monotonic())))
-            backoff = min(backoff * 2, patience.backoff_max)
+            time.sleep(max(0.0, min(pause, policy.deadline - time.monotonic())))
+            backoff = min(backoff * 2, policy.backoff_max)
 
     def _try(self, url: str, request: Request, timeout: float, connect_timeout: float) -> Answer | _Failure:
         end = time.monotonic() + timeout

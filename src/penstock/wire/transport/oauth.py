@@ -168,7 +168,7 @@ os.register_at_fork(after_in_child=TOKENS.forget_all)
 
 def fetch_token(login: OAuthLogin, deadline: float) -> tuple[AccessToken, float]:
     """A new token of the login's endpoint, and for how many seconds it is valid (0 if that is not known)."""
-    from penstock.wire.transport.http import HttpClient, HttpRefused, HttpUnavailable, Patience, Request, basic
+    from penstock.wire.transport.http import HttpClient, HttpRefused, HttpUnavailable, Request, RetryPolicy, basic
 
     assert login.endpoint is not None
     encoded = form_quoted if login.urlencode else str
@@ -179,7 +179,7 @@ def fetch_token(login: OAuthLogin, deadline: float) -> tuple[AccessToken, float]
         "Accept": "application/json",
         "User-Agent": "penstock",
     }
-    patience = Patience(
+    policy = RetryPolicy(
         login.connect_timeout + login.read_timeout,
         connect_timeout=login.connect_timeout,
         deadline=deadline,
@@ -194,7 +194,7 @@ def fetch_token(login: OAuthLogin, deadline: float) -> tuple[AccessToken, float]
         raise TokenRefused(f"the TLS files for {shown(login.endpoint)} cannot be loaded ({error})") from None
     try:
         request = Request("POST", "", headers, urlencode(form).encode())
-        _, answer = client.call([login.endpoint], request, patience)
+        _, answer = client.call([login.endpoint], request, policy)
     except HttpUnavailable as error:
         tries = f" ({len(error.history)} tries)" if len(error.history) > 1 else ""
         raise TokenUnavailable(f"{error}{tries}") from None

@@ -14,8 +14,8 @@ import time
 from collections import defaultdict
 
 from penstock.wire.client_config import ClientConfig
+from penstock.wire.transport.broker_wait import OverdueCheck
 from penstock.wire.transport.connection import Connection
-from penstock.wire.transport.patience import Doubt
 
 BUFFERS_KEPT = 4
 """Two per running read; a worker runs one task at a time and a plain Python program rarely more than two."""
@@ -37,22 +37,22 @@ class Pool:
         self._reaper: threading.Thread | None = None
 
     def acquire(
-        self, config: ClientConfig, host: str, port: int, timeout: float, doubt: Doubt | None = None
+        self, config: ClientConfig, host: str, port: int, timeout: float, overdue_check: OverdueCheck | None = None
     ) -> Connection:
-        """A connection, kept or new. Until it is released, `doubt` is asked while the broker lets us wait."""
+        """A connection, kept or new. Until it is released, `overdue_check` is asked while the broker lets us wait."""
         with self._lock:
             kept = self._idle[config, host, port]
             while kept:
                 connection = kept.pop()
                 if connection.reusable:
-                    connection.doubt = doubt
+                    connection.overdue_check = overdue_check
                     return connection
                 connection.close()
-        return Connection(host, port, config, timeout, doubt)
+        return Connection(host, port, config, timeout, overdue_check)
 
     def release(self, connection: Connection) -> None:
         """Give a connection back; one with an unread response is closed instead."""
-        connection.doubt = None
+        connection.overdue_check = None
         if not connection.reusable:
             connection.close()
             return

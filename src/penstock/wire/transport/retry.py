@@ -1,4 +1,4 @@
-"""HOW LONG to keep trying: a deadline, growing pauses, and the history that the final error tells."""
+"""Retries until a deadline: growing pauses, and the history that the final error shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import BrokerUnavailable
 from penstock.wire.api.error_codes import RetriableError
 
 HISTORY_KEPT = 12
-"""First and last tries are what explains a failure; a minute of back-off makes about a hundred in between."""
+"""The first and the last attempts explain a failure; a minute of backoff makes about a hundred between them."""
 
 
 class Interrupted(Exception):
@@ -18,10 +18,10 @@ class Interrupted(Exception):
 
 
 class Attempts:
-    """Tries at one thing until a deadline. `pause` sleeps between two tries and raises when time is up.
+    """Attempts at one thing until a deadline. `pause` sleeps between two attempts and raises when time is up.
 
-    `wait` is how to sleep: it returns True, early, when the owner is closing; then `pause` raises Interrupted, so that
-    no shutdown waits for a back-off.
+    `wait` is how to sleep. It returns True, early, when the owner is closing; then `pause` raises Interrupted, so that
+    a shutdown does not wait for a backoff.
     """
 
     def __init__(
@@ -32,21 +32,21 @@ class Attempts:
         backoff: float = 0.1,
         backoff_max: float = 1.0,
         hint: str = "",
-        way_out_answered: str | None = None,
+        hint_if_answered: str | None = None,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
+        """`hint_if_answered` replaces `hint` if a broker answered the last attempt, and refused."""
         self.what = what
         self.timeout = timeout
-        self._way_out = hint
-        self._way_out_answered = hint if way_out_answered is None else way_out_answered
-        """What to do if a broker did answer, and that was its answer to the end."""
+        self._hint = hint
+        self._hint_if_answered = hint if hint_if_answered is None else hint_if_answered
         self._first_backoff = backoff
         self._backoff_max = backoff_max
         self._wait = wait
         self.reset()
 
     def reset(self) -> None:
-        """Something worked: the time and the history begin anew."""
+        """An attempt succeeded: restart the time, the backoff and the history."""
         self._started = time.monotonic()
         self._deadline = self._started + self.timeout
         self._backoff = self._first_backoff
@@ -56,16 +56,17 @@ class Attempts:
 
     @property
     def count(self) -> int:
+        """Failed attempts since the last success."""
         return len(self._history) + self._dropped
 
     @property
     def last_problem(self) -> str:
-        """What the last failed try said."""
+        """The problem of the last failed attempt."""
         return self._history[-1] if self._history else "no answer"
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the first try, or since something worked."""
+        """Seconds since the first attempt, or since the last success."""
         return time.monotonic() - self._started
 
     def remaining(self, at_most: float = float("inf")) -> float:
@@ -76,7 +77,7 @@ class Attempts:
         return time.monotonic() >= self._deadline
 
     def failed(self, problem: str, cause: BaseException | None = None) -> None:
-        """Note a failed try."""
+        """Note a failed attempt."""
         self._last_cause = cause
         after = time.monotonic() - self._started
         self._history.append(f"after {after:.1f} s: {problem}")
@@ -85,23 +86,24 @@ class Attempts:
             self._dropped += 1
 
     def pause(self) -> None:
-        """Back off before the next try; raises BrokerUnavailable when the deadline has passed."""
+        """Back off before the next attempt; raises BrokerUnavailable when the deadline has passed."""
         if self.expired():
             raise self.give_up()
-        self.rest()
+        self.back_off()
 
-    def rest(self) -> None:
-        """Back off, and leave it to the caller what a passed deadline means."""
+    def back_off(self) -> None:
+        """Back off without a check of the deadline: the caller decides what a passed deadline means."""
         # Jitter of a quarter keeps the tasks of a job from asking a recovering broker in step.
         if self._wait(min(self._backoff * random.uniform(0.75, 1.25), self.remaining())):  # noqa: S311
             raise Interrupted
         self._backoff = min(self._backoff * 2, self._backoff_max)
 
     def give_up(self) -> BrokerUnavailable:
+        """The error that ends the attempts, with their history."""
         lines = list(self._history)
         if self._dropped:
-            lines.insert(HISTORY_KEPT // 2, f"... {self._dropped} more tries ...")
-        hint = self._way_out_answered if isinstance(self._last_cause, RetriableError) else self._way_out
+            lines.insert(HISTORY_KEPT // 2, f"... {self._dropped} more attempts ...")
+        hint = self._hint_if_answered if isinstance(self._last_cause, RetriableError) else self._hint
         error = BrokerUnavailable(f"{self.what}: not done within {self.timeout:g} s", lines, hint)
         error.__cause__ = self._last_cause
         return error

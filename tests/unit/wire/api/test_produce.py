@@ -70,7 +70,7 @@ class OldBroker:
     """A leader that speaks Produce up to some version, and does not know zstd before version 7."""
 
     address = "old:9092"
-    host, port, reusable, doubt = "old", 9092, True, None
+    host, port, reusable, overdue_check = "old", 9092, True, None
 
     def __init__(self, highest, error_code=0):
         self.highest, self.error_code, self.codecs = highest, error_code, []

@@ -26,7 +26,7 @@ def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
 
 def test_a_broker_that_answers_is_not_looked_for_in_vain():
     """A user who is told to check bootstrap.servers looks in the wrong place."""
-    attempts = Attempts("asking", 0, hint="Start the broker", way_out_answered="Look at its answer")
+    attempts = Attempts("asking", 0, hint="Start the broker", hint_if_answered="Look at its answer")
     attempts.failed("refused", OSError("refused"))
     attempts.failed("t-0 has no leader", RetriableError("t-0 has no leader"))
     assert str(attempts.give_up()).startswith("asking: not done within 0 s. Look at its answer\n")
@@ -42,7 +42,7 @@ def test_a_long_history_keeps_its_beginning_and_its_end():
     assert len(history) == HISTORY_KEPT + 1
     assert "try 0." in history[0]
     assert "try 99." in history[-1]
-    assert any(f"{100 - HISTORY_KEPT} more tries" in line for line in history)
+    assert any(f"{100 - HISTORY_KEPT} more attempts" in line for line in history)
 
 
 def test_a_success_begins_anew():
