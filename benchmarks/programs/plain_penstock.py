@@ -31,7 +31,7 @@ def plan(request: dict[str, Any]) -> tuple[SourceOptions, list[OffsetRange]]:
 
 
 def read(options: SourceOptions, range_: OffsetRange, ahead: bool) -> Iterator[pa.RecordBatch]:
-    reader = RangeReader(range_, COLUMNS, options.client)
+    reader = RangeReader(range_, COLUMNS, options.client, poll_timeout=options.poll_timeout)
     return reader.prefetched() if ahead else iter(reader)
 
 

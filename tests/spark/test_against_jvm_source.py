@@ -139,13 +139,13 @@ def make_compacted(topics: Topics) -> None:
 def wait_for_compaction(kafka: Any, topic: str, written: int, seconds: float = 60.0) -> None:
     from penstock.config.source import parse_options
     from penstock.planner.batch import plan_batch
-    from penstock.reader.range_reader import RangeReader
+    from support.reading import range_reader
 
     options = parse_options({**kafka.client_options(), "subscribe": topic})
     end = time.monotonic() + seconds
     while True:
         (range_,) = plan_batch(options)
-        left = sum(batch.num_rows for batch in RangeReader(range_, ["offset"], options.client))
+        left = sum(batch.num_rows for batch in range_reader(range_, ["offset"], options.client))
         if left < written:
             return
         assert time.monotonic() < end, f"{topic} was not compacted within {seconds:g} s"

@@ -44,7 +44,10 @@ class Fed:
         self.room = 0
         self.event_time = SharedTracker(strategy, self.clock)
         more = {"timeout": 0.0, "on_room": self._room} | more
-        self.streams = [make_stream(f"me-{at}", CONFIG, tracker=self.event_time, **more) for at in range(streams)]
+        self.streams = [
+            make_stream(f"me-{at}", CONFIG, tracker=self.event_time, **{"queued_chunks": 2, **more})
+            for at in range(streams)
+        ]
         self.stream = self.streams[0]
         self.reader = self.stream.reader
         self.cursors = [

@@ -21,7 +21,9 @@ class Fed:
     def __init__(self, **settings):
         self.room = 0
         self.given_back = 0
-        self.stream = make_stream("me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, **settings})
+        self.stream = make_stream(
+            "me-0", CONFIG, on_room=self._room, **{"timeout": 0.0, "queued_chunks": 2, **settings}
+        )
         self.reader = self.stream.reader
 
     def _room(self):

@@ -82,7 +82,7 @@ def make_stream(
     client: ClientConfig,
     *,
     tracker: SharedTracker | None = None,
-    queued_chunks: int = 2,
+    queued_chunks: int,
     timeout: float | None = None,
     typed: TypedSource | None = None,
     group: str = "",

@@ -111,7 +111,7 @@ class RangeReader:
         config: ClientConfig,
         *,
         fail_on_data_loss: bool = True,
-        poll_timeout: float = 120.0,
+        poll_timeout: float,
     ) -> None:
         self.range = range_
         self.position = range_.start

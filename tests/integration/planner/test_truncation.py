@@ -13,9 +13,9 @@ from penstock.errors import DataLoss
 from penstock.model.offset_spec import StartRules
 from penstock.planner.batch import plan_batch
 from penstock.planner.stream import StreamPlanner
-from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Cluster
 from support.configs import stream_options
+from support.reading import range_reader
 
 UNSAFE = {"enable.idempotence": False, "acks": 1}
 
@@ -57,7 +57,7 @@ def cut_log(kafka_cluster, produce):
         (planned,) = plan_batch(options)
         assert (planned.start, planned.stop) == (0, 200)
         assert planned.leader_epoch >= 0
-        begun = RangeReader(planned, ["value"], options.client)
+        begun = range_reader(planned, ["value"], options.client)
         batches = iter(begun)
         seen = values([next(batches)])
         kafka_cluster.kill_node(leader)
@@ -81,17 +81,17 @@ def test_F27_records_replaced_after_an_unclean_election_are_data_loss(cut_log, c
     assert seen == [b"%d" % i for i in range(len(seen))], "a reader under way has seen other records"
 
     with pytest.raises(DataLoss, match=lost):
-        list(RangeReader(planned, ["value"], options.client))
+        list(range_reader(planned, ["value"], options.client))
 
     # Were the log not known to be cut, its end would be waited for: longer than a test may take.
-    reader = RangeReader(planned, ["value"], options.client, fail_on_data_loss=False, poll_timeout=600.0)
+    reader = range_reader(planned, ["value"], options.client, fail_on_data_loss=False, poll_timeout=600.0)
     assert values(reader) == [b"%d" % i for i in range(100)] + [b"another %d" % i for i in range(50)]
     assert reader.lost == (100, planned.stop)
     assert caplog.text.count("Reading on") == 1
 
     # What lies below the cut is what it was: no false alarm, though the epoch is another one.
     part = dataclasses.replace(planned, stop=100)
-    assert values(RangeReader(part, ["value"], options.client)) == [b"%d" % i for i in range(100)]
+    assert values(range_reader(part, ["value"], options.client)) == [b"%d" % i for i in range(100)]
 
     # A query that was down meanwhile stands where the new log has records too: only the epoch in its group tells.
     tp, group = planned.topic_partition, uuid.uuid4().hex

@@ -13,11 +13,11 @@ from fixtures.produce import Rec, log_ends, rdkafka, send
 from penstock.config.source import parse_options
 from penstock.planner.batch import plan_batch
 from penstock.reader.leftover import LEFTOVERS
-from penstock.reader.range_reader import RangeReader
 from penstock.testing import EmbeddedKafka
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.pool import POOL
 from penstock.wire.transport.retry import Attempts
+from support.reading import range_reader
 
 RECORDS = [Rec(b"%d " % i + bytes(80)) for i in range(1000)]
 
@@ -56,7 +56,7 @@ def cut(r, *edges):
 
 
 def offsets(r, options, **more):
-    reader = RangeReader(r, ["offset"], options.client, **more)
+    reader = range_reader(r, ["offset"], options.client, **more)
     return [offset for batch in reader.prefetched() for offset in batch.column("offset").to_pylist()]
 
 
@@ -161,7 +161,7 @@ def test_transactions_across_one_another_cut_at_every_offset(topic, produce, kaf
 
 def offsets_here(r, options):
     """Without a thread of its own, for reading a thousand ranges."""
-    reader = RangeReader(r, ["offset"], options.client)
+    reader = range_reader(r, ["offset"], options.client)
     return [offset for batch in reader for offset in batch.column("offset").to_pylist()]
 
 
@@ -175,7 +175,7 @@ def test_F27_a_leftover_is_not_read_as_records_of_a_new_topic_of_that_name(topic
     kafka.create_topic(name)
     produce(name, [Rec(b"another %d" % i) for i in range(100)])
     options, r = planned(kafka, name)
-    reader = RangeReader(dataclasses.replace(r, start=20), ["value"], options.client)
+    reader = range_reader(dataclasses.replace(r, start=20), ["value"], options.client)
     assert [v for batch in reader for v in batch.column("value").to_pylist()] == [
         b"another %d" % i for i in range(20, 100)
     ]

@@ -10,7 +10,7 @@ from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.model.offset_range import OffsetRange
 from penstock.planner.batch import plan_batch
-from penstock.reader.range_reader import RangeReader
+from support.reading import range_reader
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
@@ -27,7 +27,7 @@ def read(options, columns=COLUMNS):
     """All rows of a batch read, in offset order per partition."""
     rows = []
     for r in plan_batch(options):
-        for batch in RangeReader(r, columns, options.client, fail_on_data_loss=options.fail_on_data_loss).prefetched():
+        for batch in range_reader(r, columns, options.client, fail_on_data_loss=options.fail_on_data_loss).prefetched():
             batch.validate(full=True)
             rows += batch.to_pylist()
     return rows
@@ -67,7 +67,7 @@ def test_only_the_columns_asked_for_are_built_in_the_order_asked_for(topic, prod
     produce(name, [Rec(b"v", b"k")])
     chosen = options(name)
     (r,) = plan_batch(chosen)
-    (batch,) = RangeReader(r, ["offset", "value"], chosen.client)
+    (batch,) = range_reader(r, ["offset", "value"], chosen.client)
     assert batch.schema == pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 
 
@@ -214,7 +214,7 @@ def test_F16_a_read_that_is_given_up_leaves_no_thread_and_no_connection(topic, p
     chosen = options(name)
     (r,) = plan_batch(chosen)
     POOL.close()
-    reader = RangeReader(r, COLUMNS, chosen.client)
+    reader = range_reader(r, COLUMNS, chosen.client)
     batches = reader.prefetched()
     next(batches)
     batches.close()
@@ -250,5 +250,5 @@ def test_a_hint_that_points_nowhere_is_corrected_by_the_cluster(topic, produce, 
     produce(name, [Rec(b"v")])
     chosen = options(name)
     stale = OffsetRange(name, 0, 0, 1, host="127.0.0.1", port=1)
-    (batch,) = RangeReader(stale, ["value"], chosen.client)
+    (batch,) = range_reader(stale, ["value"], chosen.client)
     assert batch.to_pylist() == [{"value": b"v"}]

@@ -19,11 +19,11 @@ from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
 from penstock.planner.batch import plan_batch
-from penstock.reader.range_reader import RangeReader
 from penstock.testing import EmbeddedKafka, get_distribution
 from penstock.wire.api.transactions import TransactionalProducer
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection
+from support.reading import range_reader
 
 COUNT = 20_000
 RECORDS = [Rec(b"%d " % i + bytes(80)) for i in range(COUNT)]
@@ -52,7 +52,7 @@ def test_F16_a_cut_connection_heals(topic, produce, kafka, proxy):
         return None if sum(seen) > 500_000 else piece
 
     options, (r,) = planned(kafka, name)
-    reader = RangeReader(through(r, proxy(cut_once).port), ["offset"], options.client)
+    reader = range_reader(through(r, proxy(cut_once).port), ["offset"], options.client)
     assert offsets(reader.prefetched()) == list(range(COUNT))
     assert sum(seen) > 500_000, "the read never went through the proxy"
 
@@ -69,7 +69,7 @@ def test_a_bit_flipped_on_the_way_heals_by_fetching_again(topic, produce, kafka,
         return piece
 
     options, (r,) = planned(kafka, name)
-    reader = RangeReader(through(r, proxy(flip_one).port), ["offset"], options.client)
+    reader = range_reader(through(r, proxy(flip_one).port), ["offset"], options.client)
     with caplog.at_level(logging.WARNING):
         assert offsets(reader) == list(range(COUNT))
     assert flipped
@@ -92,7 +92,7 @@ def test_bytes_that_stay_damaged_are_a_corrupt_batch_with_its_place(topic, produ
     monkeypatch.setattr(wire_fetch, "read_fetch_response", damage)
     options, (r,) = planned(kafka, name)
     with pytest.raises(CorruptBatch, match="CRC") as caught:
-        offsets(RangeReader(r, ["offset"], options.client))
+        offsets(range_reader(r, ["offset"], options.client))
     assert (caught.value.topic, caught.value.partition, caught.value.base_offset) == (name, 0, 0)
 
 
@@ -113,7 +113,7 @@ def test_damage_before_a_giant_record_does_not_pin_the_buffer_that_must_grow(top
     honest = wire_fetch.read_fetch_response
     monkeypatch.setattr(wire_fetch, "read_fetch_response", damage_once)
     options, (r,) = planned(kafka, name, **{"kafka.max.partition.fetch.bytes": "1000"})
-    assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(11))
+    assert offsets(range_reader(r, ["offset"], options.client)) == list(range(11))
     assert damaged
 
 
@@ -128,7 +128,7 @@ def test_a_throttled_client_waits_and_loses_nothing(topic, produce, kafka, caplo
     options, (r,) = planned(kafka, name, **{"kafka.client.id": name, "kafka.max.partition.fetch.bytes": "500000"})
     with caplog.at_level(logging.INFO, logger="penstock"):
         for _ in range(8):  # the quota takes a moment to reach the broker, and allows a window's worth at once
-            assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(COUNT))
+            assert offsets(range_reader(r, ["offset"], options.client)) == list(range(COUNT))
             if "throttled for" in caplog.text:
                 return
     raise AssertionError("eight reads of twice the quota, and no throttling")
@@ -141,7 +141,7 @@ def test_a_silent_broker_is_an_error_with_its_history_within_the_time_out(topic,
     silent = proxy(lambda piece: b"").port
     client = dataclasses.replace(options.client, bootstrap=(("127.0.0.1", silent),), api_timeout=1.0)
     with pytest.raises(BrokerUnavailable, match="timed out") as caught:
-        offsets(RangeReader(through(r, silent), ["offset"], client, poll_timeout=2.0))
+        offsets(range_reader(through(r, silent), ["offset"], client, poll_timeout=2.0))
     assert caught.value.history
 
 
@@ -160,7 +160,7 @@ def test_F17_close_wakes_a_read_that_waits_for_a_silent_broker(topic, produce, k
             return b""
         return piece
 
-    reader = RangeReader(through(r, proxy(swallow_fetches).port), ["offset"], options.client)
+    reader = range_reader(through(r, proxy(swallow_fetches).port), ["offset"], options.client)
     found = []
     thread = threading.Thread(target=lambda: found.extend(offsets(reader)), name="test-read")
     thread.start()
@@ -180,7 +180,7 @@ def test_a_broker_that_is_killed_and_comes_back_costs_no_record():
         # A broker that was killed takes its time to come back, on a busy machine above all.
         patience = {"kafka.default.api.timeout.ms": "200000"}
         options, (r,) = planned(kafka, "t", **{"kafka.max.partition.fetch.bytes": "20000"} | patience)
-        reader = RangeReader(r, ["offset"], options.client)
+        reader = range_reader(r, ["offset"], options.client)
         batches = iter(reader)
         first = next(batches).column("offset").to_pylist()
         kafka.kill_node(1)
@@ -200,7 +200,7 @@ def test_a_broker_that_sends_less_than_was_asked_for_cuts_batches_and_costs_no_r
         send(producer, "t", RECORDS)
         assert producer.flush(60) == 0
         options, (r,) = planned(kafka, "t")
-        assert offsets(RangeReader(r, ["offset"], options.client)) == list(range(COUNT))
+        assert offsets(range_reader(r, ["offset"], options.client)) == list(range(COUNT))
 
 
 def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
@@ -208,7 +208,7 @@ def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
     kafka_cluster.create_topic(name, 1, 3)
     produce(name, RECORDS, cluster=kafka_cluster)
     options, (r,) = planned(kafka_cluster, name, **{"kafka.max.partition.fetch.bytes": "20000"})
-    reader = RangeReader(r, ["offset"], options.client)
+    reader = range_reader(r, ["offset"], options.client)
     batches = iter(reader)
     first = next(batches).column("offset").to_pylist()
     ports = dict(
@@ -267,7 +267,7 @@ def test_a_broker_that_dies_under_dead_letters_costs_none_and_doubles_none(kafka
             kafka_cluster.restart_node(node)
     assert killed
     options, (r,) = planned(kafka_cluster, dead, **{"kafka.isolation.level": "read_committed"})
-    assert len(offsets(RangeReader(r, ["offset"], options.client))) == 50
+    assert len(offsets(range_reader(r, ["offset"], options.client))) == 50
 
 
 def test_a_replica_in_the_same_rack_is_read_when_the_brokers_say_so(caplog):
@@ -282,7 +282,7 @@ def test_a_replica_in_the_same_rack_is_read_when_the_brokers_say_so(caplog):
         options, ranges = planned(kafka, "t", **{"kafka.client.rack": "r2"})
         assert {r.port for r in ranges} > {r2_port}, "every leader is in r2 already: nothing to prefer"
         for r in ranges:
-            reader = RangeReader(r, ["offset"], options.client)
+            reader = range_reader(r, ["offset"], options.client)
             used = set()
             original = reader._leader.broker
             reader._leader.broker = lambda original=original, used=used: used.add(original().port) or original()
@@ -304,7 +304,7 @@ def test_F27_records_deleted_after_planning_are_data_loss(topic, produce, kafka)
     options, (r,) = planned(kafka, name)
     delete_before(kafka, name, 400)
     with pytest.raises(DataLoss, match=f"{name}-0: wanted from offset 0, the broker has offsets 400 to 1000"):
-        offsets(RangeReader(r, ["offset"], options.client))
+        offsets(range_reader(r, ["offset"], options.client))
 
 
 def test_F27_without_failing_the_rest_is_read_and_the_loss_is_said(topic, produce, kafka, caplog):
@@ -312,7 +312,7 @@ def test_F27_without_failing_the_rest_is_read_and_the_loss_is_said(topic, produc
     produce(name, RECORDS[:1000])
     options, (r,) = planned(kafka, name)
     delete_before(kafka, name, 400)
-    found = offsets(RangeReader(r, ["offset"], options.client, fail_on_data_loss=False))
+    found = offsets(range_reader(r, ["offset"], options.client, fail_on_data_loss=False))
     assert found == list(range(400, 1000))
     assert "wanted from offset 0" in caplog.text
 
@@ -323,8 +323,8 @@ def test_F27_a_topic_deleted_after_planning_is_data_loss(topic, produce, kafka, 
     options, (r,) = planned(kafka, name)
     kafka.delete_topic(name)
     with pytest.raises(DataLoss, match="does not exist"):
-        offsets(RangeReader(r, ["offset"], options.client))
-    assert offsets(RangeReader(r, ["offset"], options.client, fail_on_data_loss=False)) == []
+        offsets(range_reader(r, ["offset"], options.client))
+    assert offsets(range_reader(r, ["offset"], options.client, fail_on_data_loss=False)) == []
     assert "Reading on" in caplog.text
 
 
@@ -336,4 +336,4 @@ def test_F27_a_topic_created_anew_is_not_taken_for_the_old_one(topic, produce, k
     kafka.create_topic(name)
     produce(name, RECORDS[:10])
     with pytest.raises(DataLoss, match="another topic of the same name"):
-        offsets(RangeReader(r, ["offset"], options.client))
+        offsets(range_reader(r, ["offset"], options.client))

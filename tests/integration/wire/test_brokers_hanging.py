@@ -19,8 +19,8 @@ from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
-from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Broker, Cluster
+from support.reading import range_reader
 
 PARTITIONS = 3
 RECORDS = 300
@@ -68,7 +68,7 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
         *(filled, number, 0, end[tp], cluster.known.topics[filled].topic_id, victim.host, victim.port, leader.epoch)
     )
     cluster.commit(group, {tp: 1})
-    assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS, "its connection is kept"
+    assert sum(map(len, range_reader(planned, COLUMNS, client))) == RECORDS // PARTITIONS, "its connection is kept"
     bad = letters_of(OffsetRange(filled, number, 0, 10))
     faults = [(row, "value", "bad") for row in range(5)]
     writer = TopicWriter(client, filled)
@@ -83,7 +83,7 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
         try:
             assert cluster.end(tps)[tp] > end[tp]
             assert cluster.known.leader(tp).broker.node_id != victim.node_id
-            assert sum(map(len, RangeReader(planned, COLUMNS, client))) == RECORDS // PARTITIONS
+            assert sum(map(len, range_reader(planned, COLUMNS, client))) == RECORDS // PARTITIONS
             cluster.commit(group, {tp: 2})
             assert cluster.committed(group, [tp]) == {tp: 2}
             assert Cluster(client).end(tps)[tp] > end[tp], "by one that knows only the bootstrap servers"

@@ -127,6 +127,28 @@ def test_a_config_value_has_no_defaults_of_its_own(value):
     assert own <= NOT_OPTIONS | READ_BY_THE_OPTION
 
 
+def test_no_function_repeats_the_default_of_an_option():
+    numbers = {
+        field.name
+        for value in (ClientConfig, SourceOptions, StreamOptions, ConsumerConfig)
+        for field in dataclasses.fields(value)
+        if field.type in ("int", "float")
+    }
+    assert "poll_timeout" in numbers
+    repeated = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                arguments = node.args
+                pairs = list(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+                plain = [*arguments.posonlyargs, *arguments.args]
+                pairs += list(zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True))
+                for argument, default in pairs:
+                    if argument.arg in numbers and isinstance(default, ast.Constant) and default.value:
+                        repeated.append(f"{path.relative_to(SOURCE)}: {node.name}({argument.arg}={default.value})")
+    assert not repeated
+
+
 def test_a_consumer_differs_from_the_source_in_two_defaults_only():
     shared = {name: option for name, option in CONSUMER_OPTIONS.items() if f"kafka.{name}" in KAFKA_OPTIONS}
     assert {name for name, option in shared.items() if option.default != KAFKA_OPTIONS[f"kafka.{name}"].default} == {

@@ -16,9 +16,9 @@ import penstock.reader.range_reader as reader_module
 from hostile.record_batches import PARTITION, TOPIC, Batch, counted, marker
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.leftover import LEFTOVERS, Leftover, Leftovers
-from penstock.reader.range_reader import RangeReader
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
 from support.configs import client_config
+from support.reading import range_reader
 
 CONFIG = client_config(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
 COMMITTED = replace(CONFIG, read_committed=True)
@@ -125,7 +125,7 @@ def part(start, stop, **more):
 
 
 def read(start, stop, config=CONFIG, **more):
-    reader = RangeReader(part(start, stop, **more), ["offset", "value"], config, poll_timeout=60.0)
+    reader = range_reader(part(start, stop, **more), ["offset", "value"], config, poll_timeout=60.0)
     rows = [row for batch in reader for row in batch.to_pylist()]
     assert all(row["value"] == b"offset %d" % row["offset"] for row in rows)
     assert reader.position == stop

@@ -11,7 +11,6 @@ from hostile.record_batches import chunk, counted
 from penstock.errors import BrokerUnavailable, CorruptBatch, DataLoss
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.partition_leader import PartitionLeader
-from penstock.reader.range_reader import RangeReader
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition, FetchResponse
 from penstock.wire.cluster import Broker
@@ -20,6 +19,7 @@ from penstock.wire.transport.connection import ConnectionLost
 from penstock.wire.transport.retry import Attempts
 from support.configs import client_config
 from support.own_logs import own_records
+from support.reading import range_reader
 
 CONFIG = client_config(bootstrap=(("localhost", 1),), retry_backoff=0.001, retry_backoff_max=0.001)
 
@@ -116,7 +116,7 @@ def scripted(monkeypatch):
                 return given() if callable(given) else given
 
         monkeypatch.setattr(reader_module, "PartitionFetch", Fetch)
-        reader = RangeReader(OffsetRange("t", 0, 0, 1000), ["offset"], CONFIG, **options)
+        reader = range_reader(OffsetRange("t", 0, 0, 1000), ["offset"], CONFIG, **options)
         reader._leader = leader or Leader()
         return reader
 

@@ -16,7 +16,7 @@ from penstock.errors import DataLoss, OpenTransaction
 from penstock.model.narrowing import Narrowing
 from penstock.model.offset_range import OffsetRange
 from penstock.planner.batch import plan_batch
-from penstock.reader.range_reader import RangeReader
+from support.reading import range_reader
 
 DEADLINE = 60.0
 
@@ -139,7 +139,7 @@ def test_F27_a_start_among_open_transactions_is_not_data_loss(opened, options, s
 def test_F27_a_task_whose_range_goes_past_an_open_transaction_names_it(opened, options):
     name, transactional_id, _ = opened
     for fail in (True, False):
-        reader = RangeReader(
+        reader = range_reader(
             OffsetRange(name, 0, 0, 6), ["value"], options(name).client, fail_on_data_loss=fail, poll_timeout=0.3
         )
         with pytest.raises(OpenTransaction, match=transactional_id):

@@ -14,12 +14,12 @@ from penstock import ConsumerConnector
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed, BrokerUnavailable
 from penstock.planner.batch import plan_batch
-from penstock.reader.range_reader import RangeReader
 from penstock.testing import EmbeddedKafka
 from penstock.testing.listeners import MECHANISMS
 from penstock.wire.transport.oauth import TOKENS
 from penstock.wire.transport.pool import POOL
 from support.http_server import Answer, Server, answer
+from support.reading import range_reader
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 LINE = f'{MODULE} clientId="me" clientSecret="hush";'
@@ -70,7 +70,7 @@ def read(kafka: EmbeddedKafka, endpoint: Server, **more: str) -> int:
     given = {f"kafka.{name}": value for name, value in settings(kafka, endpoint).items()}
     options = parse_options(given | {"subscribe": "t"} | {f"kafka.{name}": value for name, value in more.items()})
     ranges = plan_batch(options)
-    return sum(batch.num_rows for r in ranges for batch in RangeReader(r, ["value"], options.client).prefetched())
+    return sum(batch.num_rows for r in ranges for batch in range_reader(r, ["value"], options.client).prefetched())
 
 
 def test_a_read_outlives_an_endpoint_that_fails_for_a_while_and_asks_for_one_token(kafka, endpoint):

@@ -9,18 +9,18 @@ from penstock import ConsumerConnector
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, BrokerError
 from penstock.planner.batch import plan_batch
-from penstock.reader.range_reader import RangeReader
 from penstock.testing import EmbeddedKafka
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.pool import POOL
 from support.configs import oauth_login
+from support.reading import range_reader
 
 
 def read(options):
     found = []
     for r in plan_batch(options):
-        for batch in RangeReader(r, ["value"], options.client).prefetched():
+        for batch in range_reader(r, ["value"], options.client).prefetched():
             found += batch.column("value").to_pylist()
     return found
 

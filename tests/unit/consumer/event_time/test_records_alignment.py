@@ -248,7 +248,7 @@ def test_E4_who_may_go_on_is_fetched_again():
 def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
     connector = penstock.ConsumerConnector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
     event_time = connector._tracker
-    stream = make_stream("me-0", CONFIG, tracker=event_time)
+    stream = make_stream("me-0", CONFIG, tracker=event_time, queued_chunks=2)
     ahead, slow = (Cursor(TopicPartition(TOPIC, at), stream.reader, 0) for at in range(2))
     connector._assigned.cursors = {cursor.tp: cursor for cursor in (ahead, slow)}
     connector._rebalancer._update_tracker()

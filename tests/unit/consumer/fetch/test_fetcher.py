@@ -61,7 +61,7 @@ class Fetching:
 
 def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
     """Small ones count together, up to a thousand of them, so each must cost what it holds and no more."""
-    slow, fast = (make_stream(f"me-{n}", CONFIG, timeout=0.0) for n in range(2))
+    slow, fast = (make_stream(f"me-{n}", CONFIG, queued_chunks=2, timeout=0.0) for n in range(2))
     trickle = Cursor(TopicPartition("t", 0), slow.reader, 0)
     flood = Cursor(TopicPartition("t", 1), fast.reader, 0)
     fetching = Fetching()
@@ -76,7 +76,7 @@ def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_me
 
 
 def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_throttles():
-    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
     some, unchanged, moved = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(3))
     fetching = Fetching()
     fetching.receive(left_out=(unchanged,), throttle=0.1)
@@ -95,7 +95,7 @@ def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_thro
 
 def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_partition():
     """A leader that hung and goes on does not know yet that it is none: what it says of the log's end is old."""
-    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
     late, ours = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(2))
     fetching = Fetching()
     fetching.lost = late
@@ -108,7 +108,7 @@ def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_
 
 
 def test_H13_a_late_refusal_does_not_take_the_partition_from_its_new_fetcher():
-    stream = make_stream("me-0", CONFIG, timeout=0.0)
+    stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
     late = Cursor(TopicPartition("t", 0), stream.reader, 0)
     fetching = Fetching()
     fetching.lost = late

@@ -105,11 +105,12 @@ class Finding:
     def __init__(self, reset="earliest"):
         self.made, self.broken, self.resets = [], [], []
         self.cluster = Cluster()
-        self.stream = make_stream("me-0", CONFIG, timeout=0.0)
+        self.stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
         self.reader = self.stream.reader
         self.finder = LeaderFinder(
             CONFIG,
             ResetRule("g", reset),
+            fetchers=1,
             backoff=0.02,
             on_error=self.broken.append,
             on_reset=self.resets.append,

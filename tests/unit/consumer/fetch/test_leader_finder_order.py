@@ -51,7 +51,7 @@ def connections(monkeypatch):
 
 def test_H10_the_leader_finder_asks_brokers_in_random_order(connections):
     config = client_config(bootstrap=tuple(broker.address for broker in BROKERS))
-    finder = LeaderFinder(config, ResetRule("g", "earliest"), backoff=0.0, on_broken=pytest.fail)
+    finder = LeaderFinder(config, ResetRule("g", "earliest"), fetchers=1, backoff=0.0, on_error=pytest.fail)
     finder.start()
     try:
         finder.add([Cursor(TopicPartition("t", 0), None, 0)])
