@@ -82,7 +82,7 @@ def test_H2_a_second_call_and_no_streams_are_errors(consumers, topic):
         connector.create_message_streams_by_filter(".*")
 
 
-def test_natural_mistakes_are_told_in_the_users_words(consumers, topic):
+def test_common_mistakes_are_explained_in_the_users_words(consumers, topic):
     name = topic()
     with pytest.raises(OptionError, match=r"bootstrap\.servers"):
         penstock.ConsumerConnector("localhost:9092")
@@ -144,7 +144,7 @@ def test_a_message_has_everything_a_record_has(consumers, topic, produce):
     assert (second.key, second.value, list(second.headers)) == (None, None, [])
 
 
-def test_H3_streams_by_filter_take_in_new_topics(kafka, consumers, produce):
+def test_H3_streams_by_filter_include_new_topics(kafka, consumers, produce):
     mine = consumers.group
     for name in (f"{mine}-a", f"{mine}-b", f"{mine}-not"):
         kafka.create_topic(name, 2)
@@ -161,7 +161,7 @@ def test_H3_streams_by_filter_take_in_new_topics(kafka, consumers, produce):
     assert max(reading.records().values()) == 1
 
 
-def test_H14_a_stream_times_out_and_goes_on(consumers, topic, produce):
+def test_H14_a_stream_times_out_and_continues(consumers, topic, produce):
     name = topic()
     connector = consumers.connector(consumer_timeout_ms=300)
     stream = connector.create_message_streams({name: 1})[name][0]
@@ -193,7 +193,7 @@ def test_H15_consumed_offsets_are_committed_and_not_fetched_ones(kafka, consumer
     assert next(again.create_message_streams({name: 1})[name][0]).offset == 15
 
 
-def test_H15_without_auto_commit_only_what_is_committed_by_hand(kafka, consumers, topic, produce):
+def test_H15_without_auto_commit_only_explicit_commits_count(kafka, consumers, topic, produce):
     name = topic()
     write(produce, name, 1, 100)
     connector = consumers.connector(enable_auto_commit=False)
@@ -255,7 +255,7 @@ def test_positions_seek_pause_and_resume(consumers, topic, produce):
     ],
     ids=["earliest", "latest", "timestamp", "offsets", "group", "default"],
 )
-def test_F6_a_group_that_starts_as_a_whole_starts_where_it_is_told(kafka, consumers, topic, produce, start, first):
+def test_F6_a_group_that_starts_as_a_whole_starts_at_the_given_start(kafka, consumers, topic, produce, start, first):
     name = topic()
     produce(name, [Rec(b"%d" % n, timestamp=(1000 + 100 * n) * 1000) for n in range(10)])
     cluster_of(kafka).commit(consumers.group, {tp(name): 3})
@@ -273,10 +273,12 @@ def test_F6_a_group_that_starts_as_a_whole_starts_where_it_is_told(kafka, consum
         again = consumers.connector(start)
         again.create_message_streams({name: 1})
         eventually(lambda: again.position(), "a position")
-        assert again.position() == {tp(name): 11 if start == "latest" else first}, "told again, it starts there again"
+        assert again.position() == {tp(name): 11 if start == "latest" else first}, (
+            "with `start` again, it starts there again"
+        )
 
 
-def test_F9_without_a_group_offset_and_reset_none_the_reader_is_told(consumers, topic, produce):
+def test_F9_without_a_group_offset_and_with_reset_none_the_stream_raises(consumers, topic, produce):
     name = topic()
     write(produce, name, 1, 10)
     connector = consumers.connector(auto_offset_reset="none")
@@ -312,7 +314,7 @@ def test_asyncio_reads_a_stream_through_a_thin_wrapper(consumers, topic, produce
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-def test_shutdown_leaves_no_thread_and_no_socket_wherever_the_streams_stand(kafka, topic, produce, left):
+def test_shutdown_leaves_no_thread_and_no_socket_whatever_the_streams_do(kafka, topic, produce, left):
     name = topic(partitions=3)
     write(produce, name, 3, 3000)
     consumers = Consumers(kafka)
@@ -385,7 +387,7 @@ def test_H17_no_broker_at_the_start_is_not_fatal(consumers, caplog):
     stream = connector.create_message_streams({"t": 1})["t"][0]
     with pytest.raises(ConsumerTimeout):
         next(stream)
-    eventually(lambda: "127.0.0.1:1" in caplog.text, "it says so")
+    eventually(lambda: "127.0.0.1:1" in caplog.text, "it is logged")
     connector.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""H16: what a consumer counts, what a snapshot of it says, and how Prometheus gets it."""
+"""H16: the consumer's counters, their snapshots, and their export to Prometheus."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_H16_lag_is_unknown_while_no_partition_is_known_and_none_without_partiti
     assert counters.snapshot("g", "c", [], []).lag == 0
 
 
-def test_H16_owned_partitions_of_each_topic_also_of_one_that_was_given_away(counters):
+def test_H16_owned_partitions_of_each_topic_also_of_one_that_was_revoked(counters):
     counters.consumed("before", 5, 50)
     found = {flow.topic: flow for flow in snapshot(counters).topics}
     assert {topic: flow.owned for topic, flow in found.items()} == {"before": 0, "clicks": 2, "views": 1}
@@ -87,7 +87,7 @@ def test_H16_messages_and_bytes_per_second_of_a_topic_and_in_all(counters, clock
     assert (found.messages_per_second, found.bytes_per_second) == (220, 10_200)
 
 
-def test_H16_a_rate_falls_to_nothing_when_nothing_comes_and_the_sum_stays(counters, clock):
+def test_H16_a_rate_falls_to_zero_without_messages_and_the_sum_stays(counters, clock):
     counters.consumed("clicks", 1000, 1)
     clock.now += WINDOW_SECONDS / 2
     assert snapshot(counters).messages_per_second == 1000 / (WINDOW_SECONDS / 2)
@@ -95,7 +95,7 @@ def test_H16_a_rate_falls_to_nothing_when_nothing_comes_and_the_sum_stays(counte
     assert (snapshot(counters).messages_per_second, snapshot(counters).messages) == (0, 1000)
 
 
-def test_H16_the_first_chunk_is_not_taken_for_a_flood(counters, clock):
+def test_H16_the_first_chunk_is_not_a_high_rate(counters, clock):
     counters.consumed("clicks", 1000, 1)
     clock.now += 0.001
     assert snapshot(counters).messages_per_second == 1000
@@ -106,7 +106,7 @@ def test_H16_the_first_chunk_is_not_taken_for_a_flood(counters, clock):
     st.floats(0, 10_000),
     st.floats(0, 60),
 )
-def test_H16_a_meter_keeps_the_sum_and_rates_only_what_the_window_holds(steps, start, later):
+def test_H16_a_meter_keeps_the_sum_and_rates_only_the_window(steps, start, later):
     now = start
     meter = Meter(now)
     added = []
@@ -191,7 +191,7 @@ def everything(counters: ConsumerCounters) -> ConsumerMetrics:
     return counters.snapshot("words", "c", partitions, QUEUES, **figures)
 
 
-def test_H16_every_metric_that_is_named_is_also_measured_and_the_other_way(counters):
+def test_H16_declared_and_measured_metrics_are_the_same(counters):
     samples = list(everything(counters).samples())
     assert {metric for metric, _, _ in samples} == set(CONSUMER_METRICS)
     assert {value for value in vars(module).values() if isinstance(value, Metric)} == set(CONSUMER_METRICS)
@@ -251,7 +251,7 @@ def test_H16_the_same_consumer_twice_is_refused(counters):
     first()
     register_consumer(registry, "words", "c", lambda: snapshot(counters))
     first()
-    assert b'group="words"' in generate_latest(registry), "who has gone already takes nobody else away"
+    assert b'group="words"' in generate_latest(registry), "unregistering twice removes no other consumer"
 
 
 def test_H16_without_the_extra_the_error_says_what_to_install(monkeypatch):

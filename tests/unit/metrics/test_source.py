@@ -1,4 +1,4 @@
-"""F26: metrics out of what Spark reports of a source, whatever wrote it."""
+"""F26: metrics from Spark's progress of a source, whatever its text holds."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_E5_F19_event_time_of_the_source_and_of_each_partition():
     ]
 
 
-def test_F19_what_is_not_known_of_event_time_is_not_shown():
+def test_F19_unknown_event_time_is_left_out():
     found = of(latest=reported(watermark=None, watermarks={}, idlePartitions={}, heldPartitions={}, lateRecords=0))
     assert (found.watermark, found.event_time_lag, found.late_records) == (None, None, 0)
     assert [(each.watermark, each.idle, each.held) for each in found.partitions] == [(None, False, False)] * 2
@@ -209,7 +209,7 @@ def test_F26_a_pattern_that_matches_nothing_yet_is_a_source_without_partitions()
         "[" * 100_000,
     ],
 )
-def test_F26_offsets_of_other_sources_are_passed_over(offset):
+def test_F26_offsets_of_other_sources_are_ignored(offset):
     assert SourceMetrics.from_progress(offset, offset, offset, 5, 100) is None
 
 
@@ -230,7 +230,7 @@ def test_F26_offsets_of_other_sources_are_passed_over(offset):
         {"watermark": 10**30, "idlePartitions": {"orders": 5}, "heldPartitions": {"orders": ["0", -1, None]}},
     ],
 )
-def test_F26_a_report_that_makes_no_sense_is_no_report(report):
+def test_F26_an_invalid_report_is_ignored(report):
     found = of(latest=json.dumps(LATEST | {"#penstock": report}))
     assert found.lag == 40
     assert (found.commits_succeeded, found.commits_failed, found.lost_ranges) == (None, None, None)
@@ -260,7 +260,7 @@ def test_F26_no_json_makes_it_fail(start, end, latest):
 # --- names and Prometheus ---------------------------------------------------------------------------------------------
 
 
-def test_F26_every_metric_that_is_named_is_also_measured_and_the_other_way():
+def test_F26_declared_and_measured_metrics_are_the_same():
     everything = of()
     assert {metric for metric, _, _ in everything.samples()} == set(METRICS)
     declared = {value for value in vars(module).values() if isinstance(value, module.Metric)}
@@ -312,7 +312,7 @@ def test_F26_prometheus_labels_are_escaped():
     assert 'query="the \\"first\\"\\n"' in text
 
 
-def test_F26_a_second_listener_on_one_registry_is_refused_and_the_first_can_be_taken_away():
+def test_F26_a_second_listener_on_one_registry_is_refused_and_the_first_can_be_unregistered():
     registry = CollectorRegistry()
     unregister = register(registry, dict)
     with pytest.raises(ValueError, match="already has a LagListener"):

@@ -103,7 +103,7 @@ def test_E4_two_partitions_a_day_apart_come_out_side_by_side(consumers, skewed):
     ]
 
 
-def test_E4_messages_and_two_streams_are_aligned_too_and_what_is_held_goes_on_when_the_other_is_idle(consumers, skewed):
+def test_E4_messages_and_two_streams_are_aligned_too_and_continue_when_the_other_is_idle(consumers, skewed):
     strategy = WatermarkStrategy.monotonous().with_alignment("1h").with_idleness("2s")
     connector = consumers.connector(watermarks=strategy)
     streams = connector.create_message_streams({skewed: 2})[skewed]
@@ -131,14 +131,12 @@ def test_E4_messages_and_two_streams_are_aligned_too_and_what_is_held_goes_on_wh
         thread.join(30)
 
 
-def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_without_taking_it_back(
-    consumers, topic, produce
-):
+def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_never_sets_it_back(consumers, topic, produce):
     name = topic(partitions=2)
     produce(name, every(0, NOON, 100))
-    told = []
+    notified = []
     connector = consumers.connector(watermarks=WatermarkStrategy.monotonous().with_idleness("1h"))
-    connector.set_watermark_listener(told.append)
+    connector.set_watermark_listener(notified.append)
     stream = connector.create_message_streams({name: 1})[name][0]
     batches = read(stream, 100)
     assert {batch.watermark for batch in batches} == {None}
@@ -149,7 +147,7 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     produce(name, every(0, NOON + 199 * MINUTE, 1))
     assert read(stream, 1)[0].watermark == reached
     ask_for_more(stream)
-    eventually(lambda: told[-1:] == [reached], "the listener hears of it")
+    eventually(lambda: notified[-1:] == [reached], "the listener was called")
     set_idleness(connector, 3600)
     produce(name, every(1, NOON, 10))
     (batch,) = read(stream, 10)
@@ -160,7 +158,7 @@ def test_E3_an_empty_partition_holds_the_watermark_until_it_is_idle_and_wakes_wi
     read(stream, 2)
     ask_for_more(stream)
     assert connector.watermark() == at(NOON + 201 * MINUTE - 1), "and it holds it again"
-    assert told == sorted(set(told)), "each once, and none goes back"
+    assert notified == sorted(set(notified)), "each once, and none goes back"
 
 
 def set_idleness(connector, seconds):
@@ -168,7 +166,7 @@ def set_idleness(connector, seconds):
     connector._tracker._tracker._idleness = seconds
 
 
-def test_E3_a_paused_partition_is_not_idle_since_nobody_knows_what_it_has(consumers, topic, produce):
+def test_E3_a_paused_partition_is_not_idle_because_its_records_are_unknown(consumers, topic, produce):
     name = topic(partitions=2)
     first, second = (TopicPartition(name, number) for number in range(2))
     produce(name, [*every(0, NOON, 1), *every(1, NOON, 1)])
@@ -197,20 +195,20 @@ def marked(batch):
     return pc.if_else(pc.equal(batch["key"], b"mark"), times, None)
 
 
-def test_E1_punctuated_watermarks_are_told_at_once(consumers, topic, produce):
+def test_E1_punctuated_watermarks_are_notified_at_once(consumers, topic, produce):
     name = topic()
-    told = []
+    notified = []
     connector = consumers.connector(
         watermarks=WatermarkStrategy.punctuated(marked), **{"auto.watermark.interval.ms": 600_000}
     )
-    connector.set_watermark_listener(told.append)
+    connector.set_watermark_listener(notified.append)
     stream = connector.create_message_streams({name: 1})[name][0]
     for number in range(3):
         produce(name, [Rec(b"%d" % (NOON + number + 5)), Rec(b"%d" % (NOON + number), key=b"mark"), Rec(b"1")])
         read(stream, 3, ["key", "value"])
         ask_for_more(stream)
-        eventually(lambda number=number: told[-1:] == [at(NOON + number)], "told at once")
-    assert told == [at(NOON + number) for number in range(3)]
+        eventually(lambda number=number: notified[-1:] == [at(NOON + number)], "notified at once")
+    assert notified == [at(NOON + number) for number in range(3)]
 
 
 SCHEMA = "id INT, created TIMESTAMP"
@@ -228,9 +226,7 @@ def orders(partition, begin, count):
 
 
 @pytest.mark.parametrize("flatten", [False, True])
-def test_F19_a_field_of_a_typed_value_is_the_event_time_also_if_it_was_not_asked_for(
-    consumers, topic, produce, flatten
-):
+def test_F19_a_field_of_a_typed_value_is_the_event_time_even_if_it_is_not_selected(consumers, topic, produce, flatten):
     name = topic(partitions=2)
     produce(name, [*orders(0, NOON, 300), Rec(b"no json", partition=0), *orders(1, NOON - DAY, 200)])
     settings = {"valueFormat": "json", "valueSchema": SCHEMA, "flatten": flatten, "mode": "DROPMALFORMED"}
@@ -285,7 +281,7 @@ class UpToTen:
         return row["n"] == 10
 
 
-def test_F4_a_stream_that_ends_by_a_record_ends_behind_it_also_if_its_last_batch_is_cut(consumers, topic, produce):
+def test_F4_a_stream_that_a_record_ends_stops_after_it_even_if_its_last_batch_is_cut(consumers, topic, produce):
     name = topic(partitions=2)
     produce(name, [*every(0, NOON, 20), *every(1, NOON, 6, 2 * MINUTE)])
     strategy = WatermarkStrategy.monotonous().with_alignment("3m")
@@ -299,7 +295,7 @@ def test_F4_a_stream_that_ends_by_a_record_ends_behind_it_also_if_its_last_batch
     assert connector.position()[TopicPartition(name, 0)] == 11
     assert connector.watermark() == batches[-1].watermark, "the reader has come to the end"
     (batch,) = read(stream, 1, ["partition", "value"])
-    assert batch.to_pylist()[0] == {"partition": 0, "value": {"n": 11}}, "whoever reads on gets what follows"
+    assert batch.to_pylist()[0] == {"partition": 0, "value": {"n": 11}}, "another read gets the following records"
 
 
 class Even:
@@ -312,9 +308,7 @@ class Even:
         return None if int(record.value) % 2 else {"n": int(record.value)}
 
 
-def test_F3_async_typed_batches_have_event_time_and_those_of_which_all_is_skipped_are_not_handed_out(
-    consumers, topic, produce
-):
+def test_F3_async_typed_batches_have_event_time_and_fully_skipped_ones_are_not_handed_out(consumers, topic, produce):
     name = topic()
     for number in range(4):
         produce(name, [Rec(b"%d" % number, timestamp=NOON + number)])
@@ -350,16 +344,16 @@ class Watched(Reading):
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_E2_no_rebalance_takes_a_connectors_watermark_back(consumers, topic, produce, assignor):
+def test_E2_no_rebalance_sets_a_connectors_watermark_back(consumers, topic, produce, assignor):
     name = topic(partitions=4)
     strategy = WatermarkStrategy.monotonous().with_idleness("1s").with_alignment("2h")
     settings = {"partition_assignment_strategy": assignor}
-    told = {}
+    notified = {}
 
     def join(who):
         connector = consumers.connector(watermarks=strategy, **settings)
-        told[who] = []
-        connector.set_watermark_listener(told[who].append)
+        notified[who] = []
+        connector.set_watermark_listener(notified[who].append)
         reading = Watched(connector, connector.create_message_streams({name: 2})[name])
         consumers.readings.append(reading)
         return reading
@@ -381,16 +375,16 @@ def test_E2_no_rebalance_takes_a_connectors_watermark_back(consumers, topic, pro
     more()
     eventually(lambda: consumers.records().total() >= 4 * sent, "both read")
     eventually(lambda: one.connector.watermark() == at(NOON + (sent - 1) * MINUTE - 1), "one is there")
-    eventually(lambda: told["two"], "the other's listener was told, too")
+    eventually(lambda: notified["two"], "the other listener was called, too")
     two.connector.shutdown()
     more()
     eventually(lambda: consumers.records().total() >= 4 * sent, "one alone again")
     eventually(lambda: one.connector.watermark() == at(NOON + (sent - 1) * MINUTE - 1), "and there again")
     assert set(consumers.records().values()) == {1}, "and nothing came twice"
-    for marks in (*one.marks, *two.marks, *told.values()):
+    for marks in (*one.marks, *two.marks, *notified.values()):
         known = [mark for mark in marks if mark is not None]
         assert known == sorted(known)
-    assert told["one"]
+    assert notified["one"]
     assert not one.errors + two.errors
 
 
@@ -424,7 +418,7 @@ def test_asyncio_and_pause_seek_and_resume_with_event_time(consumers, skewed):
     assert sum(batch.late for batch in batches) == 0
 
 
-def test_what_needs_a_strategy_says_so_and_without_one_nothing_changes(consumers, topic, produce):
+def test_methods_that_need_a_strategy_raise_without_one(consumers, topic, produce):
     name = topic()
     produce(name, every(0, NOON, 3))
     connector = consumers.connector()

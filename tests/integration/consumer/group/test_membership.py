@@ -1,4 +1,4 @@
-"""A member of a group on a real broker: joining, leaving, losing its place, and what it commits."""
+"""A member of a group on a real broker: joining, leaving, losing the membership, and commits."""
 
 import functools
 import random
@@ -51,7 +51,7 @@ def test_H15_a_member_commits_what_it_owns_and_nothing_else(member, topic, clust
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
-def test_H7_cooperative_members_go_on_with_what_stays(member, topic):
+def test_H7_cooperative_members_continue_with_partitions_that_stay(member, topic):
     name = topic(partitions=9)
     everything = partitions(name, 9)
     first = member({name: 2}, **COOPERATIVE)
@@ -60,17 +60,17 @@ def test_H7_cooperative_members_go_on_with_what_stays(member, topic):
     second = member({name: 1}, **COOPERATIVE)
     await_shared([first, second], everything)
     assert [len(first.has), len(second.has)] == [6, 3]  # by threads
-    # Nothing but what moved was ever let go, and it kept its stream.
-    released = {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps}
-    assert released == second.has
-    assert first.recorder.partitions == {tp: stream for tp, stream in streams.items() if tp not in released}
+    # Only partitions that moved were revoked, and the others kept their streams.
+    revoked = {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps}
+    assert revoked == second.has
+    assert first.recorder.partitions == {tp: stream for tp, stream in streams.items() if tp not in revoked}
     second.close()
     await_shared([first], everything)
-    assert {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps} == released
+    assert {tp for kind, tps in first.recorder.events if kind == "revoked" for tp in tps} == revoked
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
-def test_H6_threads_of_the_whole_group_are_told_to_every_member(member, topic, assignor):
+def test_H6_every_member_gets_the_threads_of_the_whole_group(member, topic, assignor):
     name = topic(partitions=6)
     members = [member({name: 2}, **{"partition.assignment.strategy": assignor, "consumer.id": f"c{i}"}) for i in (1, 2)]
     await_shared(members, partitions(name, 6))
@@ -82,16 +82,16 @@ def test_H6_threads_of_the_whole_group_are_told_to_every_member(member, topic, a
         ),
         "one generation",
     )
-    told = [m.recorder.assignments[-1] for m in members]
-    assert told[0].threads_of_group == told[1].threads_of_group
-    assert [a.leader for a in told].count(True) == 1
-    for each, a in zip(members, told, strict=True):
+    assigned = [m.recorder.assignments[-1] for m in members]
+    assert assigned[0].threads_of_group == assigned[1].threads_of_group
+    assert [a.leader for a in assigned].count(True) == 1
+    for each, a in zip(members, assigned, strict=True):
         for tp, stream in a.partitions.items():
             assert a.threads_of_group[name][tp.partition] == f"{each.consumer_id}-{stream}"
-    assert set(told[0].threads_of_group[name].values()) == {"c1-0", "c1-1", "c2-0", "c2-1"}
+    assert set(assigned[0].threads_of_group[name].values()) == {"c1-0", "c1-1", "c2-0", "c2-1"}
 
 
-def test_H5_static_members_come_back_to_what_they_had(member, topic, group):
+def test_H5_static_members_get_their_partitions_back(member, topic, group):
     name = topic(partitions=4)
     static = {"group.instance.id": "one"}
     first, other = member({name: 1}, **static), member({name: 1}, **{"group.instance.id": "two"})
@@ -122,7 +122,7 @@ def test_H5_a_static_member_whose_place_is_taken_ends_with_an_error(topic, kafka
     old.close()
 
 
-def test_H5_partitions_that_are_added_and_topics_that_come_are_shared_out(member, topic, kafka):
+def test_H5_new_partitions_and_topics_are_assigned(member, topic, kafka):
     name, later = topic(partitions=2), f"later-{uuid.uuid4().hex[:8]}"
     one, two = (member({name: 1, later: 1}, **{"metadata.max.age.ms": 300}) for _ in range(2))
     await_shared([one, two], partitions(name, 2))
@@ -135,7 +135,7 @@ def test_H5_partitions_that_are_added_and_topics_that_come_are_shared_out(member
     await_shared([one, two], partitions(name, 5))
 
 
-def test_H3_a_topic_that_matches_a_filter_joins_by_itself_and_leaves_when_it_is_deleted(member, kafka):
+def test_H3_a_topic_that_matches_a_filter_is_added_and_removed_when_it_is_deleted(member, kafka):
     prefix = f"f-{uuid.uuid4().hex[:8]}"
     filtered = FilteredTopics(AllowTopics(f"{prefix}-.*"), 2)
     one = member(filtered, **{"metadata.max.age.ms": 300})
@@ -167,7 +167,7 @@ def failing(kafka, group, name, errors, **config):
     return made, tries
 
 
-def test_H7_a_failed_take_over_is_tried_again(kafka, topic, group):
+def test_H7_a_failed_assignment_is_retried(kafka, topic, group):
     name = topic(partitions=2)
     made, tries = failing(kafka, group, name, [RuntimeError("no"), BrokerUnavailable("no")])
     try:
@@ -183,7 +183,7 @@ def test_H7_a_failed_take_over_is_tried_again(kafka, topic, group):
 @pytest.mark.parametrize(
     ("errors", "tries"), [([BrokerUnavailable("no")] * 3, 3), ([NoGroupOffset("g", [("t", 0)])] * 3, 1)]
 )
-def test_H7_a_take_over_that_keeps_failing_ends_the_membership(kafka, topic, group, member, errors, tries):
+def test_H7_an_assignment_that_keeps_failing_ends_the_membership(kafka, topic, group, member, errors, tries):
     name = topic(partitions=2)
     made, tried = failing(kafka, group, name, errors, **{"rebalance.max.retries": 2})
     wait_for(lambda: made.recorder.errors, "an error")
@@ -191,10 +191,12 @@ def test_H7_a_take_over_that_keeps_failing_ends_the_membership(kafka, topic, gro
     assert len(tried) == tries
     assert made.recorder.events == []
     made.close()
-    await_shared([member({name: 1})], partitions(name, 2))  # it has left: nobody waits for its session's end
+    await_shared(
+        [member({name: 1})], partitions(name, 2)
+    )  # it has left: the group does not wait for the end of its session
 
 
-def test_a_rebalance_can_be_asked_for(member, topic):
+def test_a_rebalance_can_be_requested(member, topic):
     name = topic(partitions=4)
     one, two = member({name: 1}), member({name: 1})
     await_shared([one, two], partitions(name, 4))
@@ -246,7 +248,7 @@ def test_H15_commits_go_through_while_others_come_and_go(member, topic, cluster,
         ({"session.timeout.ms": 100, "heartbeat.interval.ms": 30}, "session.timeout.ms"),
     ],
 )
-def test_what_the_coordinator_does_not_take_is_an_error_with_the_way_out(member, topic, kafka, group, config, hint):
+def test_settings_that_the_coordinator_refuses_raise_an_error_with_a_hint(member, topic, kafka, group, config, hint):
     name = topic(partitions=1)
     await_shared([member({name: 1})], partitions(name, 1))
     other = Made(kafka, group, NamedTopics({name: 1}), config)
@@ -273,11 +275,11 @@ def test_H8_no_partition_ever_has_two_owners(kafka, topic, group, assignor):
                 if owners.setdefault(tp, one) is not one:
                     problems.append(f"{one} was given {tp}, which {owners[tp]} has")
 
-    def end(one, released, lost):
+    def end(one, revoked, lost):
         with lock:
-            for tp in released:
+            for tp in revoked:
                 if owners.pop(tp, None) is not one:
-                    problems.append(f"{one} released {tp} and did not have it")
+                    problems.append(f"{one} revoked {tp} and did not have it")
 
     def start():
         one = Made(kafka, group, NamedTopics({name: chance.randint(1, 3)}), {"partition.assignment.strategy": assignor})

@@ -1,4 +1,4 @@
-"""A member of a group when things break: sessions, coordinators, networks, and the end in the middle of something."""
+"""A member of a group when sessions, coordinators and networks fail, and when it is closed at a bad moment."""
 
 import contextlib
 import logging
@@ -26,17 +26,17 @@ ASSIGNORS = ["range", "cooperative-sticky"]
 
 
 def throw_out(made, kafka):
-    """Somebody takes our name and leaves the group under it."""
+    """Leave the group with the id of another member."""
     host, port = kafka.bootstrap_servers.split(":")
     connection = POOL.acquire(made.config.client, host, int(port), DEADLINE)
     try:
-        ask_leave(connection, made.config.group, GroupMember(made.membership.member_id), "thrown out", DEADLINE)
+        ask_leave(connection, made.config.group, GroupMember(made.membership.member_id), "removed", DEADLINE)
     finally:
         POOL.release(connection)
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_H5_a_member_that_is_thrown_out_loses_everything_and_joins_again(member, topic, kafka, assignor):
+def test_H5_a_member_that_was_removed_loses_all_partitions_and_joins_again(member, topic, kafka, assignor):
     name = topic(partitions=2)
     one = member({name: 1}, **{"partition.assignment.strategy": assignor})
     await_shared([one], partitions(name, 2))
@@ -48,7 +48,7 @@ def test_H5_a_member_that_is_thrown_out_loses_everything_and_joins_again(member,
     assert not one.recorder.assignments[-1].fresh
 
 
-def test_H15_a_commit_of_a_member_that_was_thrown_out_is_refused_and_it_finds_out(member, topic, kafka):
+def test_H15_a_commit_of_a_member_that_was_removed_is_refused_and_it_joins_again(member, topic, kafka):
     name = topic(partitions=1)
     one = member({name: 1}, **{"heartbeat.interval.ms": 60_000, "session.timeout.ms": 180_000})
     await_shared([one], partitions(name, 1))
@@ -84,7 +84,7 @@ def test_H5_a_session_without_heartbeats_is_lost_and_joined_again(topic, kafka, 
             one.close()
 
 
-def test_H5_heartbeats_go_on_while_a_listener_takes_its_time(member, topic):
+def test_H5_heartbeats_continue_while_a_listener_is_slow(member, topic):
     name = topic(partitions=2)
     one = member({name: 1}, **{"session.timeout.ms": 6000})
     await_shared([one], partitions(name, 2))
@@ -128,7 +128,7 @@ def test_H5_a_killed_coordinator_is_found_again_and_nothing_is_lost(kafka_cluste
 
 
 def two_groups_of_one_coordinator(group):
-    """A group's offsets are in one of four partitions, by its name; whoever leads that one is its coordinator."""
+    """A group's offsets are in one of four partitions, by its name; the leader of that partition is its coordinator."""
 
     def at(name):
         return min(_java_hash(name), 2**32 - _java_hash(name)) % 4  # of the absolute value
@@ -143,8 +143,8 @@ def _coordinator_port(made):
     return None if where is None else where.port
 
 
-def test_H17_without_a_broker_it_waits_and_says_so_once(topic, kafka, group, caplog):
-    """The broker's place is taken by a port where nobody answers, and then by one that leads to it."""
+def test_H17_without_a_broker_it_waits_and_logs_it_once(topic, kafka, group, caplog):
+    """At first a port without a listener stands for the broker, then one that forwards to it."""
     name = topic(partitions=1)
     [port] = free_ports(1)  # of those that no client's socket gets
     caplog.set_level(logging.INFO, "penstock.consumer")
@@ -153,14 +153,14 @@ def test_H17_without_a_broker_it_waits_and_says_so_once(topic, kafka, group, cap
     one.membership.start()
     try:
 
-        def said():
+        def logged():
             return [record for record in caplog.records if "waiting for Kafka" in record.getMessage()]
 
-        wait_for(said, "a word, though not of the first tries")
+        wait_for(logged, "a log line, but not at the first attempts")
         before = one.membership._failures
         wait_for(lambda: one.membership._failures > min(before + 5, 15), "more tries")
         assert one.membership.state in ("starting", "joining")
-        waiting = said()
+        waiting = logged()
         assert [record.levelname for record in waiting] == ["WARNING"]
         assert servers in waiting[0].getMessage()
         with Forward(port, kafka.bootstrap_servers):
@@ -260,9 +260,11 @@ def test_F17_closing_wakes_a_join_that_the_coordinator_holds_back(topic, kafka, 
     assert slow.recorder.errors == []
 
 
-def test_F17_closing_in_the_middle_of_the_first_join_keeps_nobody_waiting(member, topic, kafka, group, monkeypatch):
-    """The coordinator has given it an id by then. Whoever goes without having heard it cannot leave under it, and the
-    coordinator would let all others wait for it in their next rebalance, until its session is over."""
+def test_F17_closing_in_the_middle_of_the_first_join_does_not_make_the_group_wait(
+    member, topic, kafka, group, monkeypatch
+):
+    """The coordinator has assigned it an id by then. A member that closes without that answer cannot leave by its id,
+    and the coordinator would let all others wait for it in their next rebalance, until its session is over."""
     name = topic(partitions=2)
     one = member({name: 1})
     await_shared([one], partitions(name, 2))
@@ -278,7 +280,7 @@ def test_F17_closing_in_the_middle_of_the_first_join_keeps_nobody_waiting(member
         answer = connection.ask(request, timeout)
         asked.set()
         assert leaving.membership._closing.wait(DEADLINE)
-        time.sleep(0.5)  # the answer is there, and so is whoever closes
+        time.sleep(0.5)  # the answer has arrived, and the closing thread waits
         return answer(timeout)
 
     monkeypatch.setattr(Connection, "call", slow)
@@ -326,7 +328,7 @@ def test_F17_closing_gives_up_on_brokers_that_do_not_answer(topic, kafka, group)
     await_shared([one], partitions(name, 1))
     refused = []
 
-    def commit(released, lost):
+    def commit(revoked, lost):
         with pytest.raises((CommitRefused, BrokerUnavailable)) as caught:
             one.membership.commit({TopicPartition(name, 0): 5})
         refused.append(caught.value)

@@ -133,12 +133,12 @@ def settled(members, wanted):
 
 @pytest.mark.parametrize("assignor", list(KAFKA_PYTHON))
 @pytest.mark.parametrize("leader", list(KINDS))
-def test_H6_a_mixed_group_shares_out_its_partitions_whoever_leads(kafka, topic, group, leader, assignor):
+def test_H6_a_mixed_group_assigns_all_partitions_whichever_client_leads(kafka, topic, group, leader, assignor):
     name = topic(partitions=8)
     everything = partitions(name, 8)
     members = {}
     try:
-        for kind in sorted(KINDS, key=lambda kind: kind != leader):  # whoever is there first, leads
+        for kind in sorted(KINDS, key=lambda kind: kind != leader):  # the first member leads
             members[kind] = KINDS[kind](kafka, group, name, assignor)
             settled(members.values(), everything)
         ours = members["penstock"]
@@ -146,14 +146,15 @@ def test_H6_a_mixed_group_shares_out_its_partitions_whoever_leads(kafka, topic, 
         assert last.leader is (leader == "penstock")
         assert last.assignor == assignor
         assert not last.fresh or leader == "penstock"
-        # Two threads count twice if we lead; others count members. Our own threads share our part either way.
+        # A Penstock leader counts threads; others count members. In both cases the member's threads share its
+        # partitions.
         assert len(ours.has) == 4 if leader == "penstock" else len(ours.has) in (2, 3)
         streams = list(ours.recorder.partitions.values())
         assert abs(streams.count(0) - streams.count(1)) <= 1
-        told = last.threads_of_group[name]
-        assert set(told) == ({p for _, p in everything} if leader == "penstock" else {p for _, p in ours.has})
+        assigned = last.threads_of_group[name]
+        assert set(assigned) == ({p for _, p in everything} if leader == "penstock" else {p for _, p in ours.has})
         if assignor == "cooperative-sticky":
-            _nothing_was_let_go_for_nothing(ours)
+            _nothing_was_revoked_in_vain(ours)
         # The leader goes: another one takes over, whichever it is.
         members.pop(leader).close()
         settled(members.values(), everything)
@@ -163,9 +164,9 @@ def test_H6_a_mixed_group_shares_out_its_partitions_whoever_leads(kafka, topic, 
     assert ours.recorder.errors == []
 
 
-def _nothing_was_let_go_for_nothing(ours):
-    released = [tp for kind, tps in ours.recorder.events if kind == "revoked" for tp in tps]
-    assert len(released) == len(set(released))
+def _nothing_was_revoked_in_vain(ours):
+    revoked = [tp for kind, tps in ours.recorder.events if kind == "revoked" for tp in tps]
+    assert len(revoked) == len(set(revoked))
     assert not any(kind == "lost" for kind, _ in ours.recorder.events)
 
 
@@ -207,7 +208,7 @@ class JavaConsumer:
         asked = self._admin.describe_consumer_groups([self._group], request_timeout=5)
         try:
             described = asked[self._group].result(10)
-        except (KafkaException, TimeoutError):  # nobody can say just now
+        except (KafkaException, TimeoutError):  # no broker can answer now
             return set()
         if described.state != ConsumerGroupState.STABLE:
             return set()
@@ -244,10 +245,11 @@ def test_H6_a_group_with_a_java_client_that_follows_and_then_leads(kafka, topic,
         assert not last.leader
         assert [list(last.partitions.values()).count(stream) for stream in (0, 1)] == [2, 1]
         if assignor == "cooperative-sticky":
-            # Java still leads, and has seen what we hold: so it takes nothing from us when another one comes.
+            # Java still leads, and knows the partitions that Penstock owns: it revokes none of them when another member
+            # joins.
             members.append(penstock(kafka, group, name, assignor))
             settled(members, everything)
-            _nothing_was_let_go_for_nothing(members[1])
+            _nothing_was_revoked_in_vain(members[1])
             assert len(members[1].has) == 2
     finally:
         for each in members:

@@ -40,10 +40,10 @@ def test_read_batches_gives_typed_columns(kafka, numbers):
     assert reader.schema.field("value").type == pa.struct([("n", pa.int32()), ("text", pa.string())])
     table = reader.read_all()
     assert table.column("value").to_pylist()[7] == {"n": 7, "text": "t7"}
-    picked = penstock.read_batches(
+    selected = penstock.read_batches(
         kafka.client_options() | formats(flatten=True), subscribe=numbers, columns=["text", "kafka_offset"]
     )
-    assert picked.read_all().to_pylist()[101] == {"text": "last", "kafka_offset": 101}
+    assert selected.read_all().to_pylist()[101] == {"text": "last", "kafka_offset": 101}
     with pytest.raises(penstock.OptionError, match="Did you mean text"):
         penstock.read_batches(kafka.client_options() | formats(flatten=True), subscribe=numbers, columns=["texts"])
 
@@ -71,7 +71,7 @@ def test_asyncio_gives_typed_batches_too(consumers, numbers):
     assert asyncio.run(asyncio.wait_for(read(), 60)) == 1
 
 
-def test_a_bad_record_in_failfast_is_met_again_until_it_is_passed_over(consumers, numbers):
+def test_a_malformed_record_in_failfast_raises_again_until_it_is_skipped(consumers, numbers):
     connector = consumers.connector(**formats(mode="FAILFAST"))
     stream = connector.create_message_streams({numbers: 1})[numbers][0]
     for _ in range(2):
@@ -82,7 +82,7 @@ def test_a_bad_record_in_failfast_is_met_again_until_it_is_passed_over(consumers
     assert rows(stream.batches(), 1) == [{"n": 101, "text": "last"}]
 
 
-def test_letters_of_a_group_are_written_before_their_batch_is_handed_out(kafka, consumers, numbers, topic):
+def test_dead_letters_of_a_group_are_written_before_their_batch_is_handed_out(kafka, consumers, numbers, topic):
     letters = topic()
     connector = consumers.connector(**formats(mode="DEADLETTER", deadLetterTopic=letters))
     stream = connector.create_message_streams({numbers: 1})[numbers][0]
@@ -104,12 +104,12 @@ class UpToTen:
         return row["n"] == 10
 
 
-def test_F4_an_own_class_ends_the_iteration_and_the_position_is_behind_that_record(consumers, numbers):
+def test_F4_a_deserializer_ends_the_iteration_and_the_position_is_after_that_record(consumers, numbers):
     connector = consumers.connector(valueFormat=f"{__name__}:UpToTen")
     stream = connector.create_message_streams({numbers: 1})[numbers][0]
     assert [row["n"] for batch in stream.batches() for row in batch.column("value").to_pylist()] == list(range(10))
     assert connector.position() == {penstock.TopicPartition(numbers, 0): 11}
-    assert rows(stream.batches(), 1)[0] == {"n": 11}, "who reads on reads what follows"
+    assert rows(stream.batches(), 1)[0] == {"n": 11}, "another read gets the following records"
 
 
 def test_formats_are_refused_where_they_have_no_effect(consumers, numbers):
@@ -128,7 +128,7 @@ def test_F4_partitions_that_may_end_are_read_whole(kafka, numbers, caplog):
     assert "not split" in caplog.text
 
 
-def test_letters_about_letters_are_refused(kafka, consumers, numbers, topic):
+def test_dead_letters_about_dead_letters_are_refused(kafka, consumers, numbers, topic):
     mine = consumers.group
     kafka.create_topic(f"{mine}-dead", 1)
     settings = formats(mode="DEADLETTER", deadLetterTopic=f"{mine}-dead")
@@ -140,7 +140,7 @@ def test_letters_about_letters_are_refused(kafka, consumers, numbers, topic):
         penstock.read_batches(kafka.client_options() | settings, subscribePattern=f"{mine}.*")
 
 
-def test_each_read_of_the_same_records_writes_its_own_letters(kafka, numbers, topic):
+def test_each_read_of_the_same_records_writes_its_own_dead_letters(kafka, numbers, topic):
     letters = topic()
     options = kafka.client_options() | formats(mode="DEADLETTER", deadLetterTopic=letters)
     for schema in (SCHEMA, "n STRING, text INT"):
@@ -149,7 +149,7 @@ def test_each_read_of_the_same_records_writes_its_own_letters(kafka, numbers, to
     assert found.num_rows == 1 + 102
 
 
-def test_a_groups_metrics_count_what_did_not_parse(consumers, numbers):
+def test_a_groups_metrics_count_malformed_records(consumers, numbers):
     connector = consumers.connector(**formats(mode="DROPMALFORMED"))
     stream = connector.create_message_streams({numbers: 1})[numbers][0]
     rows(stream.batches(["offset"]), 101, "offset")

@@ -1,4 +1,4 @@
-"""Streams with event time: what their readers are told with each batch, and that nothing is lost by it (E1, E2, E5,
+"""Streams with event time: the watermarks of each batch, and that no record is lost (E1, E2, E5,
 F19)."""
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def test_F19_the_watermark_covers_a_batch_when_its_reader_asks_for_more():
     for partition in range(2):
         fed.put(partition, 100)
     first, second = (next(stream.batches()) for stream in fed.streams)
-    assert after(first.watermark) is after(second.watermark) is None, "each without what the other one has in hand"
+    assert after(first.watermark) is after(second.watermark) is None, (
+        "each without the batch that the other thread works on"
+    )
     assert fed.combined is None
     fed.ask_for_more(0)
     assert fed.combined is None
@@ -55,7 +57,7 @@ def test_F19_the_watermark_covers_a_batch_when_its_reader_asks_for_more():
     assert fed.event_time.status().partitions[fed.cursors[0].tp].watermark == BASE_TIME + 99
 
 
-def test_E2_what_a_batch_has_told_holds_though_a_partition_wakes_up_while_it_is_in_hand():
+def test_E2_a_batchs_watermark_holds_even_if_a_partition_stops_being_idle_meanwhile():
     fed = Fed(IDLE)
     fed.put(0, 100)
     fed.put(1, 100)
@@ -72,7 +74,7 @@ def test_E2_what_a_batch_has_told_holds_though_a_partition_wakes_up_while_it_is_
     assert (batch["partition"][0].as_py(), after(batch.watermark), batch.late) == (1, 499, 1)
 
 
-def test_E2_a_batch_in_hand_of_a_partition_that_was_given_away_and_came_back_says_nothing_of_it():
+def test_E2_a_batch_of_a_partition_that_was_revoked_and_assigned_again_does_not_move_its_watermark():
     fed = Fed(partitions=1)
     fed.put(0, 500)
     tp = fed.cursors[0].tp
@@ -82,7 +84,7 @@ def test_E2_a_batch_in_hand_of_a_partition_that_was_given_away_and_came_back_say
     fed.event_time.set_partitions([tp])
     fed.ask_for_more()
     assert fed.event_time.status().partitions[tp].watermark is None
-    assert fed.combined == 499, "what was told stays told"
+    assert fed.combined == 499, "a watermark that was handed out holds"
 
 
 def test_what_interrupts_a_hand_out_loses_no_batch_and_counts_none_twice():
@@ -104,26 +106,26 @@ def test_what_interrupts_a_hand_out_loses_no_batch_and_counts_none_twice():
     assert not fed.cursors[0].in_use
 
 
-def test_E2_a_partition_that_comes_or_goes_never_takes_the_combined_watermark_back():
+def test_E2_assigning_or_revoking_a_partition_never_sets_the_combined_watermark_back():
     fed = Fed()
     fed.put(0, 100)
     fed.put(1, 70)
     fed.batches()
     assert fed.combined == 69
     fed.event_time.set_partitions([fed.cursors[0].tp])
-    assert fed.combined == 99, "who has gone holds nobody"
+    assert fed.combined == 99, "a revoked partition holds no other"
     fed.event_time.set_partitions([cursor.tp for cursor in fed.cursors])
     fed.put(1, 80)
     assert fed.batches() == [(1, [80], 99, 79)]
     assert fed.event_time.late == 1
 
 
-def test_E1_messages_move_the_watermark_when_all_that_are_handed_out_of_their_batch_are():
+def test_E1_messages_move_the_watermark_when_their_batch_is_handed_out():
     fed = Fed(partitions=1)
     fed.put(0, 10, 20, 30)
     fed.put(0, 40)
     assert fed.messages(2) == [(0, 10), (0, 20)]
-    assert fed.combined is None, "not for messages that nobody has got yet"
+    assert fed.combined is None, "not for messages that were not handed out yet"
     fed.reader.pause(fed.cursors[0])
     assert fed.combined == 19, "and not for those that wait"
     fed.reader.resume(fed.cursors[0])
@@ -150,7 +152,7 @@ def test_E5_late_records_are_counted_with_their_batch_and_in_all():
     assert fed.event_time.late == 2
 
 
-def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
+def test_a_strategys_function_that_fails_is_called_again_and_nothing_is_lost():
     broken = [True]
 
     def times(batch):
@@ -177,7 +179,7 @@ def test_a_function_that_fails_is_met_again_and_nothing_is_lost():
     assert fed.messages() == [(0, 40)], "what was passed over is gone"
 
 
-def test_what_is_handed_out_has_the_columns_that_were_asked_for():
+def test_batches_have_the_selected_columns():
     fed = Fed(MONOTONOUS.with_alignment("1h"), partitions=1)
     fed.put(0, 10)
     fed.put(0, 20)
@@ -210,7 +212,7 @@ def test_E5_records_are_late_by_the_watermark_that_was_reached_when_they_were_ha
     assert (fed.combined, fed.event_time.late) == (179, 0)
 
 
-def test_E2_a_seek_back_takes_no_watermark_back_and_what_comes_again_is_late():
+def test_E2_a_seek_back_sets_no_watermark_back_and_repeated_records_are_late():
     fed = Fed(partitions=1)
     fed.put(0, 100, 200)
     fed.batches()
@@ -222,7 +224,7 @@ def test_E2_a_seek_back_takes_no_watermark_back_and_what_comes_again_is_late():
     assert (fed.combined, fed.event_time.late) == (199, 1)
 
 
-def test_a_batch_is_arrow_for_whoever_takes_arrow():
+def test_a_batch_is_accepted_as_arrow_data():
     records = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]})
     batch = EventBatch(records, EventTimes(pa.array([1, None, 2000], pa.int64()), "test"), 1999, 1999, late=1)
     assert pa.record_batch(batch) == records
@@ -240,6 +242,6 @@ def test_a_batch_is_arrow_for_whoever_takes_arrow():
         _ = batch.nothing
 
 
-def test_a_watermark_that_python_has_no_year_for_is_its_last_one():
+def test_a_watermark_outside_of_pythons_years_is_the_last_datetime():
     assert as_datetime(2**62) == datetime.max.replace(tzinfo=UTC)
     assert as_datetime(-(2**62)) == datetime.min.replace(tzinfo=UTC)

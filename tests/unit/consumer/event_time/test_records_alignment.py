@@ -1,4 +1,4 @@
-"""E4 in the consumer: who is held back, until when, and that nothing is lost by it."""
+"""E4 in the consumer: which partitions are held back, until when, and that no record is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hostile.record_batches import BASE_TIME, TOPIC
 from penstock import TopicPartition, WatermarkStrategy
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.stream_factory import make_stream
-from penstock.formats.decoding import _Native
+from penstock.formats.decoding import _KernelDecoder
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
 from support.configs import format_options
@@ -40,7 +40,7 @@ def within(handed, partitions, drift, reached=None, active=None):
     return True
 
 
-def test_E4_a_batch_is_cut_behind_the_record_that_goes_too_far_and_the_rest_comes_when_the_others_have_caught_up():
+def test_E4_a_batch_is_cut_after_the_record_that_goes_too_far_and_the_rest_comes_when_others_have_caught_up():
     fed = Fed(ALIGNED)
     fed.put(0, *range(0, 500, 50))
     fed.put(1, *range(0, 500, 200))
@@ -66,14 +66,14 @@ def test_E4_messages_are_held_back_as_batches_are_and_both_may_alternate():
     assert sorted(handed) == [(0, each) for each in range(0, 500, 50)] + [(1, each) for each in range(0, 500, 200)]
 
 
-def test_E4_the_slowest_may_go_on_until_it_is_too_far_ahead_of_the_others_however_long_its_batch_is():
+def test_E4_the_slowest_partition_continues_until_it_is_too_far_ahead_of_the_others():
     fed = Fed(ALIGNED)
     fed.put(1, 1000)
     fed.put(0, *range(0, 1000, 100))
     assert [found[:2] for found in fed.batches()] == [(1, [1000]), (0, list(range(0, 1000, 100)))]
 
 
-def test_E4_a_gap_in_time_in_all_partitions_holds_nobody_for_ever():
+def test_E4_a_gap_in_time_in_all_partitions_does_not_hold_them_forever():
     fed = Fed(ALIGNED)
     for partition in range(2):
         fed.put(partition, 0, 1_000_000, 1_000_001)
@@ -114,7 +114,7 @@ def test_E4_whatever_comes_each_record_is_handed_out_once_in_order_and_none_goes
                 cursor = data.draw(st.sampled_from(fed.cursors))
                 fed.reader.pause(cursor)
                 fed.reader.resume(cursor)
-        assert came, "somebody may always go on"
+        assert came, "one partition may always continue"
 
 
 def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
@@ -132,7 +132,7 @@ def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
     eventually(lambda: seen == [0], "the first")
     fed.put(1, 390)
     assert next(fed.streams[1].batches()).num_rows == 1
-    assert seen == [0], "who reads it may not be done with it"
+    assert seen == [0], "its thread may still work on it"
     fed.ask_for_more(1)
     eventually(lambda: seen == [0, 500], "held back until the other was read")
     fed.put(1, 450)
@@ -147,14 +147,14 @@ def test_E4_one_stream_waits_for_another_and_is_woken_by_its_reader():
     assert not reader.is_alive()
 
 
-def test_E4_what_is_held_back_makes_room_for_others():
+def test_E4_chunks_that_are_held_back_make_room_for_others():
     fed = Fed(ALIGNED, queued_chunks=2)
     ahead, slow = fed.cursors
     fed.put(0, 0)
     fed.batches()
     for base in (10, 20_010):
         fed.put(0, *range(base, base + 20_000))
-    assert fed.reader.full, "who holds is found out by reading"
+    assert fed.reader.full, "only reading decides which partition is held back"
     room = fed.room
     assert fed.batches() == []
     assert fed.room > room
@@ -166,7 +166,7 @@ def test_E4_what_is_held_back_makes_room_for_others():
     assert (ahead.wants_more, slow.wants_more) == (True, True)
 
 
-def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
+def test_E4_a_partition_that_is_held_back_keeps_one_chunk_ready():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
@@ -176,7 +176,7 @@ def test_E4_what_is_held_back_and_has_nothing_at_hand_is_fetched():
     assert not fed.cursors[0].wants_more
 
 
-def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again_what_it_was():
+def test_E4_a_partition_held_back_while_the_limit_is_low_continues_when_the_limit_returns():
     fed = Fed(ALIGNED, partitions=4)
     slowest, ahead, waking, between = fed.cursors
     tracker = fed.event_time._tracker
@@ -192,7 +192,7 @@ def test_E4_whoever_is_held_back_while_the_limit_is_low_goes_on_when_it_is_again
     assert (slowest.held_back, ahead.held_back, between.held_back) == (False, True, False)
 
 
-def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with_its_first_chunk():
+def test_E4_a_partition_that_may_continue_in_the_middle_of_a_check_still_begins_with_its_first_chunk():
     fed = Fed(ALIGNED, partitions=1)
     fed.put(0, 1)
     fed.put(0, 2)
@@ -202,7 +202,7 @@ def test_E4_a_partition_that_may_go_on_in_the_middle_of_a_look_still_begins_with
     assert fed.reader.queue._take_first().start == 0
 
 
-def test_E4_pausing_is_the_users_and_holding_back_is_ours():
+def test_E4_pausing_and_holding_back_are_independent():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
     assert [found[:2] for found in fed.batches()] == [(0, [0])]
@@ -213,7 +213,7 @@ def test_E4_pausing_is_the_users_and_holding_back_is_ours():
     assert [found[:2] for found in fed.batches()] == [(0, [10, 20])]
 
 
-def test_E4_a_seek_forgets_what_was_held_back():
+def test_E4_a_seek_drops_records_that_were_held_back():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
     fed.put(0, 30)
@@ -225,7 +225,7 @@ def test_E4_a_seek_forgets_what_was_held_back():
     assert fed.reader.position(fed.cursors[0]) == 101
 
 
-def test_E4_a_chunk_that_a_seek_has_made_void_is_let_go_and_not_set_aside():
+def test_E4_a_chunk_that_a_seek_has_made_obsolete_is_released():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 500, 900)
     assert [found[:2] for found in fed.batches(1)] == [(0, [0])]
@@ -235,7 +235,7 @@ def test_E4_a_chunk_that_a_seek_has_made_void_is_let_go_and_not_set_aside():
     assert fed.reader._opened is None
 
 
-def test_E4_who_may_go_on_is_fetched_again():
+def test_E4_a_partition_that_may_continue_is_fetched_again():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 500)
     assert [found[:2] for found in fed.batches()] == [(0, [0])]
@@ -245,7 +245,7 @@ def test_E4_who_may_go_on_is_fetched_again():
     assert fed.room > room, "its fetcher does not ask for what is held back, and waits"
 
 
-def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
+def test_E4_revoking_a_partition_resumes_those_that_waited_for_it():
     connector = penstock.ConsumerConnector({"bootstrap.servers": "localhost:1", "group.id": "g"}, watermarks=ALIGNED)
     event_time = connector._tracker
     stream = make_stream("me-0", CONFIG, tracker=event_time, queued_chunks=2)
@@ -259,7 +259,7 @@ def test_E4_a_rebalance_lets_those_go_on_who_have_waited_for_what_has_gone():
     assert not ahead.held_back
 
 
-def test_E4_a_released_partition_is_not_waited_with():
+def test_E4_a_revoked_partition_is_not_held_back():
     fed = Fed(ALIGNED)
     fed.put(0, 0)
     fed.batches()
@@ -269,7 +269,7 @@ def test_E4_a_released_partition_is_not_waited_with():
     assert not fed.event_time._held_back
 
 
-def test_E4_nothing_is_held_of_a_partition_that_was_released():
+def test_E4_no_records_of_a_revoked_partition_are_kept():
     fed = Fed(ALIGNED)
     fed.put(0, 0, 10, 20)
     assert fed.reader.revoke(fed.cursors[0]) == 0
@@ -280,7 +280,7 @@ def test_E4_nothing_is_held_of_a_partition_that_was_released():
 
 
 @pytest.mark.parametrize("by", ["batches", "messages"])
-def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are_cut_by_what_it_said(by):
+def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are_cut_by_its_watermarks(by):
     sizes, threads = [], set()
 
     def marks(batch):
@@ -313,16 +313,16 @@ def test_E4_a_punctuated_strategys_function_gets_each_batch_once_and_batches_are
 
 
 @pytest.mark.parametrize("call", range(1, 5))
-def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
+def test_an_interrupt_while_partitions_are_resumed_loses_no_batch(call):
     fed = Fed(ALIGNED)
     for partition in range(2):
         fed.put(partition, 1)
-    release, calls = fed.event_time.resume_caught_up, iter(range(1, 100))
+    resume, calls = fed.event_time.resume_caught_up, iter(range(1, 100))
 
     def interrupted():
         if next(calls) == call:
             raise KeyboardInterrupt
-        return release()
+        return resume()
 
     fed.event_time.resume_caught_up = interrupted
     found = []
@@ -333,7 +333,7 @@ def test_what_interrupts_the_look_for_those_who_may_go_on_loses_no_batch(call):
     assert found == [0, 1]
 
 
-def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
+def test_an_async_stream_has_event_time_and_waits_for_partitions_that_are_held_back():
     fed = Fed(ALIGNED, timeout=None)
     fed.put(0, 0, 10)
 
@@ -350,7 +350,7 @@ def test_an_async_stream_has_event_time_and_waits_for_what_is_held_back():
     assert asyncio.run(asyncio.wait_for(read(), 60)) == [([0], None), ([5], -1), ([10], 4)]
 
 
-def test_async_messages_have_event_time_and_wait_for_what_is_held_back():
+def test_async_messages_have_event_time_and_wait_for_partitions_that_are_held_back():
     fed = Fed(ALIGNED, timeout=None)
     fed.put(0, 0, 500, 501)
 
@@ -372,8 +372,8 @@ def test_async_messages_have_event_time_and_wait_for_what_is_held_back():
 
 def test_E4_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
     """The kernel decodes the first rows alone if all would take too much memory."""
-    whole = _Native.decode
-    monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
+    whole = _KernelDecoder.decode
+    monkeypatch.setattr(_KernelDecoder, "decode", lambda self, records: whole(self, records.slice(0, 3)))
     fed = Fed(ALIGNED, typed=TypedSource(RawBytes(), Text(), format_options()))
     fed.put(0, *range(0, 500, 50))
     fed.put(1, *range(0, 500, 200))

@@ -1,4 +1,4 @@
-"""E3 in the consumer: which partitions are idle, and what becomes of the others then."""
+"""E3 in the consumer: which partitions are idle, and what happens to the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.fed_event_stream import ALIGNED, IDLE, Fed, started, times_of, unti
 from support.own_logs import own_records
 
 
-def test_E3_a_partition_is_not_idle_while_a_reader_has_its_last_batch_in_hand():
+def test_E3_a_partition_is_not_idle_while_a_thread_works_on_its_last_batch():
     fed = Fed(IDLE, streams=2)
     fed.put(0, 500)
     fed.batches()
@@ -35,7 +35,7 @@ def test_E3_a_partition_is_not_idle_while_a_reader_has_its_last_batch_in_hand():
     assert (fed.idle, fed.combined) == ([1], 499)
 
 
-def test_E3_what_was_held_back_goes_on_when_the_others_turn_idle_though_nothing_arrives():
+def test_E3_partitions_that_were_held_back_continue_when_the_others_turn_idle():
     fed = Fed(ALIGNED.with_idleness("5s"), streams=2, timeout=90.0)
     fed.put(0, 0, 500, 900)
     clock = started(fed)
@@ -63,7 +63,7 @@ def test_E3_what_was_held_back_goes_on_when_the_others_turn_idle_though_nothing_
     assert seen == [0, 500, 900]
 
 
-def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_back():
+def test_E3_a_partition_that_stops_being_idle_holds_the_others_again_and_sets_no_watermark_back():
     fed = Fed(ALIGNED.with_idleness("5s"))
     fed.put(0, 500)
     fed.put(1, 400)
@@ -83,7 +83,7 @@ def test_E3_a_partition_that_wakes_up_holds_the_others_again_and_takes_nothing_b
     assert [found[:3] for found in fed.batches()] == [(1, [620], 699), (0, [710], 699)]
 
 
-def test_E3_a_partition_that_no_broker_has_spoken_of_is_not_idle_however_long_it_takes():
+def test_E3_a_partition_is_not_idle_before_a_broker_has_answered_for_it():
     fed = Fed(IDLE)
     fed.put(0, 100)
     for _ in range(10):
@@ -93,7 +93,7 @@ def test_E3_a_partition_that_no_broker_has_spoken_of_is_not_idle_however_long_it
     assert fed.idle == []
 
 
-def test_E3_an_answer_that_is_old_makes_nobody_idle_and_the_next_one_tells_of_the_time_between():
+def test_E3_an_old_answer_makes_no_partition_idle_and_the_next_one_covers_the_time_between():
     fed = Fed(IDLE)
     fed.look(1)
     fed.clock.now += 3
@@ -114,7 +114,7 @@ def test_E3_an_answer_that_is_old_makes_nobody_idle_and_the_next_one_tells_of_th
     assert fed.idle == [1]
 
 
-def test_E3_a_record_that_has_come_stops_the_idle_clock_before_anybody_looks():
+def test_E3_a_record_that_arrives_stops_the_idle_time_at_once():
     fed = Fed(IDLE)
     for partition in range(2):
         fed.put(partition, 100)
@@ -183,7 +183,7 @@ def timeless(fed):
 
 
 @pytest.mark.parametrize("by", ["batches", "messages"])
-def test_E3_records_with_a_time_count_while_they_are_in_hand_also_if_those_before_had_none(by):
+def test_E3_records_with_a_time_count_while_a_thread_works_on_them_even_if_earlier_ones_had_none(by):
     fed = Fed(IDLE.with_timestamps(timed_by_value))
     timeless(fed)
     fed.put(1, 15, 16)
@@ -194,7 +194,7 @@ def test_E3_records_with_a_time_count_while_they_are_in_hand_also_if_those_befor
         assert 1 not in fed.idle
 
 
-def test_E3_a_partition_of_which_a_users_class_skips_all_is_idle_too_and_nobody_is_warned(caplog):
+def test_E3_a_partition_whose_records_are_all_skipped_is_idle_too_without_a_warning(caplog):
     fed = Fed(IDLE)
     nothing = TimedRecords(
         pa.record_batch({"value": pa.array([], pa.binary())}), EventTimes(pa.array([], pa.int64()), ""), None, None
@@ -207,7 +207,7 @@ def test_E3_a_partition_of_which_a_users_class_skips_all_is_idle_too_and_nobody_
     assert not own_records(caplog)
 
 
-def test_E3_a_partition_that_comes_back_is_not_judged_by_what_it_had_before():
+def test_E3_a_partition_that_is_assigned_again_is_not_judged_by_its_earlier_records():
     fed = Fed(IDLE.with_timestamps(timed_by_value))
     timeless(fed)
     fed.event_time.set_partitions([fed.cursors[0].tp])
@@ -217,23 +217,23 @@ def test_E3_a_partition_that_comes_back_is_not_judged_by_what_it_had_before():
     assert 1 not in fed.idle
 
 
-def test_E3_a_broker_that_may_wait_for_long_is_given_twice_that_time():
+def test_E3_an_answer_counts_for_twice_the_time_that_a_broker_may_wait():
     fed = Fed(IDLE)
-    patient = SharedTracker(IDLE, fed.clock, fetch_max_wait=4.0)
-    patient.set_partitions([cursor.tp for cursor in fed.cursors])
+    slow_broker = SharedTracker(IDLE, fed.clock, fetch_max_wait=4.0)
+    slow_broker.set_partitions([cursor.tp for cursor in fed.cursors])
     fed.answer(1)
     for _ in range(2):
-        patient.check_idle(fed.cursors)
+        slow_broker.check_idle(fed.cursors)
         fed.clock.now += 3.9
-    patient.check_idle(fed.cursors)
-    assert [tp.partition for tp in patient.status().idle] == [1]
+    slow_broker.check_idle(fed.cursors)
+    assert [tp.partition for tp in slow_broker.status().idle] == [1]
     fed.clock.now += 0.3
-    patient.check_idle(fed.cursors)
-    assert patient.status().idle == []
+    slow_broker.check_idle(fed.cursors)
+    assert slow_broker.status().idle == []
 
 
 @pytest.mark.parametrize("moved", ["a record", "a seek", "a seek to where it was"])
-def test_E3_the_idle_clock_begins_anew_when_a_partition_has_moved(moved):
+def test_E3_the_idle_time_starts_again_when_a_partition_was_moved(moved):
     fed = Fed(IDLE)
     fed.look(1)
     fed.clock.now += 4
@@ -276,7 +276,7 @@ def test_E3_a_partition_is_at_its_end_only_if_all_of_it_was_handed_out(state):
     assert fed.idle == []
 
 
-def test_E3_a_partition_that_stands_still_by_an_error_holds_the_others_until_somebody_seeks():
+def test_E3_a_partition_that_an_error_has_stopped_holds_the_others_until_a_seek():
     fed = Fed(IDLE)
     fed.put(0, 100)
     fed.answer(1)

@@ -1,4 +1,4 @@
-"""What a fetcher does with a response, cut by hand."""
+"""How a fetcher distributes a response, which the tests build by hand."""
 
 from types import SimpleNamespace
 
@@ -41,7 +41,8 @@ class Fetching:
         throttle: float = 0.0,
         error_code: int = 0,
     ) -> None:
-        """One response with these batches, in a buffer that is to be given back; others were asked for, too."""
+        """One response with these batches, in a buffer that must be returned; `left_out` cursors were requested,
+        too."""
         encoded = [batch.encode() for _, batch in parts]
         buffer = bytearray(b"".join(encoded))
         wanted, partitions, at = FetchPlan(), [], 0
@@ -59,8 +60,8 @@ class Fetching:
         self.fetcher._distribute(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
 
 
-def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_memory():
-    """Small ones count together, up to a thousand of them, so each must cost what it holds and no more."""
+def test_H4_a_small_unread_chunk_does_not_keep_a_large_response_in_memory():
+    """Up to a thousand small chunks count together, so each must take no more memory than it holds."""
     slow, fast = (make_stream(f"me-{n}", CONFIG, queued_chunks=2, timeout=0.0) for n in range(2))
     trickle = Cursor(TopicPartition("t", 0), slow.reader, 0)
     flood = Cursor(TopicPartition("t", 1), fast.reader, 0)
@@ -69,18 +70,18 @@ def test_H4_a_small_chunk_that_nobody_reads_does_not_keep_a_large_response_in_me
         large = Forged(n, [record(0, b"v" * 100_000)])
         fetching.receive((trickle, counted(n, 1)), (flood, large))
         assert next(fast).offset == n
-    with pytest.raises(ConsumerTimeout):  # which lets go of the last one
+    with pytest.raises(ConsumerTimeout):  # which releases the last chunk
         next(fast)
     assert fetching.given_back == 10
     assert [next(slow).offset for _ in range(10)] == list(range(10)), "and they are still whole"
 
 
-def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_throttles():
+def test_E3_an_answer_covers_all_requested_partitions_unless_the_broker_throttles():
     stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
     some, unchanged, moved = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(3))
     fetching = Fetching()
     fetching.receive(left_out=(unchanged,), throttle=0.1)
-    assert unchanged.answered_at is None, "an answer without anything, because we ask too much"
+    assert unchanged.answered_at is None, "an empty answer, because the broker throttles"
     fetching.receive((some, counted(0, 1)), left_out=(unchanged,))
     assert some.answered_at == unchanged.answered_at is not None
     wanted = FetchPlan()
@@ -93,15 +94,15 @@ def test_E3_an_answer_speaks_of_all_that_it_was_asked_for_unless_the_broker_thro
     assert moved.answered_at is None, "the answer is for where it was"
 
 
-def test_H13_what_a_broker_answers_late_counts_no_more_when_another_one_has_the_partition():
-    """A leader that hung and goes on does not know yet that it is none: what it says of the log's end is old."""
+def test_H13_a_late_answer_is_dropped_when_another_broker_has_the_partition():
+    """A leader that hung does not know yet that it has been replaced: its end of the log is outdated."""
     stream = make_stream("me-0", CONFIG, queued_chunks=2, timeout=0.0)
-    late, ours = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(2))
+    late, kept = (Cursor(TopicPartition("t", number), stream.reader, 0) for number in range(2))
     fetching = Fetching()
     fetching.lost = late
-    fetching.receive((late, counted(0, 1)), (ours, counted(0, 1)))
+    fetching.receive((late, counted(0, 1)), (kept, counted(0, 1)))
     assert (late.fetched, late.readable, late.answered_at) == (0, None, None)
-    assert next(stream).partition == ours.tp.partition
+    assert next(stream).partition == kept.tp.partition
     with pytest.raises(ConsumerTimeout):
         next(stream)
     assert fetching.given_back == 1
@@ -112,14 +113,14 @@ def test_H13_a_late_refusal_does_not_take_the_partition_from_its_new_fetcher():
     late = Cursor(TopicPartition("t", 0), stream.reader, 0)
     fetching = Fetching()
     fetching.lost = late
-    fetching.receive((late, counted(0, 1)), error_code=6)  # NOT_LEADER_OR_FOLLOWER; its owner would be told
+    fetching.receive((late, counted(0, 1)), error_code=6)  # NOT_LEADER_OR_FOLLOWER; its owner would be notified
     assert not late.failed
 
 
-def test_H13_a_fetcher_whose_broker_is_silent_tells_its_owner_and_goes_on_waiting_unless_it_is_ended():
-    told = []
-    fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace(overdue=told.append))
-    assert (fetcher._on_slow_answer(), told) == (None, [fetcher])
+def test_H13_a_fetcher_whose_broker_does_not_answer_notifies_its_owner_and_waits_until_it_is_ended():
+    notified = []
+    fetcher = Fetcher(Broker(1, "localhost", 1), 0, CONFIG, SimpleNamespace(overdue=notified.append))
+    assert (fetcher._on_slow_answer(), notified) == (None, [fetcher])
     fetcher.end()
     assert fetcher._on_slow_answer() is not None
-    assert told == [fetcher]
+    assert notified == [fetcher]

@@ -1,4 +1,4 @@
-"""The leader finder on a cluster made of values: where cursors go, and from which offset (H10, H12, H13)."""
+"""The leader finder on a simulated cluster: which fetcher gets a cursor, and at which offset (H10, H12, H13)."""
 
 import time
 import uuid
@@ -59,7 +59,8 @@ class Fetcher:
 
 
 class Cluster:
-    """What the finder asks. `leaders`: by partition, None for none; `silent`: partitions that nobody answers for."""
+    """The cluster. `leaders`: by partition, None without a leader; `silent`: partitions whose leader does not
+    answer."""
 
     def __init__(self):
         self.brokers = {1: ONE, 2: TWO, 3: THREE}
@@ -184,7 +185,7 @@ def test_H12_a_cursor_without_a_position_gets_one_by_the_rule(finding):
         it.finder.add([a])
         it.found(a)
         assert (a.consumed, a.fetched) == (at, at)
-        assert it.resets == [], "a start is no reset"
+        assert it.resets == [], "a start is not a reset"
 
 
 def test_H12_out_of_range_is_reset_by_the_rule_and_counted(finding):
@@ -203,7 +204,7 @@ def test_H12_out_of_range_is_reset_by_the_rule_and_counted(finding):
 
 
 @pytest.mark.parametrize(("position", "error"), [(None, NoGroupOffset), (3, OffsetOutOfRange)])
-def test_H12_without_a_rule_the_reader_is_told_and_a_seek_heals(finding, position, error):
+def test_H12_with_reset_none_the_stream_raises_and_a_seek_continues(finding, position, error):
     it = finding("none")
     a = it.cursor(A, position)
     a.lost = position is not None
@@ -216,7 +217,7 @@ def test_H12_without_a_rule_the_reader_is_told_and_a_seek_heals(finding, positio
     assert (a.failed, a.lost, a.consumed) == (False, False, 50)
 
 
-def test_H13_a_leader_that_does_not_answer_holds_up_nobody_else(finding):
+def test_H13_a_leader_that_does_not_answer_delays_no_other_partition(finding):
     it = finding()
     it.cluster.silent = {B}
     a, b = it.cursor(A), it.cursor(B)
@@ -228,7 +229,7 @@ def test_H13_a_leader_that_does_not_answer_holds_up_nobody_else(finding):
 
 
 @pytest.mark.parametrize("silent", [{"position": None}, {"position": 50, "epoch": 4}], ids=["no-position", "old-epoch"])
-def test_H13_whoever_needs_no_answer_does_not_wait_for_those_that_get_none(finding, silent):
+def test_H13_cursors_that_need_no_offsets_do_not_wait_for_unanswered_ones(finding, silent):
     it = finding()
     it.cluster.silent = {B}
     it.cluster.epochs[B] = 100
@@ -240,7 +241,7 @@ def test_H13_whoever_needs_no_answer_does_not_wait_for_those_that_get_none(findi
     it.found(b)
 
 
-def test_no_broker_at_all_is_waited_for(finding, caplog):
+def test_the_finder_waits_while_no_broker_answers(finding, caplog):
     it = finding()
     it.cluster.problem = BrokerUnavailable("asking", ["refused"])
     a = it.cursor(A, 20)
@@ -255,7 +256,7 @@ def test_no_broker_at_all_is_waited_for(finding, caplog):
     assert not it.broken
 
 
-def test_what_is_not_allowed_reaches_the_readers_and_is_not_asked_for_again_at_once(finding):
+def test_an_authorization_error_reaches_the_streams_and_is_retried_after_a_backoff(finding):
     it = finding()
     it.cluster.problem = AuthorizationFailed("no")
     it.finder.add([it.cursor(A, 20)])
@@ -266,7 +267,7 @@ def test_what_is_not_allowed_reaches_the_readers_and_is_not_asked_for_again_at_o
     assert (len(it.broken), it.cluster.asked) == (1, 1)
 
 
-def test_a_topic_that_is_gone_does_not_hold_up_the_others(finding, caplog):
+def test_a_deleted_topic_does_not_delay_the_others(finding, caplog):
     it = finding()
     gone, a = it.cursor(TopicPartition("gone", 0), 5), it.cursor(A, 20)
     it.finder.add([gone, a])
@@ -275,7 +276,7 @@ def test_a_topic_that_is_gone_does_not_hold_up_the_others(finding, caplog):
     assert "'gone'" in caplog.text
 
 
-def test_a_topic_made_anew_is_read_by_the_rule(finding):
+def test_a_recreated_topic_is_read_by_the_reset_rule(finding):
     it = finding()
     a = it.cursor(A, 50)
     it.finder.add([a])
@@ -289,7 +290,7 @@ def test_a_topic_made_anew_is_read_by_the_rule(finding):
     assert a.committed is None, "brokers delete what groups have committed for a topic along with it"
 
 
-def test_an_unclean_election_takes_the_cursor_back_to_where_the_logs_part(finding):
+def test_an_unclean_election_moves_the_cursor_back_to_where_the_logs_differ(finding):
     it = finding()
     a, b = it.cursor(A, 50, epoch=4), it.cursor(B, 50, epoch=4)
     it.cluster.epochs = {A: 30, B: 70}
@@ -300,7 +301,7 @@ def test_an_unclean_election_takes_the_cursor_back_to_where_the_logs_part(findin
     assert it.resets == [a]
 
 
-def test_a_seek_before_the_finder_came_wins_over_an_old_epoch(finding):
+def test_a_seek_takes_precedence_over_an_old_epoch(finding):
     it = finding()
     a = it.cursor(A, 50, epoch=4)
     it.cluster.epochs = {A: 60}
@@ -310,7 +311,7 @@ def test_a_seek_before_the_finder_came_wins_over_an_old_epoch(finding):
     assert a.consumed == 80
 
 
-def test_H8_what_was_released_while_its_fetcher_reported_it_does_not_come_back(finding):
+def test_H8_a_cursor_revoked_while_its_fetcher_reports_it_does_not_come_back(finding):
     it = finding()
     a = it.cursor(A, 3)
     it.finder.add([a])
@@ -330,7 +331,7 @@ def test_H8_what_was_released_while_its_fetcher_reported_it_does_not_come_back(f
         next(it.stream)
 
 
-def test_a_recommended_replica_is_read_without_an_epoch_and_its_word_does_not_count(finding):
+def test_a_recommended_replica_is_read_without_an_epoch_and_its_out_of_range_answer_does_not_count(finding):
     it = finding()
     a = it.cursor(A, 20)
     it.finder.add([a])
@@ -347,7 +348,7 @@ def test_a_recommended_replica_is_read_without_an_epoch_and_its_word_does_not_co
     assert it.holder(a).broker == ONE
 
 
-def test_a_replica_that_nobody_knows_is_no_reason_to_ask_without_end(finding):
+def test_an_unknown_recommended_replica_does_not_cause_endless_lookups(finding):
     it = finding()
     a = it.cursor(A, 20)
     it.finder.add([a])
@@ -368,7 +369,7 @@ def test_closing_ends_the_thread_whatever_it_waits_for(finding):
     assert not it.finder._thread.is_alive()
 
 
-def test_H13_what_a_silent_broker_led_is_read_from_the_broker_elected_since(finding):
+def test_H13_partitions_of_a_broker_that_does_not_answer_are_read_from_the_new_leader(finding):
     it = finding()
     it.cluster.leaders[1] = Leader(ONE, 5)
     a, b = it.cursor(A, 20), it.cursor(B, 20)
@@ -391,7 +392,7 @@ def test_H13_what_a_silent_broker_led_is_read_from_the_broker_elected_since(find
     assert it.holder(b).broker == TWO
 
 
-def test_H10_a_silent_follower_is_left_when_it_is_gone_and_not_because_it_does_not_lead(finding):
+def test_H10_a_follower_that_does_not_answer_is_left_when_it_is_gone_not_because_it_does_not_lead(finding):
     it = finding()
     a = it.cursor(A, 20)
     it.finder.add([a])

@@ -1,4 +1,4 @@
-"""Who reads what in a group (H6, F13): rules that hold for every group, and a few groups drawn by hand."""
+"""The assignors (H6, F13): rules that hold for every group, and a few groups written by hand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ subscriptions = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 4))
 
 @st.composite
 def groups(draw):
-    """Members of which each subscribes to what it likes, with as many streams as it likes."""
+    """Members with arbitrary subscriptions and numbers of streams."""
     count = draw(st.integers(1, 6))
     order = draw(st.permutations(range(count)))
     return [
@@ -59,7 +59,7 @@ def groups(draw):
 
 @st.composite
 def equal_groups(draw):
-    """Members that subscribe to the same topics; each has as many streams as it likes, the same for all topics."""
+    """Members that subscribe to the same topics; each has a number of streams that is the same for all topics."""
     count = draw(st.integers(1, 6))
     topics = draw(st.sets(st.sampled_from(TOPICS), min_size=1))
     return [Member(f"m{i}", f"c{i}", dict.fromkeys(topics, draw(st.integers(1, 4)))) for i in range(count)]
@@ -71,7 +71,7 @@ def sorted_threads(members, topic):
 
 
 def divided(name, members, cluster):
-    """What the group looks like when each member divides what it was given by itself."""
+    """The assignment if each member divides its own partitions."""
     given = assign(name, members, cluster)
     return {
         tp: Thread(m.member_id, stream)
@@ -119,7 +119,7 @@ def test_H6_what_any_leader_gives_is_divided_over_our_own_streams_evenly(name, t
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_group_of_nobody_and_a_topic_of_nothing(name):
+def test_a_group_without_members_and_a_topic_without_partitions(name):
     assert assign(name, [], {"a": 3}) == {}
     assert assign(name, [Member("m", "c", {})], {"a": 3}) == {"m": []}
     assert assign(name, [Member("m", "c", {"a": 2, "unknown": 1})], {"a": 0}) == {"m": []}
@@ -133,7 +133,7 @@ def test_an_unknown_assignor_is_an_error():
         divide("sticky", {}, [], {})
 
 
-def test_H4_a_thread_is_called_after_its_consumer():
+def test_H4_a_thread_id_begins_with_the_consumer_id():
     assert thread_id("group_host-1-abcd", 3) == "group_host-1-abcd-3"
 
 
@@ -152,7 +152,7 @@ def test_H6_range_is_sorted_partitions_over_sorted_threads_the_first_take_the_re
 
 
 @given(members=groups(), cluster=clusters)
-def test_H6_range_over_threads_is_what_members_make_of_their_own_part(members, cluster):
+def test_H6_range_over_threads_equals_the_division_by_members(members, cluster):
     assert divided(RANGE, members, cluster) == assign_threads(RANGE, members, cluster)
 
 
@@ -167,7 +167,7 @@ def test_H6_range_drawn_by_hand():
 
 
 @given(members=equal_groups(), cluster=clusters)
-def test_H6_roundrobin_deals_all_partitions_to_all_threads_in_turn(members, cluster):
+def test_H6_roundrobin_assigns_all_partitions_to_all_threads_in_turn(members, cluster):
     found = assign_threads(ROUND_ROBIN, members, cluster)
     topics = members[0].threads
     threads = sorted_threads(members, next(iter(topics)))
@@ -176,11 +176,11 @@ def test_H6_roundrobin_deals_all_partitions_to_all_threads_in_turn(members, clus
 
 
 @given(members=equal_groups(), cluster=clusters)
-def test_H6_roundrobin_over_threads_is_what_members_make_of_their_own_part(members, cluster):
+def test_H6_roundrobin_over_threads_equals_the_division_by_members(members, cluster):
     assert divided(ROUND_ROBIN, members, cluster) == assign_threads(ROUND_ROBIN, members, cluster)
 
 
-def test_H6_roundrobin_skips_who_does_not_subscribe_as_in_java():
+def test_H6_roundrobin_skips_members_that_do_not_subscribe_as_in_java():
     members = [
         Member("m0", "c0", {"t0": 1}),
         Member("m1", "c1", {"t0": 1, "t1": 1}),
@@ -197,14 +197,14 @@ def test_H6_roundrobin_skips_who_does_not_subscribe_as_in_java():
 
 
 @given(members=groups(), cluster=clusters)
-def test_F13_a_topics_partitions_go_round_its_threads_from_a_start_of_its_own(members, cluster):
+def test_F13_a_topics_partitions_go_to_its_threads_in_turn_from_a_first_thread_of_its_own(members, cluster):
     found = assign_threads(FIXED, members, cluster)
     for tp, thread in found.items():
         threads = sorted_threads(members, tp.topic)
         assert thread == threads[reader_index(tp.topic, tp.partition, len(threads))]
 
 
-def test_F13_the_start_comes_from_the_name():
+def test_F13_the_topics_name_decides_the_first_thread():
     members = [Member(f"m{i}", f"c{i}", {"aa": 1, "ab": 1}) for i in range(2)]
     starts = {topic: assign_threads(FIXED, members, {topic: 1})[TopicPartition(topic, 0)] for topic in ("aa", "ab")}
     assert starts["aa"] != starts["ab"]
@@ -214,7 +214,7 @@ def test_F13_the_start_comes_from_the_name():
 
 
 def after(members, cluster, generation):
-    """The members as they join the next time: each holds what it was given and claims it."""
+    """The members as they join the next time: each owns its partitions and claims them."""
     threads = assign_threads(COOPERATIVE_STICKY, members, cluster)
     return [
         dataclasses.replace(
@@ -228,7 +228,7 @@ def after(members, cluster, generation):
 
 
 def settled(members, cluster, generation=1):
-    """Join again and again, as cooperative members do, until nobody has to let go of anything; and how often."""
+    """Join repeatedly, as cooperative members do, until no member has to revoke anything; returns how often."""
     for rounds in range(1, 6):
         then = after(members, cluster, generation + rounds)
         if all(set(old.owned) <= set(new.owned) for old, new in zip(members, then, strict=True)):
@@ -281,7 +281,7 @@ def test_H6_sticky_after_members_come_and_go_is_balanced_and_moves_a_minimum(mem
     then, rounds = settled([*stay, *come], cluster, 10)
     assert is_balanced(then, count)
     assert rounds <= 2
-    # Nobody lets go of more than it has above its share, or than others lack to have theirs.
+    # No member revokes more than it has above its share, or than others lack of theirs.
     whole = sum(m.weight for m in then)
     least, most = count // whole, -(-count // whole)
     kept = {m.member_id: set(m.owned) for m in stay}
@@ -293,8 +293,9 @@ def test_H6_sticky_after_members_come_and_go_is_balanced_and_moves_a_minimum(mem
 
 
 @given(members=groups(), cluster=clusters, data=st.data())
-def test_H6_sticky_never_gives_what_another_member_still_holds(members, cluster, data):
-    """Two phases: whatever members claim, twice, from different generations, or what they do not subscribe to."""
+def test_H6_sticky_never_assigns_a_partition_that_another_member_still_owns(members, cluster, data):
+    """In two phases, whatever members claim: twice, from different generations, or of topics outside their
+    subscription."""
     possible = all_partitions(cluster)
     claiming = [
         dataclasses.replace(
@@ -308,7 +309,7 @@ def test_H6_sticky_never_gives_what_another_member_still_holds(members, cluster,
     for m in claiming:
         for tp in set(given_now[m.member_id]) - set(m.owned):
             assert not any(tp in other.owned for other in claiming)
-    # And it comes to rest: what was withheld has an owner in the end.
+    # It ends: every partition that was withheld has an owner.
     then, _ = settled(
         [dataclasses.replace(m, owned=tuple(given_now[m.member_id]), generation=4) for m in claiming], cluster, 5
     )
@@ -317,7 +318,7 @@ def test_H6_sticky_never_gives_what_another_member_still_holds(members, cluster,
     )
 
 
-def test_H6_sticky_a_newcomer_gets_what_was_let_go_in_the_second_round():
+def test_H6_sticky_a_new_member_gets_revoked_partitions_in_the_second_round():
     old = Member("m1", "c1", {"t": 1}, tuple(tps("t", 0, 1, 2, 3)), 7)
     new = Member("m2", "c2", {"t": 1})
     first = assign(COOPERATIVE_STICKY, [old, new], {"t": 4})
@@ -333,17 +334,17 @@ def test_H6_sticky_of_two_claims_the_younger_generation_counts():
     stale = Member("m2", "c2", {"t": 1}, tuple(tps("t", 0, 1)), 7)
     given_now = assign(COOPERATIVE_STICKY, [young, stale], {"t": 2})
     assert len(given_now["m1"]) == 1
-    assert given_now["m2"] == []  # it must let go first
+    assert given_now["m2"] == []  # its owner must revoke it first
 
 
-def test_H6_sticky_two_claims_of_one_generation_count_for_nobody():
+def test_H6_sticky_two_claims_of_one_generation_do_not_count():
     one = Member("m1", "c1", {"t": 1}, tuple(tps("t", 0)), 8)
     two = Member("m2", "c2", {"t": 1}, tuple(tps("t", 0)), 8)
     assert assign(COOPERATIVE_STICKY, [one, two], {"t": 1}) == {"m1": [], "m2": []}
 
 
-def test_H6_sticky_claims_without_generation_are_believed_if_nobody_else_claims():
-    """kafka-python's members do not say a generation."""
+def test_H6_sticky_a_claim_without_a_generation_counts_if_it_is_the_only_one():
+    """kafka-python's members send no generation."""
     members = [
         Member("m1", "c1", {"t": 1}, tuple(tps("t", 0, 1)), -1),
         Member("m2", "c2", {"t": 1}, tuple(tps("t", 2, 3)), 5),
@@ -351,7 +352,7 @@ def test_H6_sticky_claims_without_generation_are_believed_if_nobody_else_claims(
     assert assign(COOPERATIVE_STICKY, members, {"t": 4}) == {"m1": tps("t", 0, 1), "m2": tps("t", 2, 3)}
 
 
-def test_H6_sticky_what_stays_keeps_its_stream():
+def test_H6_sticky_a_partition_that_stays_keeps_its_stream():
     before = dict(zip(tps("t", 0, 1, 2), (1, 1, 0), strict=True))
     found = divide(COOPERATIVE_STICKY, {"t": 2}, tps("t", 0, 1, 3), before)
     assert found == dict(zip(tps("t", 0, 1, 3), (1, 1, 0), strict=True))
@@ -364,7 +365,7 @@ def test_H6_sticky_shared_streams_are_filled_evenly_over_many_topics():
 
 
 @pytest.mark.parametrize("topics", [1, 10_000])
-def test_H6_sticky_ten_thousand_partitions_do_not_let_the_group_wait_for_minutes(topics):
+def test_H6_sticky_assigns_ten_thousand_partitions_within_seconds(topics):
     # Two seconds each; in a first version, that looked at all topics for each move, the time limit of a test.
     names = [f"t{i}" for i in range(topics)]
     cluster = dict.fromkeys(names, 10_000 // topics)

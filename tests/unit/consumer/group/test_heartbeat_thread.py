@@ -1,4 +1,5 @@
-"""Heartbeats and held-back joins, where a real broker cannot be made to fail in just that way: answers are made up."""
+"""Heartbeats and joins that the coordinator holds back. Answers are simulated: a real broker does not fail in these
+ways."""
 
 import threading
 import time
@@ -26,18 +27,18 @@ def config(**more):
 
 
 @pytest.fixture
-def heart(monkeypatch):
-    """`heart(answers)`: one that gets these answers, the last of them again and again; and what it tells."""
+def heartbeats(monkeypatch):
+    """`heartbeats(answers)`: a thread that gets these answers, the last of them repeatedly; and its notifications."""
     made = []
 
     def make(answers, **settings):
-        told, said = [], threading.Event()
+        notified, was_notified = [], threading.Event()
 
-        def tell(member, news):
-            told.append((member, news))
-            said.set()
+        def notify(member, news):
+            notified.append((member, news))
+            was_notified.set()
 
-        one = HeartbeatThread(config(**settings), tell)
+        one = HeartbeatThread(config(**settings), notify)
         coming = iter(answers)
         last = [None]
 
@@ -49,7 +50,7 @@ def heart(monkeypatch):
         monkeypatch.setattr(one._coordinator, "ask", ask)
         made.append(one)
         one.send_for(MEMBER)
-        return one, told, said
+        return one, notified, was_notified
 
     yield make
     for one in made:
@@ -57,13 +58,13 @@ def heart(monkeypatch):
         assert not one._thread.is_alive()
 
 
-def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heart):
+def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heartbeats):
     started = time.monotonic()
     # Of one text: on a busy machine the first of them may come when the time is over.
-    _, told, said = heart([None, RetriableError("gone"), ConnectionLost("gone")])
-    assert said.wait(DEADLINE)
+    _, notified, was_notified = heartbeats([None, RetriableError("gone"), ConnectionLost("gone")])
+    assert was_notified.wait(DEADLINE)
     assert time.monotonic() - started >= 0.3
-    ((member, news),) = told
+    ((member, news),) = notified
     assert member == MEMBER
     assert isinstance(news, MembershipLost)
     assert not news.forgotten  # whether the coordinator has forgotten us is for it to say
@@ -84,7 +85,7 @@ def hold_back(one, monkeypatch, news):
 
 
 @pytest.mark.parametrize("seconds", [0.0, DEADLINE])
-def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(monkeypatch, seconds):
+def test_closing_aborts_a_heartbeat_however_short_the_time_out_is(monkeypatch, seconds):
     one = HeartbeatThread(config(), lambda member, news: None)
     asked, woken = hold_back(one, monkeypatch, Interrupted())
     monkeypatch.setattr(one._coordinator, "abort", woken.set)
@@ -96,27 +97,27 @@ def test_a_heart_that_waits_for_an_answer_is_woken_however_little_time_there_is(
     assert woken.is_set()
 
 
-def test_H5_a_rebalance_is_told_and_the_heart_goes_on(heart):
-    one, told, said = heart([None, Rebalancing("now"), None])
-    assert said.wait(DEADLINE)
+def test_H5_a_rebalance_is_notified_and_heartbeats_continue(heartbeats):
+    one, notified, was_notified = heartbeats([None, Rebalancing("now"), None])
+    assert was_notified.wait(DEADLINE)
     before = one.last_heartbeat
     deadline = time.monotonic() + DEADLINE
     while one.last_heartbeat <= before:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert [type(news) for _, news in told] == [Rebalancing]
+    assert [type(news) for _, news in notified] == [Rebalancing]
 
 
 @pytest.mark.parametrize("news", [MembershipLost("unknown", forgotten=True), RuntimeError("a bug")])
-def test_H5_what_ends_a_membership_is_told_once(heart, news):
-    _, told, said = heart([news])
-    assert said.wait(DEADLINE)
-    time.sleep(0.1)  # ten more beats, if it went on
-    assert told == [(MEMBER, news)]
+def test_H5_the_end_of_a_membership_is_notified_once(heartbeats, news):
+    _, notified, was_notified = heartbeats([news])
+    assert was_notified.wait(DEADLINE)
+    time.sleep(0.1)  # ten more heartbeats, if they continued
+    assert notified == [(MEMBER, news)]
 
 
-def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
-    one, _, _ = heart([None])
+def test_no_heartbeats_are_sent_while_suspended(heartbeats):
+    one, _, _ = heartbeats([None])
     one.suspend()
     time.sleep(0.05)
     before = one.last_heartbeat
@@ -129,9 +130,9 @@ def test_a_heart_at_rest_does_not_beat_and_begins_again(heart):
 @pytest.mark.parametrize(
     "news", [Rebalancing("now"), MembershipLost("the group has gone on without this member")], ids=["moving", "lost"]
 )
-def test_H5_what_a_beat_brings_back_to_a_heart_at_rest_is_not_told(heart, monkeypatch, news):
-    """It speaks of a generation that has been left behind: the member that joins anew is not lost by it."""
-    one, told, _ = heart([None], **{"heartbeat.interval.ms": 100_000, "session.timeout.ms": 300_000})
+def test_H5_an_answer_that_comes_while_suspended_is_not_notified(heartbeats, monkeypatch, news):
+    """It belongs to an earlier generation: the member that joins again must not lose its membership by it."""
+    one, notified, _ = heartbeats([None], **{"heartbeat.interval.ms": 100_000, "session.timeout.ms": 300_000})
     asked, answers = hold_back(one, monkeypatch, news)
     one.send_now()
     assert asked.wait(DEADLINE)
@@ -139,7 +140,7 @@ def test_H5_what_a_beat_brings_back_to_a_heart_at_rest_is_not_told(heart, monkey
     answers.set()
     one.close(DEADLINE)
     assert not one._thread.is_alive()
-    assert told == []
+    assert notified == []
 
 
 class Nobody:
@@ -153,7 +154,7 @@ class Broken(Nobody):
 
 
 @pytest.mark.parametrize(("interval", "seen"), [(100_000, False), (10, True)])
-def test_H5_a_join_that_is_cut_off_while_it_is_held_back_has_kept_the_membership_until_then(
+def test_H5_a_join_that_is_cut_off_while_the_coordinator_holds_it_has_kept_the_membership_until_then(
     monkeypatch, interval, seen
 ):
     settings = config(**{"heartbeat.interval.ms": interval, "session.timeout.ms": interval * 3})
@@ -170,7 +171,7 @@ def test_H5_a_join_that_is_cut_off_while_it_is_held_back_has_kept_the_membership
 
 
 def test_H5_a_join_that_is_answered_late_has_kept_the_membership_until_then(monkeypatch):
-    """A SyncGroup that fails after it would else find a session without a heartbeat."""
+    """Otherwise a SyncGroup that fails after it would find a session without a heartbeat."""
     membership = Membership(config(), "c", NamedTopics({"t": 1}), Nobody())
     answered = Joined(MEMBER, "range", leader=False, members=(), skip_assignment=False)
     monkeypatch.setattr(membership._coordinator, "ask", lambda attempts, question: answered)
@@ -188,44 +189,44 @@ def test_a_wait_ends_at_once_when_closing():
 
 @pytest.fixture
 def leaving(monkeypatch):
-    """`leaving(ownership, answers)`: a member whose heart beats, and what it is answered when it leaves."""
+    """`leaving(owner, answers)`: a member with heartbeats, and the answers to its leave requests."""
     made = []
 
-    def make(ownership, answers):
-        membership = Membership(config(), "c", NamedTopics({"t": 1}), ownership)
+    def make(owner, answers):
+        membership = Membership(config(), "c", NamedTopics({"t": 1}), owner)
         membership._member = MEMBER
         membership._owned.streams = {TopicPartition("t", 0): 0}
-        farewells = iter(answers)
+        leave_answers = iter(answers)
 
         def ask(attempts, question):
-            if (answer := next(farewells)) is not None:
+            if (answer := next(leave_answers)) is not None:
                 raise answer
 
         monkeypatch.setattr(membership._heartbeats._coordinator, "ask", lambda attempts, question: None)
         monkeypatch.setattr(membership._leave_coordinator, "ask", ask)
         membership._heartbeats.send_for(MEMBER)
         made.append(membership)
-        return membership, farewells
+        return membership, leave_answers
 
     yield make
     for membership in made:
         membership._heartbeats.close(DEADLINE)
 
 
-def test_H5_a_member_leaves_and_its_heart_ends_whatever_its_release_has_met(leaving):
-    """A heart that beats on would make every rebalance of the group wait for a member that is not there."""
-    membership, farewells = leaving(Broken(), [None])
+def test_H5_a_member_leaves_and_its_heartbeats_end_even_if_revoking_fails(leaving):
+    """Heartbeats that continue would make every rebalance of the group wait for a missing member."""
+    membership, leave_answers = leaving(Broken(), [None])
     with pytest.raises(RuntimeError, match="a bug"):
         membership._end(lost=False)
-    assert list(farewells) == [], "it has left"
+    assert list(leave_answers) == [], "it has left"
     assert not membership._heartbeats._thread.is_alive()
 
 
-def test_H5_a_farewell_that_a_lost_connection_swallowed_is_said_again(leaving):
-    class Released(Nobody):
+def test_H5_a_leave_request_on_a_lost_connection_is_sent_again(leaving):
+    class Revoked(Nobody):
         def revoke(self, partitions, lost):
             pass
 
-    membership, farewells = leaving(Released(), [ConnectionLost("cut off"), None, None])
+    membership, leave_answers = leaving(Revoked(), [ConnectionLost("cut off"), None, None])
     membership._end(lost=False)
-    assert list(farewells) == [None], "twice, not three times"
+    assert list(leave_answers) == [None], "twice, not three times"

@@ -1,4 +1,4 @@
-"""What members send each other: our notes, the protocol's own bytes, and whatever others put there."""
+"""User data of members, the protocol's own bytes, and arbitrary bytes of other clients."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
 PLAIN_NOTE = {"consumer": "c", "threads": 1, "fresh": True, "streams": {}}
 
 
-def packed(note) -> bytes:
-    return MAGIC + zlib.compress(json.dumps(note).encode())
+def packed(value) -> bytes:
+    return MAGIC + zlib.compress(json.dumps(value).encode())
 
 
-def joined(member_id, said, instance_id=None):
-    return JoinedMember(member_id, instance_id, encode_subscription(said))
+def joined(member_id, sent, instance_id=None):
+    return JoinedMember(member_id, instance_id, encode_subscription(sent))
 
 
 def penstock(member_id, topics, fresh=False, owned=(), generation=-1, streams=None):
-    note = SubscriptionUserData(f"consumer-{member_id}", topics, fresh, streams or {})
-    return joined(member_id, Subscription(tuple(topics), note.encode(generation), tuple(owned), generation))
+    value = SubscriptionUserData(f"consumer-{member_id}", topics, fresh, streams or {})
+    return joined(member_id, Subscription(tuple(topics), value.encode(generation), tuple(owned), generation))
 
 
 # --- the protocol's bytes ---------------------------------------------------------------------------------------------
@@ -67,9 +67,9 @@ def penstock(member_id, topics, fresh=False, owned=(), generation=-1, streams=No
     generation=st.integers(-1, 2**31 - 1),
     rack=st.none() | names,
 )
-def test_a_subscription_survives_the_way(topics, user_data, owned, generation, rack):
-    said = Subscription(tuple(topics), user_data, tuple(sorted(owned)), generation, rack)
-    assert decode_subscription(encode_subscription(said)) == said
+def test_a_subscription_decodes_to_what_was_encoded(topics, user_data, owned, generation, rack):
+    sent = Subscription(tuple(topics), user_data, tuple(sorted(owned)), generation, rack)
+    assert decode_subscription(encode_subscription(sent)) == sent
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -86,17 +86,17 @@ def test_a_subscription_of_every_version_is_read(version):
     assert read.rack == ("r1" if version >= 3 else None)
 
 
-def test_a_version_to_come_is_read_as_far_as_we_know_it():
+def test_a_future_version_is_read_as_far_as_it_is_known():
     data = encode_subscription(Subscription(("a",), b"x", (TopicPartition("a", 1),), 3))
     assert decode_subscription(struct.pack(">h", 9) + data[2:] + b"more") == decode_subscription(data)
 
 
 @given(st.sets(partitions), st.binary())
-def test_an_assignment_survives_the_way(given_partitions, user_data):
+def test_an_assignment_decodes_to_what_was_encoded(given_partitions, user_data):
     assert decode_assignment(encode_assignment(given_partitions, user_data)) == (sorted(given_partitions), user_data)
 
 
-def test_who_was_left_out_has_nothing():
+def test_a_member_without_an_assignment_has_no_partitions():
     assert decode_assignment(b"") == ([], b"")
 
 
@@ -104,26 +104,26 @@ def test_who_was_left_out_has_nothing():
 @example(b"\xff\xff")
 @example(b"\x00\x01\x7f\xff\xff\xff")
 @example(b"\x00\x00\x00\x00\x00\x01\x00\x01\xff\xff\xff\xff\xff")
-def test_bytes_of_no_kind_are_an_error_of_one_kind(data):
+def test_bytes_that_do_not_parse_raise_one_kind_of_error(data):
     for decode in (decode_subscription, decode_assignment):
         with contextlib.suppress(ValueError):
             decode(data)
 
 
-# --- what others make of ours -----------------------------------------------------------------------------------------
+# --- how other clients read it ----------------------------------------------------------------------------------------
 
 
-def test_java_finds_a_generation_at_the_start_of_our_note():
+def test_java_finds_a_generation_at_the_start_of_the_user_data():
     data = SubscriptionUserData("c", {"t": 1}).encode(41)
     assert struct.unpack_from(">i", data) == (41,)
 
 
-def test_kafka_python_reads_our_subscription_and_we_read_its():
-    said = Subscription(
+def test_kafka_python_and_penstock_read_each_others_subscriptions():
+    sent = Subscription(
         ("a", "b"), SubscriptionUserData("c", {"a": 2, "b": 1}).encode(3), (TopicPartition("a", 0),), 3, "r"
     )
     theirs = CooperativeStickyAssignor.parse_member_metadata(
-        ConsumerProtocolSubscription.decode(encode_subscription(said))
+        ConsumerProtocolSubscription.decode(encode_subscription(sent))
     )
     assert (theirs.generation, theirs.subscription) == (3, ["a", "b"])
     assert [tuple(tp) for tp in theirs.partitions] == [("a", 0)]
@@ -131,14 +131,14 @@ def test_kafka_python_reads_our_subscription_and_we_read_its():
     assert read == Subscription(("a", "b"))
 
 
-def test_kafka_python_reads_our_assignment():
+def test_kafka_python_reads_penstocks_assignment():
     data = encode_assignment(
         [TopicPartition("a", 1), TopicPartition("a", 0)], AssignmentUserData("m", True, {}).encode()
     )
     assert [tuple(tp) for tp in ConsumerProtocolAssignment.decode(data).partitions()] == [("a", 0), ("a", 1)]
 
 
-# --- notes ------------------------------------------------------------------------------------------------------------
+# --- user data --------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -148,9 +148,9 @@ def test_kafka_python_reads_our_assignment():
     streams=st.dictionaries(partitions, st.integers(0, 9)),
     generation=st.integers(-1, 2**31 - 1),
 )
-def test_a_members_note_survives_the_way(consumer_id, threads, fresh, streams, generation):
-    note = SubscriptionUserData(consumer_id, threads, fresh, streams)
-    assert SubscriptionUserData.decode(note.encode(generation), tuple(threads)) == note
+def test_user_data_of_a_subscription_decodes_to_what_was_encoded(consumer_id, threads, fresh, streams, generation):
+    value = SubscriptionUserData(consumer_id, threads, fresh, streams)
+    assert SubscriptionUserData.decode(value.encode(generation), tuple(threads)) == value
 
 
 @given(
@@ -159,9 +159,9 @@ def test_a_members_note_survives_the_way(consumer_id, threads, fresh, streams, g
     streams=st.dictionaries(partitions, st.integers(0, 9)),
     others=st.dictionaries(partitions, names),
 )
-def test_a_leaders_note_survives_the_way(member_id, fresh, streams, others):
-    note = AssignmentUserData(member_id, fresh, streams, others)
-    assert AssignmentUserData.decode(note.encode()) == note
+def test_user_data_of_an_assignment_decodes_to_what_was_encoded(member_id, fresh, streams, others):
+    value = AssignmentUserData(member_id, fresh, streams, others)
+    assert AssignmentUserData.decode(value.encode()) == value
 
 
 HOSTILE = [
@@ -191,63 +191,64 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_is_no_note_of_ours_is_none(data):
+def test_bytes_that_penstock_did_not_write_are_ignored(data):
     assert SubscriptionUserData.decode(b"\x00\x00\x00\x01" + data, ("t",)) is None
     assert AssignmentUserData.decode(data) is None
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_note_or_none(data):
+def test_any_bytes_are_user_data_or_none(data):
     SubscriptionUserData.decode(data, ("t",))
     AssignmentUserData.decode(data)
     SubscriptionUserData.decode(b"\x00\x00\x00\x01" + MAGIC + data, ("t",))
     AssignmentUserData.decode(MAGIC + data)
 
 
-def test_a_leaders_note_names_our_own_threads_as_they_are_called_now():
-    note = AssignmentUserData("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
-    assert note.threads_of_group("me") == {"t": {0: "me-1", 1: "other-0"}}
+def test_own_threads_are_named_by_the_current_consumer_id():
+    value = AssignmentUserData("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
+    assert value.threads_of_group("me") == {"t": {0: "me-1", 1: "other-0"}}
 
 
-def test_notes_that_would_not_fit_tell_members_of_their_own_partitions_alone():
+def test_members_get_their_own_partitions_only_if_the_user_data_would_not_fit():
     threads = {TopicPartition("t", p): Thread(f"m{p % 2}", p % 3) for p in range(600)}
     consumers = {"m0": "c0", "m1": "c1"}
     whole = encode_for_members(threads, consumers, frozenset(consumers), True, MAX_ASSIGNMENT_USER_DATA)
     size = sum(map(len, whole.values()))
     short = encode_for_members(threads, consumers, frozenset(consumers), True, size - 1)
     assert encode_for_members(threads, consumers, frozenset(consumers), True, size) == whole
-    for notes, others in ((whole, 300), (short, 0)):
-        for member_id, data in notes.items():
-            note = AssignmentUserData.decode(data)
-            assert note.member_id == member_id
-            assert note.fresh
-            assert note.streams == {tp: t.stream for tp, t in threads.items() if t.member_id == member_id}
-            assert len(note.others) == others
+    for encoded, others in ((whole, 300), (short, 0)):
+        for member_id, data in encoded.items():
+            value = AssignmentUserData.decode(data)
+            assert value.member_id == member_id
+            assert value.fresh
+            assert value.streams == {tp: t.stream for tp, t in threads.items() if t.member_id == member_id}
+            assert len(value.others) == others
 
 
-def test_an_id_that_is_too_long_for_a_note_is_known_by_its_end():
-    note = SubscriptionUserData("group" * MAX_ID_LENGTH + "-unique", {"t": 1})
-    told = SubscriptionUserData.decode(note.encode(1), ("t",))
-    assert told.consumer_id.endswith("group-unique")
-    assert len(told.consumer_id) == MAX_ID_LENGTH
+def test_a_consumer_id_that_is_too_long_is_sent_by_its_end():
+    value = SubscriptionUserData("group" * MAX_ID_LENGTH + "-unique", {"t": 1})
+    decoded = SubscriptionUserData.decode(value.encode(1), ("t",))
+    assert decoded.consumer_id.endswith("group-unique")
+    assert len(decoded.consumer_id) == MAX_ID_LENGTH
 
 
-def test_a_note_that_would_be_too_long_to_be_read_tells_of_own_partitions_alone():
-    """Thread names compress well: a note may have room in the coordinator's record and not where it is read."""
+def test_members_get_their_own_partitions_only_if_the_user_data_would_be_too_long_to_read():
+    """Thread ids compress well: user data may fit into the coordinator's record, and be too long for members to
+    read."""
     count = MAX_USER_DATA // MAX_ID_LENGTH
     threads = {TopicPartition("t", p): Thread(f"m{p % 2}", 0) for p in range(2 * count)}
-    notes = encode_for_members(
+    encoded = encode_for_members(
         threads, dict.fromkeys(("m0", "m1"), "c" * MAX_ID_LENGTH), frozenset({"m0"}), True, 1 << 40
     )
-    note = AssignmentUserData.decode(notes["m0"])
-    assert len(note.streams) == count
-    assert not note.others
+    value = AssignmentUserData.decode(encoded["m0"])
+    assert len(value.streams) == count
+    assert not value.others
 
 
 # --- bombs: few bytes of a member that cost its leader much -----------------------------------------------------------
 
 
-def test_as_leader_a_consumer_id_of_megabytes_is_not_repeated_for_every_partition():
+def test_a_leader_does_not_repeat_a_consumer_id_of_megabytes_for_every_partition():
     bomb = joined("m1", Subscription(("t",), b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | {"consumer": "c" * 15_000_000})))
     assert len(bomb.subscription) < 20_000
     group = read_members([bomb, penstock("m2", {"t": 1})])
@@ -255,8 +256,8 @@ def test_as_leader_a_consumer_id_of_megabytes_is_not_repeated_for_every_partitio
     assert sum(map(len, encode_assignments("range", group, {"t": 200}).values())) < 10_000
 
 
-def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read():
-    """Each is just short enough; all of them would take minutes."""
+def test_a_leader_limits_the_user_data_of_all_members_and_reads_the_smallest_first():
+    """Each is just short enough; reading all of them would take minutes."""
     padding = {"padding": "x" * (MAX_USER_DATA - 200)}
     data = b"\x00\x00\x00\x01" + packed(PLAIN_NOTE | padding)
     bombs = [joined(f"x{i}", Subscription(("t",), data)) for i in range(MAX_USER_DATA_OF_GROUP // MAX_USER_DATA + 5)]
@@ -266,10 +267,10 @@ def test_as_leader_many_notes_together_have_a_limit_and_the_small_ones_are_read(
     assert len(group.members) == len(bombs) + 1
 
 
-def test_as_leader_a_subscription_of_megabytes_gets_nothing(caplog):
-    """A partition that a member claims to hold is four bytes, and a hundred once they are read."""
-    said = Subscription(("t",), bytes(LARGEST_BYTES), (TopicPartition("t", 0),))
-    group = read_members([joined("x", said), penstock("m2", {"t": 1})])
+def test_a_leader_assigns_nothing_to_a_subscription_of_megabytes(caplog):
+    """A claimed partition takes four bytes, and a hundred once it is parsed."""
+    sent = Subscription(("t",), bytes(LARGEST_BYTES), (TopicPartition("t", 0),))
+    group = read_members([joined("x", sent), penstock("m2", {"t": 1})])
     assert [(member.member_id, member.owned, dict(member.threads)) for member in group.members] == [
         ("x", (), {}),
         ("m2", (), {"t": 1}),
@@ -283,7 +284,7 @@ def test_an_assignment_of_megabytes_is_none():
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
-def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypatch):
+def test_a_leader_spends_no_time_on_threads_without_partitions(assignor, monkeypatch):
     made = []
 
     def counted(*fields):
@@ -300,14 +301,14 @@ def test_as_leader_threads_that_get_no_partition_cost_nothing(assignor, monkeypa
 # --- the leader's part ------------------------------------------------------------------------------------------------
 
 
-def test_H6_threads_of_penstocks_count_and_foreign_members_are_one_thread():
+def test_H6_penstock_members_count_by_threads_and_other_clients_as_one_thread():
     group = read_members([penstock("m1", {"t": 3}), joined("m2", Subscription(("t",)))])
     assignments = encode_assignments("range", group, {"t": 8})
     mine, user_data = decode_assignment(assignments["m1"])
     assert mine == [TopicPartition("t", p) for p in range(6)]
-    note = AssignmentUserData.decode(user_data)
-    assert list(note.streams.values()) == [0, 0, 1, 1, 2, 2]
-    assert note.others == {TopicPartition("t", 6): "m2-0", TopicPartition("t", 7): "m2-0"}
+    value = AssignmentUserData.decode(user_data)
+    assert list(value.streams.values()) == [0, 0, 1, 1, 2, 2]
+    assert value.others == {TopicPartition("t", 6): "m2-0", TopicPartition("t", 7): "m2-0"}
     assert decode_assignment(assignments["m2"]) == ([TopicPartition("t", 6), TopicPartition("t", 7)], b"")
 
 
@@ -320,11 +321,11 @@ def test_H6_threads_of_penstocks_count_and_foreign_members_are_one_thread():
         ([penstock("m1", {"t": 1}, fresh=True), joined("m2", Subscription(("t",)))], False),
     ],
 )
-def test_a_group_is_fresh_if_all_say_so(members, fresh):
+def test_a_group_is_fresh_if_all_members_have_just_started(members, fresh):
     assert read_members(members).fresh is fresh
 
 
-def test_a_member_whose_subscription_cannot_be_read_gets_nothing_and_the_others_all(caplog):
+def test_a_member_with_an_unreadable_subscription_gets_no_partitions(caplog):
     group = read_members([JoinedMember("odd", None, b"\x00\x01\x7f"), penstock("m1", {"t": 1})])
     assignments = encode_assignments("roundrobin", group, {"t": 2, "unused": 3})
     assert decode_assignment(assignments["odd"]) == ([], b"")
@@ -335,13 +336,13 @@ def test_a_member_whose_subscription_cannot_be_read_gets_nothing_and_the_others_
 def test_a_stream_survives_a_rebalance_through_the_leader():
     owned = {TopicPartition("t", p): 1 for p in range(3)}
     group = read_members([penstock("m1", {"t": 2}, owned=owned, generation=4, streams=owned)])
-    note = AssignmentUserData.decode(
+    value = AssignmentUserData.decode(
         decode_assignment(encode_assignments("cooperative-sticky", group, {"t": 5})["m1"])[1]
     )
-    assert note.streams == owned | {TopicPartition("t", 3): 0, TopicPartition("t", 4): 0}
+    assert value.streams == owned | {TopicPartition("t", 3): 0, TopicPartition("t", 4): 0}
 
 
-def test_an_older_java_client_says_its_generation_in_user_data():
-    said = Subscription(("t",), struct.pack(">i", 12), (TopicPartition("t", 0),))
-    (member,) = read_members([joined("m1", said)]).members
+def test_an_older_java_client_sends_its_generation_in_user_data():
+    sent = Subscription(("t",), struct.pack(">i", 12), (TopicPartition("t", 0),))
+    (member,) = read_members([joined("m1", sent)]).members
     assert member.generation == 12

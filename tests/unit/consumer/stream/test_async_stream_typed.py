@@ -98,7 +98,7 @@ def test_the_loop_goes_on_while_a_registry_is_asked(fed, registry):
     async def reading():
         reader = asyncio.ensure_future(anext(batches(fed)))
         assert await asyncio.to_thread(registry.asked.wait, WAIT)
-        assert not reader.done(), "and we are here, in the loop"
+        assert not reader.done(), "and the loop runs"
         registry.may_answer.set()
         return values(await reader)
 
@@ -169,7 +169,7 @@ def prepared(fed, registry):
     return cursor, batches.prepare().result(WAIT)
 
 
-def test_what_nobody_took_is_read_by_the_next(fed, prepared):
+def test_a_prepared_batch_that_was_not_taken_is_read_again(fed, prepared):
     cursor, take = prepared
     assert fed.reader.position(cursor) == 0
     assert next(fed.stream).offset == 0
@@ -178,7 +178,7 @@ def test_what_nobody_took_is_read_by_the_next(fed, prepared):
 
 
 @pytest.mark.parametrize("leave", ["revoke", "move", "pause", "close"])
-def test_H8_what_is_not_wanted_any_more_is_not_handed_out(fed, prepared, leave):
+def test_H8_a_prepared_batch_that_became_obsolete_is_not_handed_out(fed, prepared, leave):
     cursor, take = prepared
     {
         "revoke": lambda: fed.reader.revoke(cursor),
@@ -194,8 +194,8 @@ def test_H8_what_is_not_wanted_any_more_is_not_handed_out(fed, prepared, leave):
         assert fed.given_back == 1
 
 
-def test_an_error_met_in_fetching_waits_for_a_reader(fed):
-    """It is told once: a thread whose reader was cancelled must not be the one who hears it."""
+def test_an_error_of_fetching_waits_for_a_reader(fed):
+    """It is raised once, so a thread whose caller was cancelled must not get it."""
     fed.reader.report(None, penstock.PenstockError("met"))
     assert fed.stream.prepared_batches(["value"]).prepare().result(WAIT) is None
 

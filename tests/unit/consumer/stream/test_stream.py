@@ -1,4 +1,4 @@
-"""A stream fed with forged chunks: what it hands out, where it stands, and what stops it (H4, H8, H11, H14, F18)."""
+"""A stream fed with forged chunks: records, positions and errors (H4, H8, H11, H14, F18)."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from hostile.record_batches import PARTITION, TOPIC, counted
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.errors import ConsumerTimeout, CorruptBatch, RecordTooLarge
-from penstock.formats.decoding import _Native
+from penstock.formats.decoding import _KernelDecoder
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
 from penstock.model.topic_partition import TopicPartition
@@ -51,7 +51,7 @@ def test_H14_a_stream_that_timed_out_is_iterated_again():
         next(fed.stream)
     fed.put(cursor, batch(0))
     assert next(fed.stream).offset == 0
-    assert next(iter(fed.stream)).offset == 1, "an iteration left in the middle goes on where it was"
+    assert next(iter(fed.stream)).offset == 1, "an iteration left in the middle continues where it was"
     assert fed.offsets() == list(range(2, 10))
 
 
@@ -69,7 +69,7 @@ def test_batches_and_messages_may_alternate_and_nothing_comes_twice():
     assert fed.reader.position(cursor) == 30
 
 
-def test_H4_a_full_queue_says_so_and_room_is_announced():
+def test_H4_a_full_queue_reports_it_and_announces_room():
     fed = Fed(queued_chunks=2)
     cursor = fed.cursor()
     for base in (0, 5000):
@@ -82,7 +82,7 @@ def test_H4_a_full_queue_says_so_and_room_is_announced():
     assert fed.room > room
 
 
-def test_H4_chunks_of_a_trickle_count_together():
+def test_H4_small_chunks_count_together():
     fed = Fed(queued_chunks=2)
     cursor = fed.cursor()
     for at in range(999):
@@ -99,12 +99,12 @@ def test_H11_a_chunk_counts_only_if_its_offset_is_still_the_one_asked_for():
     assert not fed.put(cursor, batch(0), at=0), "asked for before the first one came"
     before = cursor.version
     fed.reader.move(cursor, 100)
-    assert not fed.put(cursor, batch(100), at=100, version=before), "asked for before somebody seeked"
+    assert not fed.put(cursor, batch(100), at=100, version=before), "requested before a seek"
     assert fed.put(cursor, batch(100))
     assert fed.offsets() == list(range(100, 110))
 
 
-def test_H8_nothing_of_a_released_partition_leaves_the_stream():
+def test_H8_no_record_of_a_revoked_partition_leaves_the_stream():
     fed = Fed()
     leaving, staying = fed.cursor(), fed.cursor(OTHER)
     fed.put(leaving, batch(0))
@@ -118,7 +118,7 @@ def test_H8_nothing_of_a_released_partition_leaves_the_stream():
     assert fed.offsets() == list(range(53, 60))
 
 
-def test_H8_under_a_reader_in_full_run_every_offset_is_either_out_or_left():
+def test_H8_while_a_thread_reads_every_offset_is_either_handed_out_or_left():
     for _ in range(30):
         fed = Fed(timeout=30.0)
         cursor = fed.cursor()
@@ -187,7 +187,7 @@ def test_H12_a_reset_hands_out_first_what_was_fetched_before():
     assert (cursor.fetched, cursor.consumed) == (5, 5), "backwards both move at once"
 
 
-def test_damaged_bytes_are_fetched_again_once_and_then_told():
+def test_damaged_bytes_are_fetched_again_once_and_then_raise():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0), damage=70)
@@ -196,13 +196,13 @@ def test_damaged_bytes_are_fetched_again_once_and_then_told():
     fed.put(cursor, batch(0), damage=70)
     with pytest.raises(CorruptBatch, match=f"{TOPIC}-{PARTITION}"):
         next(fed.stream)
-    assert cursor.failed, "until somebody seeks"
+    assert cursor.failed, "until a seek"
     fed.reader.move(cursor, 10)
     fed.put(cursor, batch(10))
     assert fed.offsets() == list(range(10, 20))
 
 
-def test_damage_behind_good_batches_loses_none_of_these():
+def test_damage_after_good_batches_loses_none_of_them():
     fed = Fed()
     cursor = fed.cursor()
     whole = len(batch(0).encode())
@@ -213,7 +213,7 @@ def test_damage_behind_good_batches_loses_none_of_these():
     assert fed.offsets() == list(range(10, 20))
 
 
-def test_headers_that_promise_more_than_there_is_are_not_believed():
+def test_batch_headers_that_promise_more_than_there_is_are_corrected():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0), follows=500)
@@ -233,20 +233,20 @@ def test_H14_a_record_that_fits_no_fetch_is_an_error_that_names_it():
         next(fed.stream)
 
 
-def test_errors_come_once_unless_nothing_goes_on():
+def test_errors_are_raised_once_unless_they_ended_the_connector():
     fed = Fed()
     cursor, other = fed.cursor(), fed.cursor(OTHER)
     fed.reader.fail(cursor, RecordTooLarge(TOPIC, PARTITION, 10, 100), cursor.version)
     fed.put(other, batch(0))
     with pytest.raises(RecordTooLarge):
         next(fed.stream)
-    assert fed.offsets() == list(range(10)), "the others go on (H13)"
+    assert fed.offsets() == list(range(10)), "the others continue (H13)"
     for _ in range(3):
         fed.reader.report(None, penstock.AuthenticationFailed("not now"))
     with pytest.raises(penstock.AuthenticationFailed):
         next(fed.stream)
     fed.put(other, batch(10))
-    assert fed.offsets() == list(range(10, 20)), "what may heal is told once, however often it was met meanwhile"
+    assert fed.offsets() == list(range(10, 20)), "a retriable error is raised once, however often it occurred meanwhile"
     fed.reader.queue.fail_all(penstock.AuthenticationFailed("no"))
     for _ in range(2):
         with pytest.raises(penstock.AuthenticationFailed):
@@ -293,7 +293,7 @@ def test_a_stream_is_for_one_thread_at_a_time():
     reading.join(30)
 
 
-def test_decoders_run_when_a_message_is_looked_at_and_their_errors_stop_nothing():
+def test_decoders_run_when_a_message_is_accessed_and_their_errors_stop_nothing():
     fed = Fed(value_decoder=lambda value: int(value), key_decoder=bytes.decode)
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
@@ -347,7 +347,7 @@ def test_an_async_stream_times_out_and_can_be_cancelled_while_it_waits():
     assert waiting.reader.queue.on_ready is None
 
 
-def test_pausing_or_releasing_what_fills_the_queue_makes_room_for_the_others():
+def test_pausing_or_revoking_the_partition_that_fills_the_queue_makes_room_for_others():
     for leave in ("pause", "revoke", "move"):
         fed = Fed(queued_chunks=2)
         cursor, other = fed.cursor(), fed.cursor(OTHER)
@@ -362,7 +362,7 @@ def test_pausing_or_releasing_what_fills_the_queue_makes_room_for_the_others():
         assert fed.offsets() == list(range(10))
 
 
-def test_H8_a_released_cursor_never_comes_back():
+def test_H8_a_revoked_cursor_never_comes_back():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
@@ -383,7 +383,7 @@ def test_a_seek_forgets_the_epoch_under_which_the_old_position_was_reached():
     assert cursor.epoch == -1
 
 
-def test_H12_a_reset_to_a_place_before_what_was_fetched_fetches_that_again():
+def test_H12_a_reset_to_an_earlier_offset_fetches_from_there():
     fed = Fed()
     cursor = fed.cursor(position=100)
     fed.put(cursor, batch(100, 100))
@@ -391,7 +391,7 @@ def test_H12_a_reset_to_a_place_before_what_was_fetched_fetches_that_again():
     assert (cursor.consumed, cursor.fetched) == (100, 100), "offsets from 150 on are other records now"
 
 
-def test_H12_the_position_is_the_new_place_once_what_was_fetched_before_is_out():
+def test_H12_the_position_is_the_new_offset_once_the_records_fetched_before_are_handed_out():
     fed = Fed()
     cursor = fed.cursor()
     fed.put(cursor, batch(0))
@@ -400,7 +400,7 @@ def test_H12_the_position_is_the_new_place_once_what_was_fetched_before_is_out()
     assert fed.reader.position(cursor) == 1000
 
 
-def test_what_an_exception_kept_from_the_reader_is_handed_out_afterwards(monkeypatch):
+def test_records_that_an_exception_kept_from_the_caller_are_handed_out_afterwards(monkeypatch):
     for kind in ("messages", "batches"):
         fed = Fed()
         cursor = fed.cursor()
@@ -432,7 +432,7 @@ def test_an_async_stream_that_is_cancelled_loses_nothing():
 
 
 @pytest.mark.parametrize("by", ["messages", "batches"])
-def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
+def test_an_async_stream_lets_other_tasks_run_between_two_batches(by):
     fed = Fed(timeout=None)
     cursor = fed.cursor()
     for start in range(0, 50, 10):
@@ -458,10 +458,10 @@ def test_an_async_stream_gives_others_their_turn_between_two_batches(by):
         return seen
 
     seen = asyncio.run(asyncio.wait_for(read(), 60))
-    assert seen == sorted(set(seen)), "somebody else was at it before each batch"
+    assert seen == sorted(set(seen)), "another task ran before each batch"
 
 
-def test_counted_is_what_was_handed_out():
+def test_handed_out_records_are_counted():
     counted_messages = []
     fed = Fed(on_consumed=lambda topic, messages, size: counted_messages.append(messages))
     cursor = fed.cursor()
@@ -483,7 +483,7 @@ def test_decoders_of_many_partitions_are_not_kept():
     assert len(fed.reader._decoders._kept) <= 4
 
 
-def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
+def test_H8_the_reader_and_a_revocation_use_the_decoders_under_the_lock():
     """Else one of them may find that what it is about to take out is gone: a reader, or a membership, that ends by a
     KeyError."""
     fed = Fed()
@@ -509,8 +509,8 @@ def test_H8_the_reader_and_a_release_take_turns_at_the_decoders():
 
 def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
     """The kernel decodes the first rows alone if all would take too much memory."""
-    whole = _Native.decode
-    monkeypatch.setattr(_Native, "decode", lambda self, records: whole(self, records.slice(0, 3)))
+    whole = _KernelDecoder.decode
+    monkeypatch.setattr(_KernelDecoder, "decode", lambda self, records: whole(self, records.slice(0, 3)))
     fed = Fed(typed=TypedSource(RawBytes(), Text(), format_options()))
     cursor = fed.cursor()
     fed.put(cursor, batch(0, 5), batch(5, 5))
