@@ -24,11 +24,11 @@ from penstock.wire.api.offset_for_leader_epoch import UNKNOWN_EPOCH, ask_epoch_e
 from penstock.wire.api.open_transactions import OpenTransactionOwner, ask_owners, ask_transactional_ids
 from penstock.wire.brokers import OPTIONAL_SECONDS, RETRIABLE_ERRORS, Brokers
 from penstock.wire.client_config import ClientConfig
-from penstock.wire.lookup.first_records import Scan, Step, ask_scan, find_first
+from penstock.wire.lookup.max_timestamps import find_max_timestamps
+from penstock.wire.lookup.offset_windows import OffsetWindow, ask_largest_in_windows
+from penstock.wire.lookup.offsets_for_times import Scan, Step, ask_scan, find_offsets
 from penstock.wire.lookup.record_sizes import ask_sizes
 from penstock.wire.lookup.time_index import TimeAnswers, look_up
-from penstock.wire.lookup.timestamps import find_maxima
-from penstock.wire.lookup.window import Window, ask_windows
 from penstock.wire.transport.connection import Connection, Pending
 from penstock.wire.transport.retry import Attempts
 
@@ -183,10 +183,10 @@ class Cluster:
         """The offset of the first record at or after a time (ms), exactly; None where none lies below `ends`.
 
         `ends` are to be read before (F8). Below `since` it is known that there is none. Where the broker's answer hides
-        records the log is scanned: see penstock.wire.lookup.first_records.
+        records the log is scanned: see penstock.wire.lookup.offsets_for_times.
         """
         attempts = self._brokers.attempts(f"looking for the first records of a time in {len(times)} partitions")
-        return find_first(times, ends, self, attempts, since or {}, self.config.option("default.api.timeout.ms"))
+        return find_offsets(times, ends, self, attempts, since or {}, self.config.option("default.api.timeout.ms"))
 
     def scan(self, scans: Mapping[TopicPartition, Scan], first: bool) -> dict[TopicPartition, Step | None]:
         """One step of the look-up above, by one fetch per leader; None where an offset is outside its log."""
@@ -233,7 +233,7 @@ class Cluster:
         found = self._ask_leaders(attempts, asked, ask)
         return {tp: None if offset < 0 else time for tp, (offset, time) in found.items()}
 
-    def timestamps_in(self, windows: Mapping[TopicPartition, Window]) -> dict[TopicPartition, int | None]:
+    def timestamps_in(self, windows: Mapping[TopicPartition, OffsetWindow]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records in small windows of logs, by one fetch per leader.
 
         Of what a reader gets: without markers and, under read_committed, aborted records. None where there are none.
@@ -243,24 +243,24 @@ class Cluster:
         def ask(
             connection: Connection, partitions: list[TopicPartition], metadata: Metadata
         ) -> PendingAnswers[int | None]:
-            return ask_windows(connection, {tp: windows[tp] for tp in partitions}, metadata)
+            return ask_largest_in_windows(connection, {tp: windows[tp] for tp in partitions}, metadata)
 
         return self._ask_leaders(attempts, windows, ask)
 
     def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The timestamps of single records; None where a reader gets none."""
-        return self.timestamps_in({tp: Window(offset, offset, offset + 1) for tp, offset in offsets.items()})
+        return self.timestamps_in({tp: OffsetWindow(offset, offset, offset + 1) for tp, offset in offsets.items()})
 
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records below an offset that are still in the log; None if there are none.
 
-        Never more than that; penstock.wire.lookup.timestamps says when it may be less.
+        Never more than that; penstock.wire.lookup.max_timestamps says when it may be less.
         """
-        return find_maxima(before, self)
+        return find_max_timestamps(before, self)
 
     def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records that can be read now; None where there are none."""
-        return find_maxima(self.end(partitions), self)
+        return find_max_timestamps(self.end(partitions), self)
 
     def local_begin(self, tp: TopicPartition) -> int:
         """The first offset on the leader's own disk: below it lies tiered storage, if the topic has that."""

@@ -25,7 +25,7 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.planner.batch import plan_batch
 from penstock.wire.api.produce import Producer as OwnProducer
 from penstock.wire.api.produce import Record
-from penstock.wire.lookup import first_records
+from penstock.wire.lookup import offsets_for_times
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -252,8 +252,8 @@ def test_F8_an_open_transaction_is_proof_that_nothing_committed_is_so_late(kafka
 
 def test_F8_a_long_log_is_scanned_piece_by_piece(kafka, cluster, topic, operator, monkeypatch):
     """Batches of many sizes, some larger than a piece: none is passed over, and none is looked at twice."""
-    monkeypatch.setattr(first_records, "SCAN_BYTES", 32 << 10)
-    monkeypatch.setattr(first_records, "FIRST_BYTES", 1 << 10)
+    monkeypatch.setattr(offsets_for_times, "SCAN_BYTES", 32 << 10)
+    monkeypatch.setattr(offsets_for_times, "FIRST_BYTES", 1 << 10)
     name = topic(partitions=3, segment_ms=HOUR)
     tps = [TopicPartition(name, p) for p in range(3)]
     cluster.end(tps)  # waits for their leaders

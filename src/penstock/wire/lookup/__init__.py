@@ -1,1 +1,1 @@
-"""Questions about a log that take a few small fetches: by time, by size."""
+"""Questions about logs that take a few small fetches: offsets by time, timestamps, record sizes."""

@@ -1,6 +1,6 @@
-"""How large records are where reading will go on: the batch headers of a small fetch, and nothing decoded.
+"""The size of records at an offset, estimated from the batch headers of a small fetch. No record is decoded.
 
-What makes no sense, or lies past the end of the log, ends the sample there.
+A header that makes no sense, or a batch past the end of the log, ends the sample.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from penstock.wire.batch_headers import scan_headers
 from penstock.wire.transport.connection import Connection, Pending
 
 RESPONSE_BYTES = 4 << 20
-"""Of one answer at most. With many partitions some are left out, and others the next time: the order is random."""
+"""Of one response. With many partitions some are left out, and others the next time: the order is random."""
 
 ONE_BY_ONE = 8
-"""Partitions per leader that are asked for alone, because their first batch did not fit in the sample: a broker sends
-such a batch only where it is the first of its answer. It may be a megabyte, so no more of them at a time."""
+"""Partitions per leader that are asked for alone, because their first batch is larger than the sample: a broker sends
+such a batch only as the first of a response. It may have a megabyte, so not more of them at a time."""
 
 
 def bytes_per_offset(records: memoryview, position: int, readable: int) -> float | None:
-    """Stored bytes per offset from `position` on, by the headers of batches that lie below offset `readable`.
+    """Stored bytes per offset from `position` on, by the headers of batches below offset `readable`.
 
-    The last batch may be cut short behind its header. None where there is nothing to go by.
+    The last batch may be cut short behind its header. None without a batch.
     """
     counted = 0
     begin = follows = -1
@@ -37,7 +37,7 @@ def bytes_per_offset(records: memoryview, position: int, readable: int) -> float
             begin = min(header.first, position)
             first_is_old_set = header.is_old_set
         elif first_is_old_set:
-            # Where the first set begins is nowhere said: go by those that follow it.
+            # The header of an old set does not say where it begins: count only the batches after it.
             begin, counted, first_is_old_set = follows, 0, False
         counted += header.size
         follows = header.last + 1

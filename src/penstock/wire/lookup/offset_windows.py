@@ -1,7 +1,8 @@
-"""A look at few records of many partitions: the largest timestamp in a small window of each log.
+"""The largest timestamp in a small window of each log, by one fetch per leader.
 
-Decoded as a reader decodes them, so that only what a reader gets counts. The broker's own answers by time do not tell a
-record from a transaction's marker, which bears the time of the commit, nor from a record that was aborted.
+The records are decoded as a reader decodes them, so that only records count which a reader gets. The broker's own
+answers by time do not distinguish records from transaction markers, which have the time of the commit, and from aborted
+records.
 """
 
 from __future__ import annotations
@@ -14,34 +15,34 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
-from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded
+from penstock.wire.lookup.chunks import LEAST_BYTES, ask_chunks, decode_chunk
 from penstock.wire.transport.connection import Connection, Pending
 
 
-class Window(NamedTuple):
-    """The records with offsets in [first, stop) among those that a fetch from offset `at` on brings."""
+class OffsetWindow(NamedTuple):
+    """The records with offsets in [first, stop) that a fetch from offset `at` on returns."""
 
     at: int
     first: int
     stop: int
 
 
-def ask_windows(
-    connection: Connection, windows: Mapping[TopicPartition, Window], metadata: Metadata
+def ask_largest_in_windows(
+    connection: Connection, windows: Mapping[TopicPartition, OffsetWindow], metadata: Metadata
 ) -> Pending[tuple[dict[TopicPartition, int | None], dict[TopicPartition, RetriableError]]]:
-    """Ask a leader; None where the window has no record with a timestamp, or lies outside the log."""
+    """Ask a leader. None if the window has no record with a timestamp, or is outside the log."""
 
     def largest(tp: TopicPartition, fetched: FetchedPartition) -> int | None:
         window = windows[tp]
         latest: int | None = None
         try:
-            for batch in decoded(tp, fetched, ["timestamp"], window.first, window.stop, connection.config):
+            for batch in decode_chunk(tp, fetched, ["timestamp"], window.first, window.stop, connection.config):
                 latest = _later(latest, batch)
         except CorruptBatch:
-            pass  # told by who reads it, and maybe read around: what came before it counts
+            pass  # the reader reports it: the records before it count
         return latest
 
-    return ask_pieces(connection, {tp: window.at for tp, window in windows.items()}, metadata, LEAST_BYTES, largest)
+    return ask_chunks(connection, {tp: window.at for tp, window in windows.items()}, metadata, LEAST_BYTES, largest)
 
 
 def _later(largest: int | None, batch: Any) -> int | None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.lookup.timestamps import LATEST, ROUNDS, find_maxima
+from penstock.wire.lookup.max_timestamps import LATEST, ROUNDS, find_max_timestamps
 
 
 class ListedLogs:
@@ -75,7 +75,7 @@ def test_F19_it_is_what_reading_all_of_it_says(given_logs):
         logs[tp] = [record for record in log if chance.random() < 0.7] if number % 2 else log
         before[tp] = chance.randint(0, begin + len(timestamps) + 3)
     asked = ListedLogs(logs)
-    assert find_maxima(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
+    assert find_max_timestamps(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
     assert asked.requests.count("times") < 75 < ROUNDS
 
 
@@ -83,7 +83,7 @@ def test_F19_records_in_order_cost_two_requests_whatever_the_number_of_partition
     logs = {TopicPartition("t", p): plain(range(1000 + p, 2000 + p)) for p in range(200)}
     before = {tp: 1 + 5 * tp.partition for tp in logs}
     asked = ListedLogs(logs)
-    assert find_maxima(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
+    assert find_max_timestamps(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
     assert asked.requests == ["windows", "times"]
 
 
@@ -91,7 +91,7 @@ def test_F19_a_record_may_have_the_last_of_all_timestamps():
     """One more is more than a request can hold: `times_at` below refuses it, as the encoder does."""
     for log in ([LATEST], [1, LATEST, 2], [LATEST - 1, 5, 6, 7, 8]):
         asked = ListedLogs({TP: plain(log)})
-        assert find_maxima({TP: len(log)}, asked) == {TP: max(log)}
+        assert find_max_timestamps({TP: len(log)}, asked) == {TP: max(log)}
 
 
 def test_F19_a_day_out_of_order_costs_few_requests():
@@ -99,14 +99,14 @@ def test_F19_a_day_out_of_order_costs_few_requests():
     logs = {TopicPartition("t", p): plain(i * 1000 + chance.randint(0, day) for i in range(5000)) for p in range(8)}
     before = {tp: 500 + 500 * tp.partition for tp in logs}
     asked = ListedLogs(logs)
-    assert find_maxima(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
+    assert find_max_timestamps(before, asked) == {tp: brute_force(logs[tp], before[tp]) for tp in logs}
     assert len(asked.requests) < 40
 
 
 def test_F19_a_hole_before_the_offset_is_searched_over():
     log = [*plain(range(5000, 6000)), *plain(range(7000, 7100), begin=9000)]
     asked = ListedLogs({TP: log})
-    assert find_maxima({TP: 9000}, asked) == {TP: 5999}
+    assert find_max_timestamps({TP: 9000}, asked) == {TP: 5999}
     assert len(asked.requests) < 40
 
 
@@ -115,7 +115,7 @@ def test_F19_a_hole_before_the_offset_is_searched_over():
 def test_F19_what_no_reader_gets_never_makes_it_larger(rows, before):
     """With markers and aborted records it may be less, but no more; and exact where the last one is the latest."""
     log = [(offset, t, real) for offset, (t, real) in enumerate(rows)]
-    found = find_maxima({TP: before}, ListedLogs({TP: log}))[TP]
+    found = find_max_timestamps({TP: before}, ListedLogs({TP: log}))[TP]
     truth = brute_force(log, before)
     assert found is None or found <= truth
     if 0 < before <= len(log) and log[before - 1][2]:
@@ -132,12 +132,12 @@ def test_F19_markers_do_not_count(markers):
         log.append((len(log), time + 5 if markers == "live" else 10**12 + number, False))
     for before in (1, 3, 4, 7, 8, 600, 1199, 1200, 5000):
         asked = ListedLogs({TP: log})
-        assert find_maxima({TP: before}, asked) == {TP: brute_force(log, before)}, before
+        assert find_max_timestamps({TP: before}, asked) == {TP: brute_force(log, before)}, before
         assert len(asked.requests) < 15, before
 
 
 def test_F19_nothing_is_asked_about_nothing():
     asked = ListedLogs({TP: plain([1])})
-    assert find_maxima({}, asked) == {}
-    assert find_maxima({TP: 0}, asked) == {TP: None}
+    assert find_max_timestamps({}, asked) == {}
+    assert find_max_timestamps({TP: 0}, asked) == {TP: None}
     assert asked.requests == []

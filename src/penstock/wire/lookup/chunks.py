@@ -1,4 +1,4 @@
-"""A small piece of many logs: what lies at an offset of each partition, by one fetch per leader."""
+"""Fetches a small chunk of many logs, from an offset of each partition on: one request per leader."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LEAST_BYTES = 16 << 10
-"""Of each partition: a batch as Java's producer makes it by default. Where the batch is larger a broker sends nothing
-of it unless it comes first in the answer. Such partitions are asked again for `GROWTH` times as much. Those for which
-an answer had no room are asked again for the same."""
+"""Of each partition: the default batch size of Java's producer. A broker sends a larger batch only as the first of a
+response. Partitions with larger batches are asked again for `GROWTH` times as much, and those for which a response had
+no room are asked again for the same size."""
 
 GROWTH = 16
 LARGEST = 64 << 20
@@ -29,7 +29,7 @@ RESPONSE_BYTES = 4 << 20
 Found = TypeVar("Found")
 
 
-def ask_pieces(
+def ask_chunks(
     connection: Connection,
     offsets: Mapping[TopicPartition, int],
     metadata: Metadata,
@@ -38,8 +38,8 @@ def ask_pieces(
 ) -> Pending[tuple[dict[TopicPartition, Found | None], dict[TopicPartition, RetriableError]]]:
     """Ask a leader for about `size` bytes of each partition, from these offsets on.
 
-    `look` makes the answer of what came, which may be nothing if the offset is the end; it may raise
-    RetriableError. None where the offset is outside the log, or nothing is left between it and the end.
+    `look` turns a chunk into the answer. The chunk is empty if the offset is the end of the log. `look` may raise
+    RetriableError. The answer is None if the offset is outside the log, or no records are left between it and the end.
     """
     positions = leader_positions(offsets, metadata)
     client = FetchClient(connection)
@@ -104,20 +104,20 @@ class _Answers(Generic[Found]):
         return len(self.found) + len(self.refused)
 
 
-def decoded(
+def decode_chunk(
     tp: TopicPartition, fetched: FetchedPartition, columns: Sequence[str], first: int, stop: int, config: ClientConfig
 ) -> Iterator[pa.RecordBatch]:
-    """The records with offsets in [first, stop) of a piece: only what a reader gets, without markers and aborted ones.
+    """The records of a chunk with offsets in [first, stop), as a reader gets them: no markers, no aborted records.
 
     Raises CorruptBatch.
     """
-    # Both are loaded by who reads records, and not by who plans.
+    # Imported here: a planner needs them only for look-ups.
     import pyarrow as pa
 
     from penstock._kernel import Decoder
 
     decoder = Decoder(tp.topic, tp.partition, columns, decompression_limit=config.decompression_limit)
-    first = max(first, fetched.log_start)  # what was deleted is still in its batch
+    first = max(first, fetched.log_start)  # deleted records are still in their batch
     position = 0
     try:
         while position < len(fetched.records):
@@ -135,7 +135,7 @@ def decoded(
                 yield pa.record_batch(batch)
             if not decoder.legacy:
                 return
-            from penstock.wire.message_set import decode_legacy  # rarely met, so rarely loaded
+            from penstock.wire.message_set import decode_legacy  # rare, so imported only when needed
 
             start, began, limit = max(decoder.next_offset, first), decoder.position, config.decompression_limit
             old, first, position = decode_legacy(fetched.records, began, *tp, columns, start, stop, limit)

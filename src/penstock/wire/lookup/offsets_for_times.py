@@ -1,9 +1,9 @@
-"""The first record of a partition that is not older than a time: exactly, as reading all of it would find it.
+"""The first record of a partition at or after a time: exactly the one that reading the whole log would find.
 
-The broker's index says where to look, or that there is nothing; `time_index` says what of that is proof. In general one
-fetch per leader shows that a record lies there. Where a marker or an aborted record does, the log is scanned from there
-on; where the index hides records, from its beginning. A scan goes by the headers of batches, and decodes a piece of a
-log only where one of its batches claims a record of the time.
+The broker's time index says where to look, or that there is no such record; `time_index` says which of its answers are
+proof. In general one fetch per leader confirms that a record is there. If a marker or an aborted record is there
+instead, the log is scanned from that offset on. If the index may hide records, the log is scanned from its beginning. A
+scan reads the headers of batches, and decodes a chunk only if one of its batches claims a record of the time.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.batch_headers import is_record, largest_timestamp, scan_headers
 from penstock.wire.client_config import ClientConfig
-from penstock.wire.lookup.pieces import LEAST_BYTES, ask_pieces, decoded
+from penstock.wire.lookup.chunks import LEAST_BYTES, ask_chunks, decode_chunk
 from penstock.wire.lookup.time_index import TimeAnswers
 from penstock.wire.transport.connection import Connection, Pending
 from penstock.wire.transport.retry import Attempts
 
 FIRST_BYTES = 4 << 20
-"""Of the partitions of one leader together, to see the records that the index names: few partitions get as much as any
-producer's batch takes by default, and many cost no more. Measured with 50 partitions on one leader: batches up to 80 kB
-take one request, batches of 100 kB four."""
+"""Fetched from one leader to confirm the records that the index names. Each of few partitions gets room for any batch of
+a producer's default size, and many partitions cost no more. Measured with 50 partitions on one leader: batches up to
+80 kB take one request, batches of 100 kB take four."""
 
 LARGEST_BATCH = 1 << 20
 """Kafka's default of max.message.bytes."""
 
 SCAN_BYTES = 4 << 20
-"""Of each partition, once its log has to be scanned."""
+"""Fetched from each partition whose log is scanned."""
 
 LAST_MICROSECOND = 2**63 - 1
-"""What a column of timestamps can hold."""
+"""The largest value of a timestamp column."""
 
 
 class Scan(NamedTuple):
-    """Looks in the records with offsets in [at, stop) for the first that is not older than a time."""
+    """Searches the records with offsets in [at, stop) for the first at or after a time."""
 
     at: int
     stop: int
     time: int
     named: bool = False
-    """Whether the broker's index names the offset `at`."""
+    """Whether the broker's index named the offset `at`."""
 
 
 class Step(NamedTuple):
-    """What one piece of a log has shown: the record, or from where to look on."""
+    """The result of one chunk: the record, or the offset from which to search on."""
 
     found: int | None
     next: int
 
 
 class Log(Protocol):
-    """What can be asked of logs: `Cluster` has it."""
+    """The questions that a search asks. `Cluster` answers them."""
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
 
@@ -65,7 +65,7 @@ class Log(Protocol):
     def scan(self, scans: Mapping[TopicPartition, Scan], first: bool) -> dict[TopicPartition, Step | None]: ...
 
 
-def find_first(
+def find_offsets(
     times: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     log: Log,
@@ -73,10 +73,10 @@ def find_first(
     since: Mapping[TopicPartition, int],
     option: str = "default.api.timeout.ms",
 ) -> dict[TopicPartition, int | None]:
-    """The offsets of the first records below `ends` that are not older than a time; None where there are none.
+    """The offsets of the first records below `ends` at or after a time; None if there are none.
 
-    Below `since` none is known to be. Raises TimeLookupTimeout when a scan takes longer than `attempts` allow, which
-    `option` sets.
+    It is known that there are none below `since`. Raises TimeLookupTimeout when a scan takes longer than `attempts`
+    allow, which the setting `option` limits.
     """
     found: dict[TopicPartition, int | None] = dict.fromkeys(times)
     asked = {tp: time for tp, time in times.items() if since.get(tp, 0) < ends[tp]}
@@ -94,7 +94,7 @@ def find_first(
             behind = [(tp.topic, tp.partition, scan.time, scan.at, scan.stop) for tp, scan in sorted(scans.items())]
             raise TimeLookupTimeout(behind, attempts.timeout, option)
         steps = log.scan(scans, first)
-        # Out of range, or nothing more there. What was deleted meanwhile is not looked for.
+        # Out of range, or no more records. Records that were deleted meanwhile are not searched for.
         gone = [tp for tp, step in steps.items() if step is None]
         begins: Offsets = log.begin(gone) if gone else {}
         for tp, step in steps.items():
@@ -113,17 +113,17 @@ def find_first(
 def ask_scan(
     connection: Connection, scans: Mapping[TopicPartition, Scan], metadata: Metadata, first: bool
 ) -> Pending[tuple[dict[TopicPartition, Step | None], dict[TopicPartition, RetriableError]]]:
-    """Ask a leader for the next piece of each partition. `first`: it is likely that the record lies right there."""
+    """Ask a leader for the next chunk of each partition. `first`: the record is probably at its beginning."""
 
     def look(tp: TopicPartition, fetched: FetchedPartition) -> Step:
         return look_into(tp, fetched, scans[tp], connection.config)
 
     size = min(max(FIRST_BYTES // len(scans), LEAST_BYTES), LARGEST_BATCH) if first else SCAN_BYTES
-    return ask_pieces(connection, {tp: scan.at for tp, scan in scans.items()}, metadata, size, look)
+    return ask_chunks(connection, {tp: scan.at for tp, scan in scans.items()}, metadata, size, look)
 
 
 def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config: ClientConfig) -> Step:
-    """Look for the record in what was fetched from `scan.at` on."""
+    """Search the chunk that was fetched from `scan.at` on."""
     if (end := fetched.readable(config.read_committed)) < scan.stop:
         raise RetriableError(f"{tp} can be read up to offset {end} only, and was up to {scan.stop}")
     seen, late_until = scan.at, -1
@@ -144,10 +144,10 @@ def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config:
         seen = header.last + 1
         if late_until < 0 and largest_timestamp(fetched.records, header) >= scan.time:
             late_until = header.last + 1
-    # From the first batch on: which transactions were aborted is known only to who has seen all markers. In general the
-    # first batch that claims the time has it, so the others are decoded only if it has not.
+    # Decode from the first batch on: only the markers say where aborted transactions end. In general the first batch
+    # that claims the time has the record, so the others are decoded only if it has not.
     for stop in (min(late_until, scan.stop), scan.stop) if late_until >= 0 else ():
-        for batch in decoded(tp, fetched, ["offset", "timestamp"], scan.at, stop, config):
+        for batch in decode_chunk(tp, fetched, ["offset", "timestamp"], scan.at, stop, config):
             if (offset := _first_late(batch, scan.time)) is not None:
                 return Step(offset, offset)
     if seen == scan.at and len(fetched.records):
@@ -156,11 +156,11 @@ def look_into(tp: TopicPartition, fetched: FetchedPartition, scan: Scan, config:
 
 
 def _first_late(batch: Any, time: int) -> int | None:
-    """The offset of the first record of a batch that is not older than a time (ms)."""
+    """The offset of the first record of a batch at or after a time (ms)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     offsets, timestamps = batch.columns
     late = pc.greater_equal(timestamps.view(pa.int64()), pa.scalar(min(time * 1000, LAST_MICROSECOND), pa.int64()))
-    row = pc.index(late.fill_null(True), True).as_py()  # null: later than microseconds can say
+    row = pc.index(late.fill_null(True), True).as_py()  # null: too late for a timestamp in microseconds
     return None if row < 0 else int(offsets[row].as_py())

@@ -9,7 +9,7 @@ import penstock
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.lookup.window import Window
+from penstock.wire.lookup.offset_windows import OffsetWindow
 
 START = 1_700_000_000_000
 HOUR = 3_600_000
@@ -185,6 +185,6 @@ def test_F19_times_come_with_the_offset_and_markers_are_told_from_records(cluste
     assert marker[0] == 5
     assert marker[1] > START + HOUR
     assert cluster.times_at({tp: marker[1] + 1}) == {tp: None}
-    assert cluster.timestamps_in({tp: Window(2, 2, 3)}) == {tp: START + 20}
-    assert cluster.timestamps_in({tp: Window(5, 5, 6)}) == {tp: None}
-    assert cluster.timestamps_in({tp: Window(99, 99, 100)}) == {tp: None}
+    assert cluster.timestamps_in({tp: OffsetWindow(2, 2, 3)}) == {tp: START + 20}
+    assert cluster.timestamps_in({tp: OffsetWindow(5, 5, 6)}) == {tp: None}
+    assert cluster.timestamps_in({tp: OffsetWindow(99, 99, 100)}) == {tp: None}

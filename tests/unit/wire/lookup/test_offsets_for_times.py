@@ -17,7 +17,7 @@ from penstock.errors import CorruptBatch, TimeLookupTimeout
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.fetch import FetchedPartition
-from penstock.wire.lookup.first_records import Scan, Step, find_first, look_into
+from penstock.wire.lookup.offsets_for_times import Scan, Step, find_offsets, look_into
 from penstock.wire.lookup.time_index import TimeAnswers, look_up
 from penstock.wire.transport.retry import Attempts
 
@@ -104,7 +104,7 @@ class Brokers:
 
     def first_at(self, time, since=None, seconds=600.0):
         ends = {tp: log.end for tp, log in self.logs.items()}
-        return find_first(dict.fromkeys(self.logs, time), ends, self, Attempts("looking", seconds), since or {})
+        return find_offsets(dict.fromkeys(self.logs, time), ends, self, Attempts("looking", seconds), since or {})
 
 
 ENTRIES = st.tuples(st.integers(-1, 20), st.sampled_from(["record"] * 4 + ["marker", "aborted", "emptied", "gap"]))
