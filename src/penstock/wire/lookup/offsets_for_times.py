@@ -24,8 +24,8 @@ from penstock.wire.transport.connection import Connection, Pending
 from penstock.wire.transport.retry import Attempts
 
 FIRST_BYTES = 4 << 20
-"""Fetched from one leader to confirm the records that the index names. Each of few partitions gets room for any batch of
-a producer's default size, and many partitions cost no more. Measured with 50 partitions on one leader: batches up to
+"""Fetched from one leader to confirm the records that the index names. Each of few partitions gets room for any batch
+of a producer's default size, and many partitions cost no more. Measured with 50 partitions on one leader: batches up to
 80 kB take one request, batches of 100 kB take four."""
 
 LARGEST_BATCH = 1 << 20
