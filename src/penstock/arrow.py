@@ -49,7 +49,7 @@ def read_batches(
     """
     parsed = parse_options({**(options or {}), **more})
     if parsed.formats.typed:
-        plan = typed_source(parsed).picked(columns, has_watermarks=True)
+        plan = typed_source(parsed).select(columns, has_watermarks=True)
         ranges = plan_batch(parsed, whole_partitions=plan.may_end)
         return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(ranges, plan, parsed))
     include_watermarks = parsed.event_time is not None and parsed.event_time.include_columns

@@ -62,7 +62,7 @@ class TypedRecordView:
 
 def typed_view(topic: str, source: TypedSource, *, keys: bool, headers: bool) -> TypedRecordView:
     names = ["partition", "offset", "timestamp", *["key"] * keys, *["headers"] * headers, "value", ERROR]
-    return TypedRecordView(topic, source.picked(names))
+    return TypedRecordView(topic, source.select(names))
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:

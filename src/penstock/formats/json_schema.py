@@ -1,15 +1,15 @@
-"""JSON Schemas (drafts 4 to 2020-12), as schema registries hold them, into the type of a column.
+"""Derives the type of a column from a JSON Schema (drafts 4 to 2020-12) of a schema registry.
 
     object      STRUCT of its properties; MAP<STRING, ...> if it has only additionalProperties
     array       ARRAY
     string      STRING; format date-time TIMESTAMP, date DATE; base64 BINARY
-    integer     BIGINT, or what connect.type says
-    number      DOUBLE, or what connect.type says
+    integer     BIGINT, or by connect.type
+    number      DOUBLE, or by connect.type
     boolean     BOOLEAN
 
-null beside a type says nothing here, where every field may be null. Alternatives (oneOf, anyOf, a list of types) are
-one type if there is one that holds them all: objects become one struct with the fields of all. allOf is merged. What
-has no single type is STRING: the JSON as it was written. Validation (required, minimum, if ...) is not ours.
+The type null beside another type is ignored, because every field is nullable. Alternatives (oneOf, anyOf, a list of
+types) become their common type: objects become one struct with the fields of all. allOf is merged. A value without a
+common type is STRING: the JSON as it was written. Keywords for validation (required, minimum, if ...) are ignored.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ __all__ = ["json_schema_type"]
 MAX_DECIMAL = 38
 
 MOST_STEPS = 2_000_000
-"""What reading a schema may take, about in characters and keywords looked at: a second or two."""
+"""Limit for the cost of reading a schema, roughly in characters and keywords: a second or two."""
 
 STEP = 10
-"""What is the least."""
+"""The smallest cost."""
 
 INTEGERS = {"int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32()}
 
@@ -52,13 +52,13 @@ TYPES_BY_KEYWORD = {
     **dict.fromkeys(("properties", "patternProperties", "additionalProperties"), "object"),
     **dict.fromkeys(("items", "prefixItems"), "array"),
 }
-"""What a schema without a type is about."""
+"""The type of a schema without `type`, by its keywords."""
 
 
 def json_schema_type(text: str, references: Sequence[tuple[str, str]] = ()) -> pa.StructType:
-    """The struct that a JSON Schema describes. `references` are the schemas that it refers to, by name.
+    """The struct that a JSON Schema describes. `references`: names and texts of the referenced schemas.
 
-    Raises ValueError if it is no JSON Schema, or describes no object, or one that holds itself.
+    Raises ValueError if it is not a JSON Schema, does not describe an object, or is recursive.
     """
     try:
         documents = {name: _document(each, f"the referenced schema {name}") for name, each in references}
@@ -68,7 +68,7 @@ def json_schema_type(text: str, references: Sequence[tuple[str, str]] = ()) -> p
         raise ValueError("the JSON Schema is nested too deeply") from None
     if not pa.types.is_struct(made):
         shown = f"{ddl_of(made)} instead" if not pa.types.is_string(made) else "no single type"
-        raise ValueError(f"the JSON Schema describes {shown}, and only an object with properties makes columns")
+        raise ValueError(f"the JSON Schema describes {shown}, but must describe an object with properties")
     check_size(made)
     return made
 
@@ -77,16 +77,16 @@ def _document(text: str, called: str) -> Any:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{called} is no JSON: {error}") from None
+        raise ValueError(f"{called} is not JSON: {error}") from None
     if not isinstance(document, dict | bool):
-        raise ValueError(f"{called} must be a JSON object, and is a {type(document).__name__}")
+        raise ValueError(f"{called} must be a JSON object, but is a {type(document).__name__}")
     if isinstance(document, dict) and document.get("type") == "record":
         raise ValueError(f"{called} is an Avro schema")
     return document
 
 
 class _Resource(NamedTuple):
-    """Where the references inside of a schema lead: a document, or a part of one that has an address of its own."""
+    """The base of a schema's references: a document, or a part of one with its own $id."""
 
     root: Any
     address: str
@@ -104,7 +104,7 @@ class _Reader:
         self._fields = 0
         self._levels = 0
         self._anchors: dict[int, dict[str, Any]] = {}
-        """Of each root, by its identity."""
+        """By the identity of the root, then by name."""
         self._resources: dict[str, _Resource] = {}
         self._main = self._add("", main)
         for name, document in documents.items():
@@ -112,21 +112,23 @@ class _Reader:
         self._names = list(documents)
 
     def _spend(self, steps: int) -> None:
-        """Before they are done. A few parts that refer to each other twice each make millions."""
+        """Count steps before they are made. A few schemas that reference each other twice can take millions."""
         self._left -= steps
         if self._left < 0:
-            raise ValueError("the JSON Schema takes too long to read, all references followed")
+            raise ValueError("the JSON Schema takes too long to read with all its references")
 
     def _count(self, fields: int) -> None:
         self._fields += fields
         if self._fields > MOST_FIELDS:
-            raise ValueError(f"the JSON Schema has more than {MOST_FIELDS} fields, all references followed")
+            raise ValueError(f"the JSON Schema has more than {MOST_FIELDS} fields, with all its references")
 
     @contextmanager
     def _deeper(self, path: str) -> Iterator[None]:
         self._levels += 1
         if self._levels > MOST_LEVELS:
-            raise ValueError(f"the JSON Schema is nested too deeply: {MOST_LEVELS} levels are at {_called(path)[:200]}")
+            raise ValueError(
+                f"the JSON Schema is nested too deeply: more than {MOST_LEVELS} levels at {_called(path)[:200]}"
+            )
         yield
         self._levels -= 1
 
@@ -135,7 +137,7 @@ class _Reader:
         return self._type([_Schema(body, self._main)], "", (id(body),))
 
     def _add(self, name: str, document: Any) -> _Resource:
-        """Note the addresses ($id) of a document and of its parts."""
+        """Register the addresses ($id) of a document and of its parts."""
         main = _Resource(document, urldefrag(urljoin(name, _id(document)))[0], document)
         for part in _parts(document):
             if (id_ := _id(part)) and not id_.startswith("#"):
@@ -144,13 +146,13 @@ class _Reader:
                 self._resources.setdefault(address, _Resource(part, address, document))
         return main
 
-    # Many schemas at once describe one value: those that allOf and $ref bring together.
+    # Several schemas describe one value: its own and those of allOf and $ref.
 
     def _type(self, schemas: Sequence[_Schema], path: str, seen: tuple[int, ...]) -> pa.DataType:
         schemas, seen = self._gathered(schemas, path, seen)
         if alternatives := _alternatives(schemas):
             alone = [_Schema(_without(each.body, "oneOf", "anyOf"), each.resource) for each in schemas]
-            # Members of one allOf with alternatives each are rare: the first that has some counts.
+            # Several members of one allOf with alternatives are rare: the first such member counts.
             return _common([self._type([*alone, each], path, seen) for each in alternatives])
         made = [self._typed(name, schemas, path, seen) for name in self._type_names(schemas)]
         return _common(made)
@@ -158,7 +160,7 @@ class _Reader:
     def _gathered(
         self, schemas: Iterable[_Schema], path: str, seen: tuple[int, ...]
     ) -> tuple[list[_Schema], tuple[int, ...]]:
-        """All that holds for a value: $ref and allOf, followed."""
+        """All schemas of a value, with $ref and allOf resolved."""
         gathered: list[_Schema] = []
         here: list[int] = []
         waiting = deque(schemas)
@@ -171,8 +173,8 @@ class _Reader:
                     target = self._target(reference, resource, path)
                     if id(target.body) in seen:
                         raise ValueError(
-                            f"the JSON Schema is recursive: {_called(path)} is again what {reference} is, without end. "
-                            "Columns cannot be: describe them yourself, with STRING for it"
+                            f"the JSON Schema is recursive: {_called(path)} contains {reference} again. Columns cannot "
+                            "be recursive: give a schema yourself, with STRING for that field"
                         )
                     if id(target.body) not in here:
                         here.append(id(target.body))
@@ -182,7 +184,7 @@ class _Reader:
         return gathered, (*seen, *here)
 
     def _inside(self, schema: _Schema) -> _Resource:
-        """A part with an address of its own has references of its own."""
+        """The base for the references of a schema: its own $id, if it has one."""
         id_ = _id(schema.body)
         if not id_:
             return schema.resource
@@ -245,26 +247,24 @@ class _Reader:
         with self._deeper(path):
             return list_type(_common([self._type([element], f"{path}.element", seen) for element in elements]))
 
-    # Where references lead.
+    # References.
 
     def _target(self, reference: str, resource: _Resource, path: str) -> _Schema:
         self._spend(len(reference) + len(resource.address))
         address, fragment = urldefrag(reference)
         found = resource if not address else self._resource(address, resource)
         if found is None:
-            known = f"only {', '.join(self._names)}" if self._names else "none"
+            known = f"only the references {', '.join(self._names)}" if self._names else "no references"
             where = f"refers to {reference} at {_called(path)}"
-            raise ValueError(
-                f"the JSON Schema {where}, and of what it may refer to there is {known}. Register it with references"
-            )
+            raise ValueError(f"the JSON Schema {where}, but has {known}. Register it with all its references")
         for root in (found.root, found.document):
             target = self._at(root, unquote(fragment))
             if isinstance(target, dict | bool):
                 return _Schema(_body(target), found._replace(root=root))
-        raise ValueError(f"the JSON Schema refers to {reference} at {_called(path)}, and nothing is there")
+        raise ValueError(f"the JSON Schema refers to {reference} at {_called(path)}, which does not exist")
 
     def _at(self, root: Any, fragment: str) -> Any:
-        """What a JSON pointer or an anchor names; None if there is none."""
+        """The part that a JSON pointer or an anchor names; None if there is none."""
         if not fragment or fragment.startswith("/"):
             return _pointed_at(root, fragment)
         anchors = self._anchors.get(id(root))
@@ -280,7 +280,7 @@ class _Reader:
         for name in (address, urljoin(resource.address, address)):
             if name in self._resources:
                 return self._resources[name]
-        # Names in a registry are often only the last part of an address.
+        # The name of a reference in a registry is often only the last part of an address.
         last = [name for name in self._names if name.rsplit("/", 1)[-1] == address.rsplit("/", 1)[-1]]
         return self._resources[last[0]] if len(last) == 1 else None
 
@@ -289,13 +289,13 @@ class _Reader:
 
 
 def _type_names(schemas: Sequence[_Schema]) -> list[str]:
-    """The types that a value may have, without null; [] if nothing is said of it."""
+    """The types that a value may have, without null; [] if the schemas do not say."""
     for schema in schemas:
         given = schema.body.get("type")
         names = [given] if isinstance(given, str) else [name for name in _list(given) if isinstance(name, str)]
         if names:
             kept = [name for name in names if name != "null"]
-            # Each integer is a number.
+            # An integer is also a number.
             return [name for name in kept if name != "integer"] if {"integer", "number"} <= set(kept) else kept
     for schema in schemas:
         for keyword, name in TYPES_BY_KEYWORD.items():
@@ -324,12 +324,12 @@ def _type_name_of(value: Any) -> str:
 
 
 def _alternatives(schemas: Sequence[_Schema]) -> list[_Schema]:
-    """What oneOf or anyOf leaves open, without null."""
+    """The alternatives of oneOf or anyOf, without null."""
     for schema in schemas:
         for keyword in ("oneOf", "anyOf"):
             bodies = [_body(each) for each in _list(schema.body.get(keyword))]
             kept = [body for body in bodies if body.get("type") not in ("null", ["null"]) and body != {"const": None}]
-            # Those that say only what must be there say nothing of types.
+            # Alternatives that only list required properties do not describe types.
             if kept and not all(set(body) <= {"required", "not", "title", "description"} for body in kept):
                 return [_Schema(body, schema.resource) for body in kept]
     return []
@@ -357,13 +357,13 @@ def _number(schemas: Sequence[_Schema]) -> pa.DataType:
 
 
 def _index(schemas: Sequence[_Schema]) -> int:
-    """Connect's order of fields; others stay as they are, after them."""
+    """Connect's order of fields; fields without one come after them, in their order."""
     index = _first(schemas, "connect.index")
     return index if isinstance(index, int) else 1 << 31
 
 
 def _common(types: Sequence[pa.DataType]) -> pa.DataType:
-    """The one type that holds all of these; STRING holds everything, and nothing."""
+    """The common type; STRING if there is none, or if `types` is empty."""
     if not types:
         return pa.string()
     first, *others = types
@@ -388,7 +388,7 @@ def _common(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _body(schema: Any) -> Mapping[str, Any]:
-    """`true` and `false` are schemas, too."""
+    """The keywords of a schema. `true` and `false` are schemas without keywords."""
     return schema if isinstance(schema, dict) else {}
 
 
@@ -409,13 +409,13 @@ def _first(schemas: Sequence[_Schema], keyword: str) -> Any:
 
 
 def _id(body: Any) -> str:
-    """Draft 4 calls it id."""
+    """The $id, which is called id in draft 4."""
     found = _dict(body).get("$id", _dict(body).get("id"))
     return found if isinstance(found, str) else ""
 
 
 def _parts(document: Any) -> Iterator[dict[str, Any]]:
-    """All objects in it, those around others first."""
+    """All objects of a document, outer ones first."""
     waiting = [document]
     while waiting:
         each = waiting.pop()
@@ -427,7 +427,7 @@ def _parts(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _pointed_at(root: Any, fragment: str) -> Any:
-    """What a JSON pointer names; None if there is nothing."""
+    """The part that a JSON pointer names; None if there is none."""
     found = root
     for step in fragment.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Which columns leave the source, where each of them comes from, and which part of them a user picked."""
+"""The columns of a source: where each comes from, and which ones a user selected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Column:
 
     name: str
     source: str
-    """The Kafka column it is made of; its own name, if it is one of errors or event-time watermarks."""
+    """The Kafka column that it comes from. Columns of errors and of event-time watermarks: their own name."""
     type: pa.DataType
     field: str | None = None
     """The field of a flattened value."""
@@ -31,6 +31,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
+    """The columns of a result, in order."""
+
     columns: tuple[Column, ...]
 
     @property
@@ -46,7 +48,7 @@ class Layout:
         return {column.source for column in self.columns}
 
     def wanted(self, source: str) -> pa.DataType | None:
-        """The type that a Kafka column has to be decoded to for this; None if nobody looks at it."""
+        """The type that a Kafka column must be decoded to; None if no column needs it."""
         mine = [column for column in self.columns if column.source == source]
         if not mine:
             return None
@@ -64,7 +66,7 @@ def full_layout(
     include_watermarks: bool = False,
     prefix: str | None = None,
 ) -> Layout:
-    """Every column there is: Kafka's with their types, or, with a prefix, flattened."""
+    """All columns of a source. With a prefix, the value's fields are columns."""
     types = TYPES | {"key": key, "value": value}
     names = [name for name in types if include_headers or name != "headers"]
     columns: list[Column] = []
@@ -91,9 +93,9 @@ def _check_names(names: Iterable[str]) -> None:
         seen.add(name)
 
 
-def picked(full: Layout, wanted: pa.Schema) -> Layout:
-    """What a user's own schema leaves of the columns there are. It may leave out and reorder, also inside of
-    structs; it cannot rename or retype."""
+def select_columns(full: Layout, wanted: pa.Schema) -> Layout:
+    """The columns that a user's schema selects. It may drop and reorder columns and fields of structs. It cannot rename
+    them or change their type."""
     known = {column.name: column for column in full.columns}
     _check_once(wanted.names, "")
     columns = []
@@ -109,25 +111,25 @@ def picked(full: Layout, wanted: pa.Schema) -> Layout:
 
 
 def _check_once(names: Sequence[str], path: str) -> None:
-    """Columns are found by their names: the second one would be another's, or none."""
+    """Columns are found by their names, so each name may occur once."""
     if len(set(names)) < len(names):
         name = next(name for name in names if names.count(name) > 1)
-        raise OptionError("schema", path + name, "is there twice", "Name it once, and copy it afterwards")
+        raise OptionError("schema", path + name, "occurs twice", "Name it once, and copy the column afterwards")
 
 
-def part_of(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A part of what a user's own class has made: it makes whole structs."""
+def prune(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Drop the fields that are not selected from the result of a user's own class, which returns whole structs."""
     if array.type == wanted:
         return array
     if not pa.types.is_struct(wanted):
-        return array.cast(wanted)  # by name, also inside of lists and maps
-    children = [part_of(array.field(array.type.get_field_index(field.name)), field.type) for field in wanted]
+        return array.cast(wanted)  # matches fields by name, also in lists and maps
+    children = [prune(array.field(array.type.get_field_index(field.name)), field.type) for field in wanted]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
 
 
 def _check_part(full: pa.DataType, wanted: pa.DataType, path: str) -> None:
-    """Whether a type is a part of another one: the same, but for fields that are left out."""
+    """Check that `wanted` is `full` without some of its fields."""
     types = pa.types
     if types.is_struct(full) and types.is_struct(wanted):
         known = {field.name: field.type for field in full}
@@ -144,4 +146,6 @@ def _check_part(full: pa.DataType, wanted: pa.DataType, path: str) -> None:
         _check_part(full.key_type, wanted.key_type, f"{path}.key")
         _check_part(full.item_type, wanted.item_type, f"{path}.value")
     elif full != wanted:
-        raise OptionError("schema", f"{path} {wanted}", f"is {full}", "Read it as that and cast it afterwards")
+        raise OptionError(
+            "schema", f"{path} {wanted}", f"is {full}", "Read it as that type and cast the column afterwards"
+        )

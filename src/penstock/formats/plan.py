@@ -1,4 +1,4 @@
-"""What typed columns a source has, and the frozen plan by which a task makes those that were picked."""
+"""The typed columns of a source, and the plan by which tasks build the selected ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from penstock.config.formats import FormatOptions, Mode
 from penstock.config.registry_config import RegistryConfig
 from penstock.errors import OptionError
 from penstock.eventtime.field import EventTimeField, find_field
-from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, picked
-from penstock.formats.spec import ColumnSpec, Custom, RawBytes, narrowed
+from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, select_columns
+from penstock.formats.spec import ColumnSpec, Custom, RawBytes, pruned
 from penstock.model.columns import TYPES
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 CHEAPEST = "partition"
-"""What to fetch where nothing is looked at: somebody has to count the rows."""
+"""The column to fetch if none is needed, because the rows must be counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedPlan:
-    """A task's orders: which columns to make, how, and what to do with a record that does not parse."""
+    """What a task does: which columns it builds, how, and what it does with malformed records."""
 
     key: ColumnSpec
     value: ColumnSpec
@@ -31,37 +31,37 @@ class TypedPlan:
     dead_letter_topic: str | None = None
     registry: RegistryConfig | None = None
     event_time: EventTimeField | None = None
-    """What tasks look at, and leave out of the result unless it is laid out too."""
+    """The field of event times. Tasks decode it even if it is not a column of the result."""
 
     @property
-    def _looked_at(self) -> set[str]:
-        """Kafka's columns that the result is made of, and the one of event times."""
+    def _needed(self) -> set[str]:
+        """Kafka's columns that the result comes from, and the column of event times."""
         kafka = self.layout.sources & TYPES.keys()
         return kafka if self.event_time is None else kafka | {self.event_time.source}
 
     @property
     def specs(self) -> dict[str, ColumnSpec]:
-        """How to decode what has to be decoded: what is looked at; everything, if somebody wants to know what does not
-        parse; and with a user's own class, which may skip records, always."""
+        """The columns to decode: those that are needed; both, if malformed records must be found; and always those of a
+        user's own class, which may skip records."""
         every = self.mode != "PERMISSIVE" or not self.layout.sources.isdisjoint(ERROR_COLUMNS)
         both = {"key": self.key, "value": self.value}
         return {
             name: spec
             for name, spec in both.items()
-            if not isinstance(spec, RawBytes) and (every or name in self._looked_at or isinstance(spec, Custom))
+            if not isinstance(spec, RawBytes) and (every or name in self._needed or isinstance(spec, Custom))
         }
 
     @property
     def may_end(self) -> bool:
-        """Whether a record may end its partition (F4)."""
+        """Whether a record can end its partition (F4)."""
         return any(isinstance(spec, Custom) and spec.may_end for spec in self.specs.values())
 
     @property
     def fetched(self) -> list[str]:
-        """Kafka's columns that are needed for all this."""
+        """Kafka's columns to fetch."""
         if self.mode == "DEADLETTER":
             return list(TYPES)  # a letter is the whole record
-        needed = self._looked_at | set(self.specs)
+        needed = self._needed | set(self.specs)
         for spec in self.specs.values():
             if isinstance(spec, Custom):
                 needed |= {*spec.columns, "topic", "partition", "offset"}  # its errors name the record
@@ -72,7 +72,7 @@ class TypedPlan:
 
 @dataclass(frozen=True, slots=True)
 class TypedSource:
-    """The formats of a source, settled: everything that could be picked."""
+    """The resolved formats of a source, with all columns that can be selected."""
 
     key: ColumnSpec
     value: ColumnSpec
@@ -82,7 +82,7 @@ class TypedSource:
 
     @property
     def layout(self) -> Layout:
-        """The columns of a read without a wish."""
+        """Default columns."""
         return self._layout(self.include_headers, self.options.include_errors, self.include_watermarks)
 
     def _layout(self, headers: bool, errors: bool, watermarks: bool) -> Layout:
@@ -96,17 +96,17 @@ class TypedSource:
         )
 
     def event_time_field(self, name: str) -> EventTimeField:
-        """The field that `eventTime.column` names, by the columns that a read without a wish has. The value's fields
-        can be named as such also where they are columns."""
+        """The field that `eventTime.column` names among the default columns. If the value is flattened, its fields can
+        also be named as `value.field`."""
         columns = {"value": (EventTimeField("value"), self.value.type)}
         for column in self._layout(headers=False, errors=False, watermarks=False).columns:
             path = () if column.field is None else (column.field,)
             columns[column.name] = EventTimeField(column.source, path), column.type
         return find_field(name, columns)
 
-    def picked(self, columns: Sequence[str] | None, *, has_watermarks: bool = False) -> TypedPlan:
-        """The plan for columns by name; None picks those of a read without a wish. `has_watermarks`: whether those of
-        event-time watermarks can be named."""
+    def select(self, columns: Sequence[str] | None, *, has_watermarks: bool = False) -> TypedPlan:
+        """The plan for columns by name; None selects the default columns. `has_watermarks`: whether the columns of
+        event-time watermarks can be selected."""
         if columns is None:
             return self.plan()
         if isinstance(columns, str) or not columns:
@@ -115,17 +115,17 @@ class TypedSource:
         return self.plan(pa.schema([(name, known.get(name, pa.null())) for name in columns]))
 
     def plan(self, wanted: pa.Schema | None = None, event_time: EventTimeField | None = None) -> TypedPlan:
-        """The plan for what a user's schema picks; headers, errors and event-time watermarks can be picked without
-        their options. `event_time`: what tasks have to look at besides."""
+        """The plan for a user's schema. It can select headers, errors and event-time watermarks without their options.
+        `event_time`: the field of event times, which tasks decode too."""
         if wanted is None:
             layout = self.layout
         else:
             errors = self.options.include_errors or any(field.name in ERROR_COLUMNS for field in wanted)
             watermarks = self.include_watermarks or any(field.name in WATERMARK_COLUMNS for field in wanted)
-            layout = picked(self._layout(True, errors, watermarks), wanted)
+            layout = select_columns(self._layout(True, errors, watermarks), wanted)
         return TypedPlan(
-            _part("key", self.key, layout, event_time),
-            _part("value", self.value, layout, event_time),
+            _pruned("key", self.key, layout, event_time),
+            _pruned("value", self.value, layout, event_time),
             layout,
             self.options.mode,
             self.options.dead_letter_topic,
@@ -134,8 +134,8 @@ class TypedSource:
         )
 
 
-def _part(column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None) -> ColumnSpec:
+def _pruned(column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None) -> ColumnSpec:
     wanted = layout.wanted(column)
     if event_time is not None and event_time.source == column:
         wanted = event_time.added_to(wanted, spec.type)
-    return spec if wanted is None else narrowed(spec, wanted)
+    return spec if wanted is None else pruned(spec, wanted)

@@ -1,4 +1,4 @@
-"""Settles a source's formats when it is made: files are read, registries asked, records looked at, all of it once."""
+"""Resolves the formats of a source, once: reads schema files, asks the registry, samples records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRAME_BYTES = 5
 NO_FIELDS = pa.struct([])
 
 Sample = Callable[[str, int], list[bytes | None]]
-"""So many of the topic's newest keys or values."""
+"""Returns up to so many of the topic's newest keys or values."""
 
 
 def resolve_formats(
@@ -39,20 +39,25 @@ def resolve_formats(
     include_watermarks: bool = False,
     given: pa.Schema | None = None,
 ) -> TypedSource:
-    """`topics`: those of the subscription, if it names them. `given`: a user's own schema of the whole result, which
-    for json is schema enough."""
+    """Resolve the formats of key and value.
+
+    `topics`: those of the subscription, if it names them. `given`: a user's schema of the whole result, which is also
+    the schema of JSON.
+    """
     specs = []
-    judged = options.mode != "PERMISSIVE" or (given is not None and not ERROR_COLUMNS.keys().isdisjoint(given.names))
+    finds_malformed = options.mode != "PERMISSIVE" or (
+        given is not None and not ERROR_COLUMNS.keys().isdisjoint(given.names)
+    )
     for column in (options.key, options.value):
-        mine = _given_type(options, column.column, given)
-        unwanted = given is not None and mine is None and column.format == "json" and column.schema is None
-        specs.append(_Resolving(options, column, topics, sample, mine, unwanted, judged).spec())
+        given_type = _given_type(options, column.column, given)
+        unused = given is not None and given_type is None and column.format == "json" and column.schema is None
+        specs.append(_ColumnResolver(options, column, topics, sample, given_type, unused, finds_malformed).spec())
     key, value = specs
     return TypedSource(key, value, options, include_headers, include_watermarks)
 
 
 def _given_type(options: FormatOptions, column: str, given: pa.Schema | None) -> pa.DataType | None:
-    """What a user's schema says of the key or value."""
+    """The type of the key or value in a user's schema."""
     if given is None:
         return None
     if options.flatten and column == "value":
@@ -67,8 +72,8 @@ def _is_ours(name: str, prefix: str) -> bool:
     return own or (name.startswith(prefix) and name.removeprefix(prefix) in TYPES)
 
 
-class _Resolving:
-    """One column's way to its spec."""
+class _ColumnResolver:
+    """Resolves the spec of one column."""
 
     def __init__(
         self,
@@ -77,30 +82,30 @@ class _Resolving:
         topics: Sequence[str] | None,
         sample: Sample,
         given: pa.DataType | None,
-        unwanted: bool,
-        judged: bool,
+        unused: bool,
+        finds_malformed: bool,
     ) -> None:
         self._options = options
         self._column = column
         self._topics = topics
         self._sample = sample
         self._given = given
-        self._unwanted = unwanted
-        """Whether a user's schema leaves it out, and nothing says what it holds: then nobody need know."""
-        self._judged = judged
-        """Whether somebody wants to know all the same that it is JSON."""
+        self._unused = unused
+        """Whether the user's schema drops the column and no option gives its schema: then none is needed."""
+        self._finds_malformed = finds_malformed
+        """Whether an unused column is checked for malformed JSON all the same."""
 
     def spec(self) -> ColumnSpec:
         column = self._column
-        if self._unwanted:
-            return Json(NO_FIELDS, column.framed, self._options.time_zone) if self._judged else RawBytes()
+        if self._unused:
+            return Json(NO_FIELDS, column.framed, self._options.time_zone) if self._finds_malformed else RawBytes()
         if column.is_custom:
             from penstock.formats.custom import CustomFormat, load_deserializer
 
-            own: CustomFormat = self._checked(
+            custom: CustomFormat = self._checked(
                 column.option("Format"), lambda: load_deserializer(column.format, column.column), column.format
             )
-            return Custom(column.format, own.type, own.columns, own.may_end)
+            return Custom(column.format, custom.type, custom.columns, custom.may_end)
         match column.format:
             case "raw" if not column.framed:
                 return RawBytes()
@@ -124,12 +129,12 @@ class _Resolving:
             type_, name = self._given, "schema"
         elif options.registry is not None:
             found = self._registered("JSON")
-            type_ = self._read(found, lambda: json_schema_type(found.text, found.references))
+            type_ = self._interpret(found, lambda: json_schema_type(found.text, found.references))
         elif options.inference is not None:
             values = self._sample(column.column, options.inference)
             if not values:
                 raise OptionError(
-                    "schemaInference", options.inference, "found no record to look at", f"Set {name} to a DDL string"
+                    "schemaInference", options.inference, "found no record to sample", f"Set {name} to a DDL string"
                 )
             if column.framed:
                 values = [value and value[FRAME_BYTES:] for value in values]
@@ -152,7 +157,7 @@ class _Resolving:
             text = self._text_or_file(column.schema, (".avsc", ".json"))
         else:
             found = self._registered("AVRO")
-            text, schema_id = self._read(found, found.avro_text), found.id
+            text, schema_id = self._interpret(found, found.avro_text), found.id
         try:
             type_ = pa.field(avro_type(text)).type
         except ValueError as error:
@@ -167,7 +172,7 @@ class _Resolving:
             descriptors = self._descriptors(column.schema)
         else:
             found = self._registered("PROTOBUF")
-            descriptors, schema_id = self._read(found, lambda: descriptors_of(found)), found.id
+            descriptors, schema_id = self._interpret(found, lambda: descriptors_of(found)), found.id
         message = self._checked(
             column.option("Message"), lambda: protobuf_message(descriptors, column.message or ""), column.message
         )
@@ -175,7 +180,7 @@ class _Resolving:
         return Protobuf(descriptors, message, type_, column.framed, schema_id)
 
     def _descriptors(self, given: str) -> bytes:
-        """Out of a file: a descriptor set, or a `.proto` with what it imports from beside itself."""
+        """Read a descriptor set, or a `.proto` file with its imports from the same folder."""
         name = self._column.option("Schema")
         path = Path(given)
         try:
@@ -217,15 +222,15 @@ class _Resolving:
     def _subject(self) -> str:
         column, strategy = self._column, self._options.strategy
         if strategy != "record" and (self._topics is None or len(self._topics) != 1):
-            what = "has to be named where several topics may be read"
-            raise OptionError(column.option("Subject"), None, what, "They share one schema here")
+            what = "is required if the subscription may have several topics"
+            raise OptionError(column.option("Subject"), None, what, "All of them are read with its schema")
         topic = self._topics[0] if self._topics else ""
         return subject_name(strategy, topic, column.column, column.message)
 
-    def _read(self, found: RegisteredSchema, read: Callable[[], Any]) -> Any:
-        """What a registered schema says, with its id in the error if it says nothing that we can take."""
+    def _interpret(self, found: RegisteredSchema, interpret: Callable[[], Any]) -> Any:
+        """Interpret a registered schema. An error names the schema's id."""
         try:
-            return read()
+            return interpret()
         except ValueError as error:
             name = self._column.option("Format")
             raise OptionError(name, self._column.format, f"schema {found.id} of the registry: {error}") from None

@@ -1,4 +1,4 @@
-"""Python dicts into a struct column, and why one of them does not fit."""
+"""Converts Python dicts to a struct column, and explains why one does not fit."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SHOWN = 40
 
 
 def struct_array(rows: Sequence[dict[str, Any]], type_: pa.StructType, check: Check | None) -> pa.StructArray:
-    """A row for each dict. What the type does not name is left out, what a dict does not name is null."""
+    """A row for each dict. Keys that the type does not have are dropped; missing keys are null."""
     if check is not None:
         check(rows)
     return pa.array(rows, type_)
 
 
 def fraction_check(type_: pa.DataType) -> Check | None:
-    """Finds fractions where whole numbers or times belong: Arrow makes a 1 of 1.5, and a microsecond of a second, and
-    says nothing. None: there can be none.
+    """A check for fractions in columns of whole numbers or times; None if the type has no such column. Arrow silently
+    converts 1.5 to 1, and a float of seconds to microseconds.
 
-    Looks at types by the column: one value at a time costs as much as everything else together.
+    It checks the types of a whole column at once: value by value costs as much as everything else together.
     """
     if pa.types.is_integer(type_):
         return _check_whole
@@ -55,9 +55,9 @@ def _check_whole(values: Sequence[Any]) -> None:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    # Those of time.time() are seconds, and whole numbers count as microseconds.
+    # Floats of time.time() are seconds, but Arrow would take them for microseconds.
     if any(issubclass(kind, float) for kind in set(map(type, values))):
-        raise ValueError("a float is no time: make a datetime of it")
+        raise ValueError("a float is not a time: convert it to a datetime")
 
 
 def _check_struct(checks: Sequence[tuple[str, Check]]) -> Check:
@@ -89,7 +89,7 @@ PARTS = 16
 
 
 def misfits(rows: Sequence[dict[str, Any]], type_: pa.StructType) -> dict[int, str]:
-    """Which rows do not fit, and why. Arrow does not say which: parts of each column are tried, and parts of those."""
+    """The rows that do not fit, and the reasons. Arrow does not name the row: this bisects each column."""
     found: dict[int, str] = {}
     for field in type_:
         values = [row.get(field.name) for row in rows]
@@ -115,14 +115,14 @@ def _try(values: Sequence[Any], type_: pa.DataType, check: Check | None) -> None
 
 
 def misfit(value: Any, type_: pa.DataType, path: str = "") -> str:
-    """Why a value is none of a type, with the innermost field to blame; "" if it is one."""
+    """Why a value does not fit a type, with the innermost field; "" if it fits."""
     try:
         _try([value], type_, fraction_check(type_))
     except Exception as error:
         inner = next(
-            (said for part, kind, name in _parts(value, type_) if (said := misfit(part, kind, path + name))), ""
+            (reason for part, kind, name in _parts(value, type_) if (reason := misfit(part, kind, path + name))), ""
         )
-        return inner or _said(value, type_, path, error)
+        return inner or _reason(value, type_, path, error)
     return ""
 
 
@@ -137,10 +137,10 @@ def _parts(value: Any, type_: pa.DataType) -> list[tuple[Any, pa.DataType, str]]
     return []
 
 
-def _said(value: Any, type_: pa.DataType, path: str, error: Exception) -> str:
+def _reason(value: Any, type_: pa.DataType, path: str, error: Exception) -> str:
     shown = repr(value)
     shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "..."
     ddl = ddl_of(pa.list_(type_))[len("ARRAY<") : -1]
-    # Arrow's own words where they say more than that the two types differ.
+    # Arrow's own message, if it says more than that the types differ.
     more = "" if isinstance(error, TypeError) else f" ({str(error)[:120]})"
-    return f"field {path.removeprefix('.')}: {shown} of type {type(value).__name__} is no {ddl}{more}"
+    return f"field {path.removeprefix('.')}: {shown} of type {type(value).__name__} does not fit {ddl}{more}"

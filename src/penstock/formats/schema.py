@@ -1,14 +1,14 @@
-"""Schemas as texts: Spark's DDL and Spark's schema JSON, read into Arrow types and written back.
+"""Parses schemas in Spark's DDL or Spark's schema JSON to Arrow types.
 
     a INT, b ARRAY<STRUCT<x: STRING>> COMMENT 'c'        a list of columns
     struct<a:int,b:array<struct<x:string>>>              the same as one type
     {"type": "struct", "fields": [...]}                  StructType.json()
 
-Spark's own parser needs a JVM, and those who plan have none. Types come out as PySpark makes them of the same text
-(`penstock.formats.types`), except that every field is nullable: records are not bound by what a schema says of them.
-NOT NULL and comments are read and forgotten.
+Spark's own parser needs a JVM, which the planner does not have. The types are those that PySpark derives from the same
+text (`penstock.formats.types`), except that every field is nullable: records need not obey a schema. NOT NULL and
+comments are ignored.
 
-All errors are ValueErrors that say where in the text, what was expected there, and what was found.
+All errors are ValueErrors with the place in the text, what was expected there, and what was found.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ OTHER_NAMES = {
     }.items()
     for other in others.split()
 }
-"""What other systems call it."""
+"""Names of types in other systems."""
 
 COMPLEX = ("array", "map", "struct")
 SIZED = ("char", "character", "varchar")
@@ -68,7 +68,7 @@ TIMESTAMPS = ("timestamp", "timestamp_ltz", "timestamp_ntz")
 KNOWN = (*SIMPLE, *COMPLEX, *SIZED, *DECIMALS, *TIMESTAMPS, "string")
 
 LONGEST_TYPE = 40
-"""What is longer is not held against the names of types."""
+"""Characters. Longer words are cut before the search for a similar type name."""
 
 TOKENS = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
@@ -81,7 +81,7 @@ TOKENS = re.compile(
 
 
 def parse_schema(text: str) -> pa.StructType:
-    """The struct that a schema's text describes."""
+    """The struct that a text describes."""
     if not text.strip():
         raise ValueError(f"the schema is empty: expected columns, as in {EXAMPLE}")
     try:
@@ -102,13 +102,13 @@ def _of_ddl(text: str) -> pa.StructType:
 
 
 def _hint(text: str) -> str:
-    """What a text that is no schema of Spark's may be instead."""
+    """What a text that is not a schema of Spark's may be instead."""
     text = text.strip()
     if re.match(r"syntax\s*=|message\s+\w+\s*\{", text):
         return "This is a .proto file: valueFormat protobuf takes its descriptor set, or a schema registry"
     has_suffix = re.search(r"\.(json|avsc|avro|proto|desc|pb|bin|ddl|sql|txt)$", text)
     if (has_suffix or re.match(r"\.{0,2}/|\w+://", text)) and not re.search(r"[\s<>]", text):
-        return "This looks like the name of a file: give what is in it, open(...).read()"
+        return "This looks like a file name: give the content of the file, open(...).read()"
     return ""
 
 
@@ -120,7 +120,7 @@ class _Token:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Those of a text, then its end again and again."""
+    """The tokens of a text, then endless end tokens."""
     for match in TOKENS.finditer(text):
         if match.lastgroup != "space":
             yield _Token(str(match.lastgroup), match.group(), match.start())
@@ -133,7 +133,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        # As they are come to: what follows an error is not looked at, and may take long.
+        # Lazily: the text after an error is not tokenized, because that may take long.
         self._tokens = _tokens(text)
         self._token, self._after = next(self._tokens), next(self._tokens)
 
@@ -163,7 +163,7 @@ class _Parser:
             token = self._peek()
             name = self._name()
             if name in columns:
-                self._fail(f"column {name} is there twice", token, found=False)
+                self._fail(f"column {name} occurs twice", token, found=False)
             self._take(":")
             columns[name] = self._type()
             self._take_words("not", "null")
@@ -213,7 +213,7 @@ class _Parser:
 
     def _complex(self, name: str) -> pa.DataType:
         shape = {"array": "ARRAY<INT>", "map": "MAP<STRING, INT>", "struct": "STRUCT<a: INT>"}[name]
-        self._expect("<", f"what is in it, as in {shape}")
+        self._expect("<", f"its element types, as in {shape}")
         made: pa.DataType
         if name == "array":
             made = list_type(self._type())
@@ -258,7 +258,7 @@ class _Parser:
         if self._take_words("collate"):
             token = self._peek()
             if self._name().lower() != "utf8_binary":
-                self._fail("a collation cannot be read into: leave it out and cast the column afterwards", token)
+                self._fail("collations are not supported: remove it and cast the column afterwards", token)
         return pa.string()
 
     def _number(self, least: int, most: int | None) -> int:
@@ -269,7 +269,7 @@ class _Parser:
         self._advance()
         return int(token.text)
 
-    # Tokens, and what to say of them.
+    # Tokens and errors.
 
     def _peek(self) -> _Token:
         return self._token
@@ -290,7 +290,7 @@ class _Parser:
         return True
 
     def _take_words(self, *words: str) -> bool:
-        """All of them, if the first is there."""
+        """Take all words if the first one follows. Fails if only some of them follow."""
         if not self._is_word(words[0]):
             return False
         for word in words:
@@ -327,7 +327,7 @@ def _of_json(text: str) -> pa.StructType:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"the schema begins like JSON and is none: {error}") from None
+        raise ValueError(f"the schema begins like JSON, but is not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("type") != "struct":
         raise ValueError(f"the schema is JSON, but not that of a Spark struct. {_json_hint(document)}")
     return _struct_of_json(document, "")
@@ -353,7 +353,7 @@ def _struct_of_json(document: dict[str, Any], path: str) -> pa.StructType:
             raise ValueError(f'{where}: its field number {number} needs a "name" and a "type"')
         name = field["name"]
         if name in made:
-            raise ValueError(f"{where}: field {name} is there twice")
+            raise ValueError(f"{where}: field {name} occurs twice")
         made[name] = _type_of_json(field["type"], f"{path}.{name}" if path else name)
     return struct_type(made)
 
@@ -372,6 +372,6 @@ def _type_of_json(document: Any, path: str) -> pa.DataType:
         case {"type": "map", "keyType": key, "valueType": value}:
             return map_type(_type_of_json(key, f"{path}.key"), _type_of_json(value, f"{path}.value"))
         case {"type": "udt"}:
-            reason = "is of a user-defined type, which no format makes. Read its sqlType instead"
+            reason = "has a user-defined type, which no format supports. Read its sqlType instead"
             raise ValueError(f"field {path} of the schema {reason}")
     raise ValueError(f"field {path} of the schema: expected a type of Spark's JSON, found {json.dumps(document)[:80]}")

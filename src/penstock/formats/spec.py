@@ -1,7 +1,9 @@
-"""HOW the bytes of a key or value become a typed column: settled on the driver, carried out on the executors.
+"""How to decode a key or value to a typed column: resolved on the driver, used on the executors.
 
-Schemas are settled once, with everything they need inside: an executor asks nobody but the registry, and that only for
-the schemas that records were written with.
+The driver resolves schemas once. Executors ask only the schema registry, and only for the schemas that records were
+written with.
+
+`reader/letter_scope.py` writes out these fields as an older version did: a new field must not change that.
 """
 
 from __future__ import annotations
@@ -14,19 +16,23 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class RawBytes:
-    """As they are in Kafka."""
+    """The bytes as they are in Kafka."""
 
     type: ClassVar[pa.DataType] = pa.binary()
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """UTF-8."""
+
     framed: bool = False
     type: ClassVar[pa.DataType] = pa.string()
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
+    """A JSON object."""
+
     type: pa.DataType
     framed: bool = False
     time_zone: str = "UTC"
@@ -34,16 +40,20 @@ class Json:
 
 @dataclass(frozen=True, slots=True)
 class Avro:
+    """Avro's binary encoding."""
+
     schema: str
-    """The reader's, as JSON."""
+    """The reader's schema, as JSON."""
     type: pa.DataType
     framed: bool = False
     schema_id: int | None = None
-    """The reader's, if it came from the registry."""
+    """Id of the reader's schema, if the registry has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protobuf:
+    """Protobuf's binary encoding."""
+
     descriptors: bytes
     message: str
     type: pa.DataType
@@ -53,20 +63,22 @@ class Protobuf:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
+    """A user's own class."""
+
     path: str
     type: pa.DataType
     columns: tuple[str, ...]
-    """Kafka's columns that it looks at."""
+    """Kafka's columns that it reads."""
     may_end: bool = False
-    """Whether it can say that a record ends the stream (F4)."""
+    """Whether a record can end the stream (F4)."""
 
 
 ColumnSpec: TypeAlias = RawBytes | Text | Json | Avro | Protobuf | Custom
 
 
-def narrowed(spec: ColumnSpec, wanted: pa.DataType) -> ColumnSpec:
-    """The same, but only a part of its type is built. A user's own class builds everything: what it leaves out is the
-    caller's to drop."""
+def pruned(spec: ColumnSpec, wanted: pa.DataType) -> ColumnSpec:
+    """The spec, building only the wanted part of its type. A user's own class always builds the whole type: the caller
+    drops the rest."""
     if isinstance(spec, RawBytes | Text | Custom):
         return spec
     return replace(spec, type=wanted)

@@ -1,8 +1,8 @@
-"""Typed columns out of Kafka's: one partition's batches, one after the other, in the thread that reads them.
+"""Builds typed columns from the batches of one partition, in the thread that reads them.
 
-A batch's walk: decode key and value -> leave out what a user's class skipped -> do with what did not parse as `mode`
-says -> lay the columns out. A batch without a fault is decoded and laid out, and nothing else. A batch whose columns
-would take too much memory, as the kernel finds on the way, becomes several.
+Steps for a batch: decode key and value -> drop the records that a user's class skipped -> handle malformed records by
+`mode` -> build the columns. A batch without malformed records needs only the first and the last step. If the columns of
+a batch would take too much memory, the kernel decodes it in several parts.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ import pyarrow as pa
 from penstock.errors import MalformedRecord
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import ColumnDecoder, open_decoder
-from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, part_of
+from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
 from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
+    """A key or value that could not be decoded."""
+
     row: int
     column: str
     """`key` or `value`."""
@@ -31,10 +33,10 @@ class Fault:
 
 
 class Letters(Protocol):
-    """Where records go that did not parse, in mode DEADLETTER."""
+    """Takes malformed records, in mode DEADLETTER."""
 
     def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
-        """Take these rows, each with the column that did not parse and the reason."""
+        """Take malformed rows, each with its column and the reason."""
 
 
 class TypedPiece(NamedTuple):
@@ -42,11 +44,11 @@ class TypedPiece(NamedTuple):
 
     rows: pa.RecordBatch
     next_offset: int | None
-    """The offset of the first record that is not in it. None: the batch has no more, or its offsets are not known."""
+    """Offset of the first record after this piece. None: it is the last one, or offsets were not fetched."""
 
 
 class TypedColumns:
-    """Makes the columns that a plan asks for out of those that it fetches. For one thread."""
+    """Builds the columns of a plan from the fetched ones. For one thread."""
 
     def __init__(
         self,
@@ -58,49 +60,47 @@ class TypedColumns:
         span: EventTimeSpan | None = None,
         watermarks: Watermarks = UNKNOWN,
     ) -> None:
-        """`span` is shown the event times of what is left of each batch."""
+        """`span` observes the event times of the rows."""
         self._plan = plan
         self._span = span
         self._watermarks = WatermarkColumns(watermarks)
         self._schema = plan.layout.schema
         self._place = (topic, partition)
         self._letters = letters
+        drops_malformed = plan.mode in ("DROPMALFORMED", "DEADLETTER")
         self._decoders = {
-            column: open_decoder(
-                column, spec, plan.registry, drops_malformed=plan.mode in ("DROPMALFORMED", "DEADLETTER")
-            )
+            column: open_decoder(column, spec, plan.registry, drops_malformed=drops_malformed)
             for column, spec in sorted(plan.specs.items())
         }
         self.malformed = 0
-        """Records that did not parse."""
+        """Number of malformed records."""
         self.dropped = 0
-        """Of those, left out."""
+        """Number of malformed records that were dropped."""
         self.skipped = 0
-        """Left out by a user's own class (F3)."""
+        """Number of records that a user's own class skipped (F3)."""
         self.ended_at: int | None = None
-        """The offset of the record with which the stream has ended (F4): nothing comes after it."""
+        """Offset of the record that has ended the stream (F4)."""
 
     def batches(self, raw: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for records in raw:
-            for made in self.pieces(records):
-                if made.rows.num_rows:
-                    yield made.rows
+            for piece in self.pieces(records):
+                if piece.rows.num_rows:
+                    yield piece.rows
             if self.ended_at is not None:
                 return
 
     def pieces(self, records: pa.RecordBatch) -> Iterator[TypedPiece]:
-        """The typed rows of a batch, one piece after the other: mostly there is one, maybe without rows. Each is made
-        when it is asked for."""
+        """The typed rows of a batch: usually one piece, maybe without rows. Pieces are built lazily."""
         self.ended_at = None
         for part in self._decoded(_Part(records), list(self._decoders.items())):
             if part.faults:
-                self._judge(part)
+                self._handle_malformed(part)
             if self._span is not None and (where := self._plan.event_time) is not None:
                 self._span.observe(where.values(part.column(where.source)))
             yield TypedPiece(self._laid_out(part), part.next_offset)
 
     def _decoded(self, part: _Part, decoders: Sequence[tuple[str, ColumnDecoder]]) -> Iterator[_Part]:
-        """What the decoders make of a part, one after the other: smaller parts, if one has no room for all."""
+        """Run the decoders over a part. Yields smaller parts if a decoder did not decode all rows at once."""
         if not decoders:
             yield part
             return
@@ -111,7 +111,7 @@ class TypedColumns:
             yield from self._decoded(part, others)
 
     def _decode(self, part: _Part, column: str, decoder: ColumnDecoder) -> tuple[_Part, _Part | None]:
-        """One column of the first records, and the rest of the records if that is not all."""
+        """Decode one column. Returns the decoded part, and the rest of the records if there is one."""
         decoded = decoder.decode(part.records)
         if decoded.faults and decoded.failure is not None and self._plan.mode == "FAILFAST":
             row = decoded.faults[0][0]
@@ -128,7 +128,7 @@ class TypedColumns:
         part.add(column, decoded.array, decoded.faults, decoded.rows)
         return part, rest
 
-    def _judge(self, part: _Part) -> None:
+    def _handle_malformed(self, part: _Part) -> None:
         faults = part.sorted_faults()
         self.malformed += len({fault.row for fault in faults})
         match self._plan.mode:
@@ -161,15 +161,15 @@ class TypedColumns:
                 continue
             made = part.column(column.source)
             if column.field is not None:
-                # Not `field`, which does not know of the struct's own nulls.
+                # Not `field`, which ignores the nulls of the struct itself.
                 children = flat.get(column.source) or flat.setdefault(column.source, made.flatten())
                 made = children[made.type.get_field_index(column.field)]
-            arrays.append(part_of(made, column.type))
+            arrays.append(prune(made, column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 class _Part:
-    """What is left of a batch: its records, and the typed columns that belong to them row by row."""
+    """The remaining records of a batch, and their typed columns."""
 
     def __init__(self, records: pa.RecordBatch) -> None:
         self.records = records
@@ -179,7 +179,7 @@ class _Part:
         """See TypedPiece."""
 
     def cut(self, rows: int) -> _Part:
-        """Go on with the first rows only. Returns the others."""
+        """Keep the first rows, and return a part with the others."""
         rest = _Part(self.records.slice(rows))
         rest.typed = {column: array.slice(rows) for column, array in self.typed.items()}
         rest.faults = [Fault(each.row - rows, each.column, each.reason) for each in self.faults if each.row >= rows]
@@ -192,12 +192,12 @@ class _Part:
         return rest
 
     def column(self, source: str) -> pa.Array:
-        """A column of Kafka's, decoded if it was to be."""
+        """A column of Kafka's, decoded if the plan says so."""
         made = self.typed.get(source)
         return self.records.column(source) if made is None else made
 
     def add(self, column: str, array: pa.Array, faults: Sequence[tuple[int, str]], rows: pa.Array | None) -> None:
-        """A column for the records as they are now. Its faults name rows of the input, of which `rows` were kept."""
+        """Add a typed column. Its faults name rows of the decoder's input, of which `rows` were kept."""
         self.typed[column] = array
         if faults:
             now = None if rows is None else {row: at for at, row in enumerate(rows.to_pylist())}
@@ -208,14 +208,14 @@ class _Part:
             ]
 
     def keep(self, rows: pa.Array) -> None:
-        """Go on with these rows only."""
+        """Keep only these rows."""
         now = {row: at for at, row in enumerate(rows.to_pylist())} if self.faults else {}
         self.records = self.records.take(rows)
         self.typed = {column: array.take(rows) for column, array in self.typed.items()}
         self.faults = [Fault(now[each.row], each.column, each.reason) for each in self.faults if each.row in now]
 
     def drop(self, rows: Iterable[int]) -> None:
-        """Go on without these rows, and without a word about them."""
+        """Drop these rows and their faults."""
         kept = bytearray(b"\1") * self.records.num_rows
         for row in rows:
             kept[row] = 0
@@ -228,19 +228,19 @@ class _Part:
         return sorted(self.faults, key=lambda fault: fault.row)
 
     def errors(self, source: str) -> pa.Array:
-        """The column of bytes that did not parse, or of reasons."""
+        """The column `_corrupt_record` or `_error`."""
         kind, rows = ERROR_COLUMNS[source], self.records.num_rows
         if not self.faults:
             return pa.nulls(rows, kind)
         cells: dict[int, Any] = {}
         for fault in self.faults:
             if source == CORRUPT:
-                # The value's faults come after the key's, so where both do not parse it is the value that is shown.
+                # Faults of the value come after those of the key: if both are malformed, the value is shown.
                 cells[fault.row] = self.records.column(fault.column)[fault.row].as_py()
             else:
                 before = f"{cells[fault.row]}; " if fault.row in cells else ""
                 cells[fault.row] = f"{before}{fault.column}: {fault.reason}"
-        # Rows point at what there is to say of them; most at nothing, which comes first. No loop over all of them.
+        # Rows are indices into the few distinct cells; index 0 is null. This avoids a loop over all rows.
         places = array("i", bytes(4 * rows))
         for place, row in enumerate(cells, 1):
             places[row] = place

@@ -1,6 +1,7 @@
-"""The types that columns have: Arrow's, to the letter as PySpark makes them of Spark's types; and their names.
+"""The Arrow types of columns, exactly as PySpark derives them from Spark's types, and their names.
 
-Every field is nullable, a list's child is called `element`, timestamps are in microseconds and UTC, or in no zone.
+Every field is nullable. The child of a list is called `element`. Timestamps are in microseconds, in UTC or without a
+zone.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 MOST_FIELDS = 20_000
-"""Fields of a type at all depths together: more make no table, and each takes memory in every batch."""
+"""Fields of a type, nested ones included. Each takes memory in every batch."""
 
 MOST_LEVELS = 60
-"""How deep structs, arrays and maps may lie in each other: Arrow hands 64 levels from one library to another."""
+"""Nesting depth of structs, arrays and maps. Arrow's C interface passes on 64 levels."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
@@ -30,14 +31,16 @@ SIMPLE: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "binary": pa.binary(),
 }
-"""Spark's names of types without parameters. The first name of each is the one shown."""
+"""Spark's names of types without parameters. Messages show the first name of each."""
 
 REFUSED = {
-    "interval": "is made by no format. Read a number or STRING",
-    "variant": "is made by no format. Read STRING, and use parse_json on it",
-    "time": "is made by no format. Read INT, BIGINT or STRING",
-    **dict.fromkeys(("void", "null"), "holds nothing. Leave the column out"),
-    **dict.fromkeys(("geometry", "geography"), "is made by no format. Read BINARY, and use st_geomfromwkb on it"),
+    "interval": "is not supported by any format. Read a number or STRING",
+    "variant": "is not supported by any format. Read STRING, and use parse_json on it",
+    "time": "is not supported by any format. Read INT, BIGINT or STRING",
+    **dict.fromkeys(("void", "null"), "has no values. Drop the column"),
+    **dict.fromkeys(
+        ("geometry", "geography"), "is not supported by any format. Read BINARY, and use st_geomfromwkb on it"
+    ),
 }
 
 NAMES = {type_: name.upper() for name, type_ in reversed(SIMPLE.items())} | {
@@ -54,7 +57,7 @@ WIDER = {
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
 }
-"""Arrow's types that Spark has not, and the one that holds all their values."""
+"""Arrow types that Spark does not have, and the type that holds all their values."""
 
 
 def struct_type(fields: Mapping[str, pa.DataType]) -> pa.StructType:
@@ -70,7 +73,7 @@ def map_type(key: pa.DataType, value: pa.DataType) -> pa.MapType:
 
 
 def check_size(type_: pa.DataType) -> None:
-    """Raises ValueError for a type that has more fields or levels than a column may."""
+    """Raises ValueError for a type with too many fields or levels."""
     fields = 0
     waiting = [(type_, 0)]
     while waiting:
@@ -88,12 +91,12 @@ def check_size(type_: pa.DataType) -> None:
         else:
             continue
         if fields > MOST_FIELDS:
-            raise ValueError(f"the schema has more than {MOST_FIELDS} fields, those inside of others counted")
+            raise ValueError(f"the schema has more than {MOST_FIELDS} fields, nested ones included")
         waiting += [(part, level + 1) for part in inner]
 
 
 def ddl_of(type_: pa.DataType) -> str:
-    """A type as Spark's DDL; a struct as a list of columns. What is no type of Spark's, as Arrow calls it."""
+    """A type as Spark's DDL; a struct as a list of columns. A type that Spark does not have: its Arrow name."""
     if pa.types.is_struct(type_):
         return ", ".join(f"{_quoted(field.name)} {_nested(field.type)}" for field in type_)
     return _nested(type_)
@@ -116,13 +119,13 @@ def _quoted(name: str) -> str:
 
 
 def spark_type(type_: pa.DataType, path: str = "") -> pa.DataType:
-    """The type that a column of any Arrow type has in Spark. A ValueError names the field that has none."""
+    """The type that a column of an Arrow type has in Spark. Raises ValueError with the field that has none."""
     if pa.types.is_struct(type_):
         if not type_.num_fields:
-            raise ValueError(f"{_called(path)} is a struct without fields")
+            raise ValueError(f"{_place(path)} is a struct without fields")
         fields = {field.name: spark_type(field.type, f"{path}.{field.name}" if path else field.name) for field in type_}
         if len(fields) < type_.num_fields:
-            raise ValueError(f"{_called(path)} has two fields of one name: {', '.join(f.name for f in type_)}")
+            raise ValueError(f"{_place(path)} has two fields with the same name: {', '.join(f.name for f in type_)}")
         return struct_type(fields)
     if pa.types.is_map(type_):
         return map_type(spark_type(type_.key_type, f"{path}.key"), spark_type(type_.item_type, f"{path}.value"))
@@ -140,9 +143,9 @@ def spark_type(type_: pa.DataType, path: str = "") -> pa.DataType:
         return pa.decimal128(type_.precision, type_.scale)
     type_ = WIDER.get(type_, type_)
     if type_ not in NAMES and not pa.types.is_decimal128(type_):
-        raise ValueError(f"{_called(path)} is of Arrow's type {type_}, which no column of Spark can have")
+        raise ValueError(f"{_place(path)} has Arrow type {type_}, which Spark does not support")
     return type_
 
 
-def _called(path: str) -> str:
+def _place(path: str) -> str:
     return f"field {path}" if path else "the schema"

@@ -191,31 +191,31 @@ def test_references_of_references():
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"properties": {"a": {"$ref": "#"}}}, "recursive: field a is again what # is"),
+        ({"properties": {"a": {"$ref": "#"}}}, "recursive: field a contains # again"),
         (
             {
                 "$ref": "#/$defs/node",
                 "$defs": {"node": {"properties": {"next": {"items": {"$ref": "#/$defs/node"}}}}},
             },
-            "recursive: field next.element is again what #/.defs/node is",
+            "recursive: field next.element contains #/.defs/node again",
         ),
         (
             {
                 "properties": {"a": {"$ref": "#/$defs/x"}},
                 "$defs": {"x": {"properties": {"b": {"$ref": "#/$defs/y"}}}, "y": {"anyOf": [{"$ref": "#/$defs/x"}]}},
             },
-            "recursive: field a.b is again what #/.defs/x is",
+            "recursive: field a.b contains #/.defs/x again",
         ),
         ({"properties": {"a": {"additionalProperties": {"$ref": "#"}}}}, "recursive: field a.value"),
-        ({"properties": {"a": {"$ref": "b.json"}}}, "refers to b.json at field a, and of what it may .* there is none"),
-        ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "refers to #/.defs/b at field a, and nothing is there"),
-        ({"type": "string"}, "describes no single type, and only an object with properties"),
+        ({"properties": {"a": {"$ref": "b.json"}}}, "refers to b.json at field a, but has no references"),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}}, "refers to #/.defs/b at field a, which does not exist"),
+        ({"type": "string"}, "describes no single type, but must describe an object with properties"),
         ({"type": "integer"}, "describes BIGINT instead"),
         ({"type": "object"}, "describes no single type"),
         ({"type": "array", "items": {"type": "integer"}}, "describes ARRAY<BIGINT> instead"),
         ({"additionalProperties": {"type": "integer"}}, "describes MAP<STRING, BIGINT> instead"),
         (True, "describes no single type"),
-        ([], "must be a JSON object, and is a list"),
+        ([], "must be a JSON object, but is a list"),
         ({"type": "record", "name": "A", "fields": []}, "is an Avro schema"),
     ],
     ids=range(14),
@@ -226,9 +226,9 @@ def test_what_makes_no_columns_is_said(schema, said):
 
 
 def test_what_is_no_json_is_said():
-    with pytest.raises(ValueError, match="the JSON Schema is no JSON"):
+    with pytest.raises(ValueError, match="the JSON Schema is not JSON"):
         json_schema_type("{")
-    with pytest.raises(ValueError, match="the referenced schema a is no JSON"):
+    with pytest.raises(ValueError, match="the referenced schema a is not JSON"):
         json_schema_type("{}", [("a", "")])
 
 
@@ -240,7 +240,7 @@ def test_what_is_nested_too_deeply_is_said(depth):
 
 
 def test_a_missing_reference_says_which_there_are():
-    with pytest.raises(ValueError, match="there is only a, b"):
+    with pytest.raises(ValueError, match="has only the references a, b"):
         json_schema_type('{"$ref": "c"}', [("a", "{}"), ("b", "{}")])
 
 

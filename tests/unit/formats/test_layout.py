@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import OptionError
 from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
-from penstock.formats.layout import full_layout, part_of, picked
+from penstock.formats.layout import full_layout, prune, select_columns
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Custom, Json, RawBytes
 from penstock.model.columns import TYPES
@@ -144,9 +144,9 @@ def test_watermark_columns_are_there_on_request(flatten):
     wanted = pa.schema([("_partition_watermark", pa.timestamp("us", tz="UTC"))])
     plan = source.plan(wanted)
     assert (plan.layout.schema, plan.specs, plan.fetched) == (wanted, {}, ["partition"])
-    assert source.picked(ours, has_watermarks=True).layout.names == ours
+    assert source.select(ours, has_watermarks=True).layout.names == ours
     with pytest.raises(OptionError, match="_watermark"):
-        source.picked(ours)
+        source.select(ours)
 
 
 def test_what_nobody_picked_is_neither_fetched_nor_parsed():
@@ -179,7 +179,7 @@ def test_headers_and_errors_can_be_picked_without_their_options():
 )
 def test_a_users_schema_cannot_rename_or_retype(wanted, says):
     with pytest.raises(OptionError, match=says):
-        picked(source().layout, wanted)
+        select_columns(source().layout, wanted)
 
 
 @pytest.mark.parametrize("flatten", [False, True], ids=["struct", "flat"])
@@ -190,11 +190,11 @@ def test_a_column_that_is_named_twice_is_refused(flatten):
     }
     fields = twice["tags" if flatten else "offset"]
     with pytest.raises(OptionError, match="twice"):
-        picked(source(flatten=flatten).layout, pa.schema(fields))
+        select_columns(source(flatten=flatten).layout, pa.schema(fields))
     with pytest.raises(OptionError, match="twice"):
-        source(flatten=flatten).picked([name for name, _ in fields])
+        source(flatten=flatten).select([name for name, _ in fields])
     with pytest.raises(OptionError, match=r"value.tags.*twice"):
-        picked(source().layout, pa.schema([("value", pa.struct(twice["tags"]))]))
+        select_columns(source().layout, pa.schema([("value", pa.struct(twice["tags"]))]))
 
 
 def test_F3_a_users_own_class_always_runs_because_it_may_skip():
@@ -218,9 +218,9 @@ def test_fields_inside_of_an_own_classs_lists_and_maps_can_be_left_out_and_reord
     both = pa.struct([("a", pa.int32()), ("b", pa.string())])
     array = pa.array([[{"a": 1, "b": "x"}], None, []], pa.list_(pa.field("element", both)))
     wanted = pa.list_(pa.field("element", pa.struct([("b", pa.string()), ("a", pa.int32())])))
-    assert part_of(array, wanted).to_pylist() == [[{"b": "x", "a": 1}], None, []]
+    assert prune(array, wanted).to_pylist() == [[{"b": "x", "a": 1}], None, []]
     maps = pa.array([[("k", {"a": 1, "b": "x"})], None], pa.map_(pa.string(), both))
-    assert part_of(maps, pa.map_(pa.string(), pa.struct([("b", pa.string())]))).to_pylist() == [
+    assert prune(maps, pa.map_(pa.string(), pa.struct([("b", pa.string())]))).to_pylist() == [
         [("k", {"b": "x"})],
         None,
     ]

@@ -57,7 +57,7 @@ def message_columns(strategy: WatermarkStrategy, columns: tuple[str, ...]) -> Ev
 
 def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Sequence[str] | None) -> EventColumns:
     """For typed batches. Of a value that is not selected, only the path to the event time is decoded."""
-    plan = source.picked(columns)
+    plan = source.select(columns)
     selected = tuple(plan.layout.names)
     by_source = {column.source: column.name for column in source.layout.columns if column.field is None}
     timestamp = by_source["timestamp"] if strategy.timestamps is None else None

@@ -31,7 +31,7 @@ class TypedFormats:
 
     def batches(self, columns: Sequence[str] | None) -> TypedBatches:
         """Start an iteration over typed batches with the selected columns; None selects all."""
-        return self.batches_of(self.source.picked(columns))
+        return self.batches_of(self.source.select(columns))
 
     def batches_of(self, plan: TypedPlan) -> TypedBatches:
         return TypedBatches(plan, self._client, self._group, self._on_converted)
