@@ -116,7 +116,7 @@ def make_transactions(topics: Topics) -> Producer:
     bad.abort_transaction(DELIVERY_SECONDS)
     good.commit_transaction(DELIVERY_SECONDS)
 
-    # This one ends with a transaction's marker, the other with a transaction that nobody has ended yet.
+    # This one ends with a transaction's marker, the other with a transaction that is still open.
     still_open = topics.transactional("open")
     topic = topics.make("open-transaction", [Rec(b"before %d" % i) for i in range(20)])
     send(still_open, topic, [Rec(b"undecided %d" % i) for i in range(20)])

@@ -135,7 +135,7 @@ def test_a_wrong_option_fails_when_the_dataframe_is_made(reader, events, options
 
 
 def test_what_only_a_batch_refuses_fails_at_the_first_action(reader, events):
-    # When the DataFrame is made, nobody knows yet whether a batch or a stream will follow.
+    # When the DataFrame is created, Spark does not say whether a batch or a stream follows.
     assert "a batch cannot start at the end" in failure(lambda: reader(events, startingOffsets="latest").load().count())
 
 
@@ -235,8 +235,8 @@ def test_pushdown_can_be_switched_off(pushdown, reader, events):
 
 
 def test_pushdown_by_force_without_sparks_consent_says_what_to_set(reader, events):
-    said = failure(lambda: reader(events, filterPushdown="true").load().where("partition = 1").count())
-    assert "spark.sql.python.filterPushdown.enabled" in said
+    message = failure(lambda: reader(events, filterPushdown="true").load().where("partition = 1").count())
+    assert "spark.sql.python.filterPushdown.enabled" in message
 
 
 def test_an_error_in_a_task_reaches_the_user_with_its_place(reader, events, kafka):

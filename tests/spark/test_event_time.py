@@ -187,8 +187,8 @@ def test_E4_F20_event_time_is_switched_on_and_off_with_one_checkpoint(replay, sk
     assert running.outcome().moved == [everybody] * 2
     with pytest.raises(StreamingQueryException, match="the sink is full"):
         running.run(fail_at=5, **DRIFT, includeWatermarks="true")
-    # Batch 2 had been planned without. From then on whoever is more than 6 hours ahead waits: the first partition has
-    # come to half past four, and the third begins at seven and has come to half past eleven.
+    # Batch 2 was planned without a drift. From then on a partition that is more than 6 hours ahead waits: the first is
+    # at half past four, and the third starts at seven and is at half past eleven.
     switched_on = running.outcome()
     assert switched_on.moved[2] == everybody
     assert len(switched_on.moved) == 5
@@ -302,7 +302,7 @@ def test_E3_a_dead_partition_holds_the_others_for_a_while_and_is_read_when_it_co
     # Records that are older than all that was read come from the dead one, and as many new ones from the other.
     produce(name, [Rec(b"", timestamp=FIRST + 2 * HOUR + number, partition=1) for number in range(5)])
     query.until(lambda: query.offsets(1) == list(range(6)))
-    # One after the other, and later by the clock: whoever of the two is idle meanwhile, none of these is late.
+    # One after the other, and later by the clock: whichever of the two is idle meanwhile, none of these is late.
     produce(name, [Rec(b"", timestamp=FIRST + (hours + number) * HOUR, partition=1) for number in range(3)])
     query.until(lambda: len(query.offsets(1)) == 9)
     produce(name, [Rec(b"", timestamp=FIRST + (hours + 3 + number) * HOUR, partition=0) for number in range(3)])

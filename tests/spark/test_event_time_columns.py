@@ -117,7 +117,7 @@ def test_E2_E5_F19_every_row_has_the_watermarks_of_its_batch_and_late_ones_are_c
     assert (third.watermark, third.late_records) == (watermark(0, 2 * STEP), 1)
     assert [each.watermark for each in third.partitions] == [watermark(p, 2 * STEP) for p in range(2)]
     assert third.event_time_lag > 0
-    assert (first.malformed_records is None) == (shape == "raw"), "nothing was parsed, and nothing is said of it"
+    assert (first.malformed_records is None) == (shape == "raw"), "nothing was parsed, so nothing is reported"
 
 
 def test_a_batch_read_has_the_columns_and_nothing_in_them(spark, kafka, topic, produce):
@@ -199,7 +199,7 @@ def test_E2_F19_a_stream_that_is_started_again_looks_up_to_which_time_of_the_pay
     reader.latestOffset(end, reader.getDefaultReadLimit())
     report = reader.reportLatestOffset()["#penstock"]
     assert (report["watermark"], report["watermarks"]) == (7, {name: {"0": 89, "1": 59, "2": 7}})
-    assert not [each for each in caplog.records if "begins anew" in each.message]
+    assert not [each for each in caplog.records if "event-time watermarks start again" in each.message]
 
 
 def arrow_of_text(schema):
@@ -208,7 +208,7 @@ def arrow_of_text(schema):
     return arrow_of(StructType.fromDDL(schema))
 
 
-def test_F19_without_event_time_a_task_of_bytes_tells_nothing(reading, topic, produce):
+def test_F19_without_event_time_a_task_that_reads_bytes_reports_nothing(reading, topic, produce):
     name = topic()
     produce(name, [Rec(b"x")])
     reader = reading("value BINARY", subscribe=name)
@@ -219,7 +219,7 @@ def test_F19_without_event_time_a_task_of_bytes_tells_nothing(reading, topic, pr
 
 
 @pytest.mark.parametrize("column", ["value.number.x", "value.text", "value.creatd"])
-def test_F19_a_column_that_is_no_time_fails_when_the_dataframe_is_made(spark, kafka, column):
+def test_F19_a_column_that_is_not_a_time_fails_when_the_dataframe_is_created(spark, kafka, column):
     options = kafka.client_options() | {
         "subscribe": "any",
         "valueFormat": "json",

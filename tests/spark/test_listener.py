@@ -156,9 +156,9 @@ def test_await_end_stops_a_query_at_its_ending_offsets(start, events, listener):
 
 def test_await_end_waits_for_records_that_are_still_to_come(start, events, produce):
     ends = {"0": 101, "1": 100, "2": 100}
-    query = start(events, "patient", endingOffsets=json.dumps({events: ends}))
+    query = start(events, "slow", endingOffsets=json.dumps({events: ends}))
     until(lambda: query.lastProgress)
-    with pytest.raises(TimeoutError, match=rf"query patient .*{events}-0 at 100"):
+    with pytest.raises(TimeoutError, match=rf"query slow .*{events}-0 at 100"):
         await_end(query, timeout=0.5)
     assert query.isActive
     produce(events, [Rec(b"the last", timestamp=1_700_000_000_000), Rec(b"too late", timestamp=1_700_000_000_000)])

@@ -183,7 +183,7 @@ def test_a_users_schema_names_the_columns_of_a_stream(table, topic, produce, spa
     assert table.values() == list(range(10))
 
 
-def test_the_progress_tells_the_newest_offsets(table, topic, produce):
+def test_the_progress_has_the_newest_offsets(table, topic, produce):
     name = topic(partitions=2)
     produce(name, numbered(10))
     options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "4"}
@@ -228,11 +228,11 @@ def test_F21_the_last_batch_of_a_bounded_run_is_committed_too_and_kafkas_own_too
     assert group_offsets(group, name) == {0: 10, 1: 10}
     produce(name, numbered(7))
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    said = get_distribution().run_tool(
+    shown = get_distribution().run_tool(
         *(tool, "--bootstrap-server", kafka.bootstrap_servers),
         *("--describe", "--group", group, "--timeout", "60000"),  # its own default is 5 s for each answer
     )
-    rows = [line.split()[1:6] for line in said.stdout.splitlines() if line.startswith(group)]
+    rows = [line.split()[1:6] for line in shown.stdout.splitlines() if line.startswith(group)]
     assert sorted(rows) == [[name, "0", "10", "14", "4"], [name, "1", "10", "13", "3"]]
 
 

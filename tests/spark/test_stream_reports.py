@@ -160,8 +160,8 @@ def test_after_the_last_batch_of_a_run_the_log_has_the_counts(running, topic, pr
     with caplog.at_level(logging.WARNING, "penstock"):
         while stream.trigger():
             pass
-    said = "did not parse: 1 (dropped: 0, sent to deadLetterTopic: 0); skipped by its deserializer: 2"
-    assert said in caplog.text
+    line = "did not parse: 1 (dropped: 0, sent to deadLetterTopic: 0); skipped by its deserializer: 2"
+    assert line in caplog.text
 
 
 def test_F27_after_the_last_batch_of_a_run_the_log_has_its_losses(running, topic, produce, operator, caplog):

@@ -106,9 +106,9 @@ def test_the_four_modes(reader, orders, topic, kafka):
     assert [bytes(row._corrupt_record) for row in bad] == [b'{"id": 1', b'{"id": "x", "price": 2}']
     assert "id" in bad[1]._error
     assert reader(orders, **options, mode="DROPMALFORMED").load().count() == 20
-    said = failure(reader(orders, **options, mode="FAILFAST").load().collect)
-    assert f"{orders}-" in said
-    assert "offset 5" in said
+    message = failure(reader(orders, **options, mode="FAILFAST").load().collect)
+    assert f"{orders}-" in message
+    assert "offset 5" in message
     letters = topic()
     df = reader(orders, **options, mode="DEADLETTER", deadLetterTopic=letters).load()
     assert df.count() == 20
@@ -141,7 +141,7 @@ def test_a_schema_can_be_found_by_looking_at_records(reader, orders):
     ],
     ids=["no-schema", "ddl", "avro", "file", "own"],
 )
-def test_what_is_wrong_is_said_when_the_dataframe_is_made(reader, orders, options, says):
+def test_a_wrong_option_fails_when_the_dataframe_is_created(reader, orders, options, says):
     assert says in failure(reader(orders, **options).load)
 
 
@@ -218,8 +218,8 @@ def test_protobuf_and_json_by_the_registry(reader, topic, produce, registry):
     options = {"schemaRegistry.url": registry.url, "flatten": "true"}
     [row] = reader(name, valueFormat="protobuf", **options).load().collect()
     assert (row.id, row.names, row.home.city) == (7, ["a", "b"], "Ulm")
-    said = failure(reader(name, valueFormat="avro", **options).load)
-    assert "PROTOBUF" in said
+    message = failure(reader(name, valueFormat="avro", **options).load)
+    assert "PROTOBUF" in message
 
     schema = {
         "title": "Place",
@@ -295,10 +295,10 @@ def test_an_error_of_an_own_class_names_the_record(spark, reader, topic, produce
     spark.sparkContext.addPyFile(str(tmp_path / "own_lines.py"))
     name = topic()
     produce(name, [Rec(b"one"), Rec(b"fail")])
-    said = failure(reader(name, valueFormat=own, mode="FAILFAST").load().collect)
-    assert f"{name}-0" in said
-    assert "offset 1" in said
-    assert "no line" in said
+    message = failure(reader(name, valueFormat=own, mode="FAILFAST").load().collect)
+    assert f"{name}-0" in message
+    assert "offset 1" in message
+    assert "no line" in message
     assert reader(name, valueFormat=own, mode="DROPMALFORMED").load().count() == 1
 
 

@@ -60,17 +60,17 @@ def check_related(state: Offsets, subscription: Subscription) -> None:
 def returned_error(offsets: Offsets) -> PenstockError:
     """For partitions that the offset log has dropped at these offsets, and that exist again in the same topics."""
     return PenstockError(
-        f"brokers denied {listed(sorted(offsets))} for a while, so that they left the checkpoint (failOnDataLoss is "
-        "false). They are back, of the same topics, and would be read again from their beginning. To go on where they "
-        f"were, start a query with a new checkpoint and startingOffsets {json.dumps(to_json(offsets))}; to read them "
-        "from their beginning, start this one again"
+        f"{listed(sorted(offsets))} did not exist for a while, according to the brokers, and left the checkpoint "
+        "(failOnDataLoss is false). They exist again, in the same topics, and would be read again from their "
+        "beginning. To continue where they were, start a query with a new checkpoint and startingOffsets "
+        f"{json.dumps(to_json(offsets))}. To read them from their beginning, restart this query"
     )
 
 
 def split_restored(state: Offsets, subscription: Subscription) -> tuple[Offsets, Offsets]:
     """Split a restored state into the partitions that the subscription includes and the others (F12).
 
-    Only the subscription decides. A topic that brokers do not list is no reason to drop state: they may be down.
+    Only the subscription decides. A topic that brokers do not list does not lose its state: they may be down.
     """
     topics = {tp.topic for tp in state}
     match subscription:

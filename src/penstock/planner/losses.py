@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 DELETED = "nothing: it does not exist any more"
 RECREATED = (
-    "another topic of the same name, created since. Start with a new checkpoint to read that from its beginning: a "
-    "restart on this one cannot tell the two apart, and goes on at the old offset"
+    "another topic of the same name, created since. To read it from its beginning, start with a new checkpoint: a "
+    "query that restarts on this one cannot tell the two apart, and continues at the old offset"
 )
 
 
@@ -45,4 +45,4 @@ class Losses:
         if self._fail:
             raise error
         self.count += len(lost)
-        log.warning("%s\nGoing on with what is left, because failOnDataLoss is false", error.what)
+        log.warning("%s\nContinuing with the remaining records, because failOnDataLoss is false", error.what)

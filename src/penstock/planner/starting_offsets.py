@@ -124,7 +124,7 @@ def within_bounds(start: Offsets, stop: Offsets, begin: Offsets, end: Offsets, f
     error = DataLoss(lost)
     if fail_on_data_loss:
         raise error
-    log.warning("%s\nReading what is left, because failOnDataLoss is false", error.what)
+    log.warning("%s\nReading the remaining records, because failOnDataLoss is false", error.what)
     for tp in start:
         start[tp] = min(max(start[tp], begin[tp]), end[tp])
         stop[tp] = min(max(stop[tp], begin[tp]), end[tp])

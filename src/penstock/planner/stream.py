@@ -370,8 +370,9 @@ class StreamPlanner:
     def _planned(self, start: Offsets, end: Offsets) -> StreamBatch:
         if start == self._initial and any(start.get(tp, 0) > end[tp] for tp in end):
             log.warning(
-                "the first batch is planned again, and where the query starts has moved on since. Should it be one of "
-                "Spark's own Kafka source, what lies before is not read: finish the first before a checkpoint moves"
+                "Spark replays the first batch, and the start of the query has moved past its end since. If Spark's "
+                "own Kafka source has planned this batch, its records are not read: let that source finish its first "
+                "batch before you migrate the checkpoint"
             )
         batch = self._plan(start, end)
         for tp, offset in batch.deleted.items():

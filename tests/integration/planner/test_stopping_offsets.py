@@ -1,4 +1,4 @@
-"""F4: a deserializer ends partitions of a stream, told by its tasks. The `stream` fixture plays Spark's part."""
+"""F4: a deserializer ends partitions of a stream, reported by its tasks. The `stream` fixture plays Spark's part."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_F4_it_has_finished_when_every_partition_has_ended(ending, two, produce)
     assert running.run() == {}
 
 
-def test_F4_what_a_group_is_told_is_not_beyond_the_end(ending, two):
+def test_F4_committed_offsets_are_not_past_the_end(ending, two):
     running = ending({0: 4}, subscribe=two, startingOffsets="earliest")
     running.trigger()
     running.planner.latest(dict(running.state))
@@ -114,7 +114,7 @@ def test_F4_a_partition_that_may_end_is_not_split(ending, two, caplog):
     assert "minPartitions and maxRecordsPerPartition have no effect" in caplog.text
 
 
-def test_F4_a_topic_made_anew_begins_anew(ending, topic, produce, operator):
+def test_F4_a_recreated_topic_has_not_ended(ending, topic, produce, operator):
     name = topic()
     produce(name, records(10))
     options = {"failOnDataLoss": "false", **EVERY_TRIGGER}

@@ -79,7 +79,7 @@ def test_F27_a_deleted_topic_leaves_the_state_if_the_user_wants_to_go_on(stream,
     assert running.planner.losses.count == 2
 
 
-def test_F27_a_topic_made_anew_is_told_from_the_old_one_by_its_id(stream, two, operator, produce):
+def test_F27_a_recreated_topic_is_recognized_by_its_id(stream, two, operator, produce):
     running = stream(subscribe=two, startingOffsets="earliest", **EVERY_TRIGGER)
     running.trigger()
     operator.recreate(two, 2)
@@ -88,7 +88,7 @@ def test_F27_a_topic_made_anew_is_told_from_the_old_one_by_its_id(stream, two, o
         running.trigger()
 
 
-def test_F27_a_topic_made_anew_is_read_from_its_beginning_if_the_user_wants_to_go_on(stream, two, operator, produce):
+def test_F27_a_recreated_topic_is_read_from_its_beginning_if_the_user_wants_to_go_on(stream, two, operator, produce):
     running = stream(subscribe=two, startingOffsets="earliest", failOnDataLoss="false", **EVERY_TRIGGER)
     running.trigger()
     operator.recreate(two, 2)
@@ -102,7 +102,7 @@ def test_F27_a_topic_made_anew_is_read_from_its_beginning_if_the_user_wants_to_g
 
 def test_F12_a_broker_that_is_down_takes_no_partition_from_the_state(stream, kafka_cluster, produce, caplog):
     name = f"t-{uuid.uuid4().hex[:12]}"
-    kafka_cluster.create_topic(name, 3, 1)  # one replica: partitions that nobody else can serve
+    kafka_cluster.create_topic(name, 3, 1)  # one replica: partitions that no other broker can serve
     produce(name, [Rec(b"v", partition=p) for p in range(3)], cluster=kafka_cluster)
     options = {"kafka.default.api.timeout.ms": "10000", "startingOffsets": "earliest", **EVERY_TRIGGER}
     running = stream(cluster=kafka_cluster, subscribe=name, **options)
@@ -141,7 +141,7 @@ def test_available_now_with_a_state_past_the_end_ends_at_the_end(stream, two):
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_F27_a_topic_made_anew_with_fewer_partitions_has_lost_the_others(stream, two, operator, produce, restarted):
+def test_F27_a_recreated_topic_with_fewer_partitions_has_lost_the_others(stream, two, operator, produce, restarted):
     options = {"subscribe": two, "startingOffsets": "earliest", **EVERY_TRIGGER}
     running = stream(**options, failOnDataLoss="false")
     running.trigger()
@@ -157,7 +157,9 @@ def test_F27_a_topic_made_anew_with_fewer_partitions_has_lost_the_others(stream,
     assert set(running.state) == {tp(two)}
 
 
-def test_F27_what_comes_back_while_the_state_still_has_it_begins_anew(stream, topic, operator, kafka, produce):
+def test_F27_a_topic_recreated_while_the_log_still_has_it_is_read_from_its_beginning(
+    stream, topic, operator, kafka, produce
+):
     first, second = topic(), topic()
     produce(first, records(10))
     options = {"minOffsetsPerTrigger": "20", "maxTriggerDelay": "60s", "failOnDataLoss": "false", **EVERY_TRIGGER}
@@ -177,7 +179,7 @@ def test_F27_what_comes_back_while_the_state_still_has_it_begins_anew(stream, to
     assert seen == {tp(first): list(range(35))}
 
 
-def test_an_open_transaction_is_no_truncation(stream, topic, produce, transaction):
+def test_an_open_transaction_is_not_a_truncation(stream, topic, produce, transaction):
     name = topic()
     produce(name, records(3))
     with transaction(uuid.uuid4().hex) as send:
@@ -218,7 +220,7 @@ def fails_once(monkeypatch, cluster, method):
 
     def fail(*args):
         monkeypatch.setattr(cluster, method, really)
-        raise BrokerUnavailable("nobody answers")
+        raise BrokerUnavailable("no broker answers")
 
     monkeypatch.setattr(cluster, method, fail)
 
@@ -237,7 +239,7 @@ def test_F27_a_loss_counts_once_although_the_batch_is_planned_again(stream, two,
 
 
 @pytest.mark.parametrize("method", ["begin", "reachable_ends"])
-def test_F27_a_topic_made_anew_is_not_forgotten_when_a_broker_fails(
+def test_F27_a_recreated_topic_is_not_forgotten_when_a_broker_fails(
     stream, two, operator, produce, monkeypatch, method
 ):
     running = stream(subscribe=two, startingOffsets="earliest", failOnDataLoss="false", **EVERY_TRIGGER)
@@ -293,7 +295,7 @@ def test_F12_a_topic_that_brokers_deny_for_a_while_goes_on_where_it_was(stream, 
 
 
 @pytest.mark.parametrize("fail", [True, False])
-def test_F27_available_now_finds_a_topic_made_anew_under_its_batches(stream, two, operator, produce, fail):
+def test_F27_available_now_finds_a_recreated_topic_under_its_batches(stream, two, operator, produce, fail):
     options = {"maxOffsetsPerTrigger": "6", "startingOffsets": "earliest", "failOnDataLoss": str(fail).lower()}
     running = stream(subscribe=two, **options)
     running.planner.prepare_for_available_now()
@@ -309,7 +311,7 @@ def test_F27_available_now_finds_a_topic_made_anew_under_its_batches(stream, two
         assert running.state == {tp(two): 0, tp(two, 1): 0}
 
 
-def test_F27_a_topic_made_anew_right_after_the_start_is_found(stream, two, operator, produce):
+def test_F27_a_recreated_topic_right_after_the_start_is_found(stream, two, operator, produce):
     running = stream(subscribe=two, startingOffsets="latest", **EVERY_TRIGGER)
     running.trigger()
     operator.recreate(two, 2)

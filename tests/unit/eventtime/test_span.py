@@ -80,7 +80,7 @@ def test_F19_a_record_without_a_timestamp_has_no_event_time():
     assert (span.highest, span.late) == (-1, 1)
 
 
-def test_F19_what_a_struct_that_is_null_has_inside_is_no_event_time():
+def test_F19_a_value_in_a_null_struct_is_not_an_event_time():
     inner = pa.StructArray.from_arrays([pa.array([5, 99, 7])], ["at"], mask=pa.array([False, True, False]))
     outer = pa.StructArray.from_arrays([inner], ["created"], mask=pa.array([False, False, True]))
     found = EventTimeField("value", ("created", "at")).values(outer)

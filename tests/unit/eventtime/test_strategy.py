@@ -103,7 +103,7 @@ def test_E1_records_without_times_carry_no_watermark(numbers, kind):
     [pa.string(), pa.binary(), pa.int32(), pa.uint64(), pa.float64(), pa.bool_(), pa.time64("us"), pa.duration("ms")],
     ids=str,
 )
-def test_E1_a_column_that_is_no_time_is_named_with_what_would_do(kind):
+def test_E1_a_column_that_is_not_a_time_is_refused_with_a_hint(kind):
     with pytest.raises(EventTimeError) as error:
         CREATED.event_times(batch([None], kind))
     assert f"column 'created' is of type {kind}" in str(error.value)
@@ -162,7 +162,7 @@ def test_E1_a_path_leads_into_structs(path, expected):
     assert CREATED.with_timestamps(path).event_times(nested().slice(3)).to_pylist() == expected[3:]
 
 
-def test_E1_a_value_below_a_null_struct_is_no_time():
+def test_E1_a_value_in_a_null_struct_is_not_a_time():
     below = pa.array([1, 2], pa.int64())
     value = pa.StructArray.from_arrays([below], ["created"], mask=pa.array([False, True]))
     times = CREATED.with_timestamps("value.created").event_times(pa.record_batch({"value": value}))
@@ -261,7 +261,7 @@ def test_E1_a_function_gives_event_times():
     ids=lambda value: getattr(value, "__name__", ""),
 )
 @pytest.mark.parametrize("role", ["timestamps", "punctuated"])
-def test_E1_what_a_function_does_wrong_is_said_with_its_name(role, function, reason):
+def test_E1_the_error_of_a_function_names_it(role, function, reason):
     if role == "punctuated":
         strategy = WatermarkStrategy.punctuated(function)
     else:

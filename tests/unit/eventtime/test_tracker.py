@@ -1,4 +1,4 @@
-"""E2 to E4: watermarks never go back, idle partitions hold nobody, nobody runs away from the slowest."""
+"""E2 to E4: watermarks never decrease, idle partitions hold back no others, and none runs ahead of the slowest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def tracker(*partitions: TopicPartition, idleness: float | None = 10.0, max_drif
 
 def slowest(made: WatermarkTracker, now: float) -> int | None:
     """The lowest event-time watermark of the active partitions, of a tracker without drift: where the limit lies. None:
-    one of them has none yet, or nobody is active."""
+    one of them has none yet, or none is active."""
     limit = made.limit(now)
     return None if limit == UNKNOWN else limit
 
@@ -74,7 +74,7 @@ def test_E2_a_new_partition_stops_the_combined_watermark_and_does_not_pull_it_ba
     assert made.combined(3) == 150
 
 
-def test_E2_a_partition_that_left_holds_nobody_and_begins_anew_if_it_comes_back():
+def test_E2_a_removed_partition_holds_back_no_others_and_starts_again_if_it_returns():
     made = tracker(A, B)
     made.observe(A, 100, 0)
     made.observe(B, 40, 0)
@@ -97,7 +97,7 @@ def test_E2_with_no_partition_left_it_stays():
     assert made.status(1) == EventTimeStatus(100, {})
 
 
-def test_E2_what_is_said_of_a_partition_of_somebody_else_is_ignored():
+def test_E2_calls_for_a_partition_that_is_not_assigned_are_ignored():
     made = tracker(A)
     made.observe(B, 5, 0)
     made.has_records(B, 0)
@@ -110,7 +110,7 @@ def test_E2_what_is_said_of_a_partition_of_somebody_else_is_ignored():
     assert not made.is_ahead(B, 100)
 
 
-def test_E3_a_partition_without_records_for_the_time_out_holds_nobody():
+def test_E3_a_partition_without_records_for_the_timeout_holds_back_no_others():
     made = tracker(A, B)
     made.observe(A, 100, 0)
     made.has_none(B, 5)
@@ -121,7 +121,7 @@ def test_E3_a_partition_without_records_for_the_time_out_holds_nobody():
     assert made.combined(15) == 100
 
 
-def test_E2_the_combined_watermark_with_records_that_are_not_read_yet_is_told_and_changes_nothing():
+def test_E2_the_combined_watermark_with_records_that_are_not_read_yet_is_returned_and_changes_nothing():
     made = tracker(A, B)
     assert made.combined_with(A, 100, 0) is None
     made.observe(B, 50, 0)
@@ -166,7 +166,7 @@ def test_E3_the_clock_does_not_run_while_there_are_records():
     assert is_idle(made, B, 1010)
 
 
-def test_E3_silence_alone_makes_nobody_idle():
+def test_E3_silence_alone_makes_no_partition_idle():
     # A partition that is not read because it is ahead, or its reader is slow, has records all the same.
     made = tracker(A, B)
     made.observe(A, 100, 0)
@@ -175,7 +175,7 @@ def test_E3_silence_alone_makes_nobody_idle():
     assert made.combined(1e9) is None
 
 
-def test_E3_without_a_time_out_nobody_is_ever_idle():
+def test_E3_without_a_timeout_no_partition_is_ever_idle():
     made = tracker(A, B, idleness=None)
     made.observe(A, 100, 0)
     made.has_none(B, 0)
@@ -213,7 +213,7 @@ def test_E3_when_all_are_idle_it_stays():
     assert slowest(made, 10) is None
 
 
-def test_E3_a_finished_partition_holds_nobody_until_there_are_records_after_all():
+def test_E3_a_finished_partition_holds_back_no_others_until_it_has_records():
     made = tracker(A, B, idleness=None)
     made.observe(A, 100, 0)
     made.finish(B)
@@ -238,7 +238,7 @@ def test_E3_a_clock_that_is_read_before_the_lock_may_be_a_little_behind():
     assert slowest(made, 9.9) == 100
 
 
-def test_E4_whoever_is_past_the_drift_waits_for_the_slowest():
+def test_E4_a_partition_past_the_drift_waits_for_the_slowest():
     made = tracker(A, B, max_drift=50)
     made.observe(A, 150, 0)
     made.observe(B, 100, 0)
@@ -271,7 +271,7 @@ def test_E4_while_an_active_partition_is_unknown_every_known_one_waits():
     assert made.limit(10) == earliest + 50
 
 
-def test_E4_an_idle_partition_holds_nobody_back():
+def test_E4_an_idle_partition_holds_back_no_others():
     made = tracker(A, B, max_drift=50)
     made.observe(A, 1000, 0)
     made.observe(B, 0, 0)
@@ -280,7 +280,7 @@ def test_E4_an_idle_partition_holds_nobody_back():
     assert not made.is_ahead(A, 10)
 
 
-def test_E4_with_nobody_active_there_is_no_limit():
+def test_E4_without_an_active_partition_there_is_no_limit():
     made = tracker(A, B, max_drift=50)
     made.observe(A, 1000, 0)
     made.observe(B, 0, 0)
@@ -312,7 +312,7 @@ def test_E4_a_drift_of_nothing_lets_the_slowest_go_on():
     assert (made.is_ahead(A, 0), made.is_ahead(B, 0)) == (False, False)
 
 
-def test_E2_E3_E4_the_status_tells_all_of_it_in_order():
+def test_E2_E3_E4_the_status_has_all_partitions_in_order():
     made = tracker(C, B, A, max_drift=50)
     made.observe(A, 100, 0)
     made.observe(B, 500, 0)
@@ -443,7 +443,7 @@ TestE2E3E4InAnyOrder = TrackedPartitions.TestCase
     drift=st.integers(0, 60),
 )
 def test_E4_if_those_ahead_are_not_read_none_passes_the_limit_by_more_than_a_batch_brings(steps, order, drift):
-    # Each partition's watermark moves by the given steps, a batch each. At every moment somebody may be read.
+    # Each partition's watermark moves by the given steps, a batch each. At every moment at least one may be read.
     partitions = [TopicPartition("t", number) for number in range(len(steps))]
     made = tracker(*partitions, max_drift=drift)
     waiting = {tp: list(moves) for tp, moves in zip(partitions, steps, strict=True)}
@@ -457,7 +457,7 @@ def test_E4_if_those_ahead_are_not_read_none_passes_the_limit_by_more_than_a_bat
             if not waiting[tp]:
                 made.finish(tp)
         readable = [tp for tp in partitions if waiting[tp] and not made.is_ahead(tp, 0)]
-        assert readable, "those that have records wait for each other for ever"
+        assert readable, "partitions with records wait for each other forever"
         tp = readable[next(turns, 0) % len(readable)]
         limit = made.limit(0)
         moved = waiting[tp].pop(0)

@@ -44,7 +44,7 @@ def test_what_no_kafka_source_wrote_is_refused(document):
     [TopicNames(("a",)), TopicPattern("a.*"), AssignedPartitions((A0, A1))],
     ids=lambda s: type(s).__name__,
 )
-def test_F12_restored_partitions_outside_the_subscription_are_told_apart(subscription):
+def test_F12_restored_partitions_outside_the_subscription_are_separated(subscription):
     assert split_restored({A0: 1, A1: 2, B0: 3}, subscription) == ({A0: 1, A1: 2}, {B0: 3})
 
 
@@ -79,7 +79,7 @@ def test_texts_that_are_kept_are_those_of_the_offsets():
     first = texts.write({A0: 1})
     assert texts.read(first) == {A0: 1}
     texts.read(first)[A0] = 99
-    assert texts.read(first) == {A0: 1}, "whoever reads may change what he got"
+    assert texts.read(first) == {A0: 1}, "the caller may change the result"
     assert texts.read({"a": {"0": 2}}) == {A0: 2}
     assert texts.write({A0: 2, A1: 3}) == {"a": {"0": 2, "1": 3}}
     assert texts.write({}) == {}

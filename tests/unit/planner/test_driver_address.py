@@ -10,12 +10,12 @@ from penstock.planner import driver_address
 from penstock.planner.driver_address import reachable_hosts
 
 
-def test_what_the_operator_told_spark_is_the_address():
+def test_SPARK_LOCAL_IP_is_the_address():
     assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": "10.1.2.3"}) == ("10.1.2.3",)
 
 
 @pytest.mark.parametrize("every", ["0.0.0.0", "::", ""])
-def test_every_address_is_no_address(every):
+def test_a_wildcard_address_is_ignored(every):
     assert reachable_hosts([("127.0.0.1", 9)], {"SPARK_LOCAL_IP": every}) == ("127.0.0.1",)
 
 

@@ -22,7 +22,7 @@ WAIT = 60.0
 
 
 class Group:
-    """Stands for the network call: notes what is committed, and can be told to hang or fail."""
+    """Replaces the network call: records commits, and hangs or fails on request."""
 
     def __init__(self) -> None:
         self.commits: list[Mapping[TopicPartition, int]] = []

@@ -65,7 +65,7 @@ def test_metadata_that_came_between_two_looks_shows_a_recreated_topic_but_adds_n
     assert changes.recreated == {A0, A1}
     assert changes.partitions == (A0, A1)
     assert found.is_current
-    assert not found.is_recreated("a"), "told once"
+    assert not found.is_recreated("a"), "reported once"
 
 
 def test_the_ids_of_a_new_query_count_from_its_start(cluster):

@@ -63,7 +63,7 @@ def test_F19_the_highest_event_time_of_a_partition_is_that_of_all_its_ranges():
     ledger.take(of(parts[1], has_event_time=True, event_time=70))
     ledger.take(of(parts[0], has_event_time=True, event_time=50))
     assert ledger.take_event_times() == {A: (30, 70, False)}
-    assert ledger.take_event_times() == {}, "there is no news"
+    assert ledger.take_event_times() == {}, "no report has come since"
     ledger.take(of(SECOND, has_event_time=True))
     ledger.take(of(parts[2], has_event_time=True))
     assert ledger.take_event_times() == {A: (30, 70, True), TopicPartition("t", 1): (10, None, True)}
@@ -113,7 +113,7 @@ def test_a_task_of_an_earlier_batch_or_of_none_changes_nothing():
     assert ledger.take_ends() == {}
 
 
-def test_F4_an_end_is_told_once_and_a_reading_that_stopped_before_it_does_not_take_it_back():
+def test_F4_an_end_is_returned_once_and_a_second_reading_that_stops_before_it_does_not_take_it_back():
     ledger = ReportLedger()
     ledger.expect([FIRST])
     ledger.take(of(FIRST, ended_at=7))

@@ -1,4 +1,4 @@
-"""What tasks tell their planner: over real sockets of loopback, with strangers at the same port."""
+"""Task reports over real sockets of loopback, with other peers at the same port."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def listen(monkeypatch):
 
 
 @pytest.fixture
-def nobody(refused_port):
+def ended_planner(refused_port):
     """The address of a planner that has ended."""
     return ReportAddress(("127.0.0.1",), refused_port, "token")
 
 
 def say(address: ReportAddress, message: bytes, more: bool = False) -> bytes:
-    """What a stranger hears in answer to some bytes."""
+    """The answer that a peer gets to some bytes."""
     with socket.create_connection((address.hosts[0], address.port), SECONDS) as connection:
         try:
             connection.sendall(message)
@@ -69,7 +69,7 @@ def say(address: ReportAddress, message: bytes, more: bool = False) -> bytes:
             return b""
 
 
-def hung_up(connection: socket.socket) -> bool:
+def is_closed(connection: socket.socket) -> bool:
     """Whether the other end has closed, which is waited for."""
     try:
         return connection.recv(1) == b""
@@ -145,8 +145,8 @@ def test_a_report_arrives_before_the_task_goes_on(listen):
     assert taken == [REPORT]
 
 
-def test_a_task_that_met_nothing_asks_nobody(nobody):
-    assert send_report(nobody, TaskReport("orders", 0, 0, 10), SECONDS)
+def test_a_task_with_an_empty_report_does_not_connect(ended_planner):
+    assert send_report(ended_planner, TaskReport("orders", 0, 0, 10), SECONDS)
 
 
 def test_F19_that_no_record_has_an_event_time_is_news_too(listen):
@@ -168,15 +168,15 @@ def test_many_tasks_report_at_once(listen):
     assert sorted(each.partition for each in taken) == list(range(64))
 
 
-def test_counts_that_do_not_arrive_are_logged_once_and_cost_nothing_more(nobody, caplog, monkeypatch):
-    assert not send_report(nobody, REPORT, SECONDS)
+def test_counts_that_do_not_arrive_are_logged_once_and_cost_nothing_more(ended_planner, caplog, monkeypatch):
+    assert not send_report(ended_planner, REPORT, SECONDS)
     assert "orders-3 [100, 200)" in caplog.text
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it asked again"))
-    assert not send_report(nobody, REPORT, SECONDS)
+    assert not send_report(ended_planner, REPORT, SECONDS)
     assert len(own_records(caplog)) == 1
 
 
-def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(nobody, caplog, monkeypatch):
+def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(ended_planner, caplog, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     asked = []
@@ -187,21 +187,23 @@ def test_F19_event_times_that_do_not_arrive_are_tried_again_sooner_than_counts(n
         began = now
         for waited in (0.0, silence - 0.5, silence + 0.5):
             now = began + waited
-            assert not send_report(nobody, report, SECONDS)
+            assert not send_report(ended_planner, report, SECONDS)
         assert asked == [began, began + silence + 0.5]
         now += module.SILENCE_SECONDS + 1
     assert "looks up the event times itself" in caplog.messages[0]
 
 
-def test_F4_an_end_that_does_not_arrive_fails_the_task(nobody):
-    assert not send_report(nobody, REPORT, SECONDS)  # and that this was in vain does not keep an end from being tried
+def test_F4_an_end_that_does_not_arrive_fails_the_task(ended_planner):
+    assert not send_report(
+        ended_planner, REPORT, SECONDS
+    )  # and that this was in vain does not keep an end from being tried
     with pytest.raises(PenstockError, match=r"ended orders-3 at offset 150.*SPARK_LOCAL_IP") as caught:
-        send_report(nobody, replace(REPORT, ended_at=150), 0.3)
-    assert str(nobody.port) in str(caught.value)
-    assert nobody.token not in str(caught.value)
+        send_report(ended_planner, replace(REPORT, ended_at=150), 0.3)
+    assert str(ended_planner.port) in str(caught.value)
+    assert ended_planner.token not in str(caught.value)
 
 
-def test_F4_an_end_is_told_until_somebody_listens(listen, monkeypatch):
+def test_F4_an_end_is_sent_until_a_server_answers(listen, monkeypatch):
     taken = []
     address = listen(taken.append).address
     connect, tries = socket.create_connection, []
@@ -222,7 +224,7 @@ def test_F4_an_end_is_told_until_somebody_listens(listen, monkeypatch):
 def test_hosts_are_tried_in_turn_and_the_one_that_answered_is_the_first_from_then_on(listen, monkeypatch):
     taken = []
     address = listen(taken.append).address
-    address = replace(address, hosts=("127.0.0.2", "127.0.0.1"))  # nobody listens at the first
+    address = replace(address, hosts=("127.0.0.2", "127.0.0.1"))  # no server listens at the first
     asked = []
     connect = socket.create_connection
     monkeypatch.setattr(socket, "create_connection", lambda to, *rest: (asked.append(to[0]), connect(to, *rest))[1])
@@ -232,8 +234,8 @@ def test_hosts_are_tried_in_turn_and_the_one_that_answered_is_the_first_from_the
     assert taken == [REPORT, REPORT]
 
 
-def test_a_stranger_who_listens_at_that_port_is_not_believed(listen, monkeypatch):
-    monkeypatch.setattr(module, "RETRY_SECONDS", SECONDS)  # told once, with all the time for the answer
+def test_a_foreign_server_at_that_port_is_not_believed(listen, monkeypatch):
+    monkeypatch.setattr(module, "RETRY_SECONDS", SECONDS)  # sent once, with all the time for the answer
     impostor = listen()  # a planner of another query, say
     address = replace(impostor.address, token="of the real one")
     with pytest.raises(PenstockError, match="closed without an acknowledgement"):
@@ -293,7 +295,7 @@ def pass_on(server, address):
         connection.sendall(onward.recv(5000))
 
 
-# --- strangers --------------------------------------------------------------------------------------------------------
+# --- foreign peers ----------------------------------------------------------------------------------------------------
 
 
 def hostile_messages():
@@ -315,7 +317,7 @@ def hostile_messages():
         yield dice.randbytes(dice.randrange(1, 5000)) + b"\n"
 
 
-def test_whatever_strangers_say_is_not_answered_and_stops_nothing(listen, caplog):
+def test_messages_of_foreign_peers_are_not_answered_and_stop_nothing(listen, caplog):
     taken = []
     address = listen(taken.append).address
     for message in hostile_messages():
@@ -357,7 +359,7 @@ def test_a_report_in_pieces_is_a_report(listen):
     assert taken == [REPORT]
 
 
-def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
+def test_silent_connections_do_not_keep_out_tasks(listen, monkeypatch):
     monkeypatch.setattr(report_server, "MOST_CONNECTIONS", 5)
     taken = []
     address = listen(taken.append).address
@@ -365,13 +367,13 @@ def test_those_who_connect_and_say_nothing_keep_nobody_out(listen, monkeypatch):
     try:
         assert send_report(address, REPORT, SECONDS)
         assert taken == [REPORT]
-        assert hung_up(idle[0]), "the oldest was closed for the newest"
+        assert is_closed(idle[0]), "the oldest was closed for the newest"
     finally:
         for each in idle:
             each.close()
 
 
-def test_those_who_say_nothing_are_hung_up_on(listen, monkeypatch):
+def test_silent_connections_are_closed(listen, monkeypatch):
     monkeypatch.setattr(report_server, "MESSAGE_SECONDS", 0.05)
     address = listen().address
     assert say(address, b"half a ", more=True) == b""
@@ -399,7 +401,7 @@ def test_F17_a_closed_listener_leaves_no_thread_and_no_socket(listen):
         held.sendall(b"half a ")
         listener.close(SECONDS)
         assert not listener._thread.is_alive()
-        assert hung_up(held)
+        assert is_closed(held)
     listener.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((listener.address.hosts[0], listener.address.port), SECONDS)

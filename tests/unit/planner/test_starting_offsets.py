@@ -18,7 +18,7 @@ NO_RULES = StartRules()
 
 
 class Lookup:
-    """A cluster with offsets 10 to 100 everywhere; the end moves on whenever somebody asks for a time."""
+    """A cluster with offsets 10 to 100 everywhere; the end moves with each lookup of a time."""
 
     def __init__(self, committed=None, times=None):
         self.ends = dict.fromkeys(ALL, 100)
@@ -167,7 +167,7 @@ def test_F6_a_moment_to_start_at_is_the_first_millisecond_that_is_not_before_it(
 
 
 @pytest.mark.parametrize("start", [{A0: -1}, {A0: 2**63}, {A0: "1"}, {"a": 1}, {}, "first", datetime(2025, 1, 31)])
-def test_F6_what_is_no_start_is_refused(start):
+def test_F6_an_invalid_start_is_refused(start):
     with pytest.raises(OptionError, match="is not a place to start from"):
         start_mode(start)
 

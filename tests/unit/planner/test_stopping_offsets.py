@@ -156,7 +156,7 @@ def test_a_partition_that_does_not_answer_at_first_is_waited_for(mode):
     assert end.reached({A: 5, B: 60})
 
 
-def test_a_named_partition_that_does_not_answer_at_first_is_no_mistake():
+def test_a_named_partition_that_does_not_answer_at_first_is_not_an_error():
     end = StreamEnd(offsets(a=10, b=20))
     assert end.limit({A: 7}, [A, B], Log({}), NOW) == {A: 7}
     assert not end.reached({A: 7, B: 0})
@@ -187,7 +187,7 @@ def test_an_end_by_time_without_partitions_is_reached_when_the_time_has_passed()
     assert end.reached({}) is True
 
 
-def test_a_topic_made_anew_ends_where_it_ends_then():
+def test_a_recreated_topic_ends_at_its_own_end():
     end = StreamEnd(Latest())
     end.limit({A: 10}, [A], Log({}), NOW)
     end.forget([A])
@@ -231,7 +231,7 @@ def test_F4_a_partition_that_has_ended_is_not_waited_for():
     assert end.reached({A: 5, B: 3}) is True
 
 
-def test_F4_a_topic_made_anew_or_cut_before_its_end_has_not_ended():
+def test_F4_a_topic_recreated_or_truncated_before_its_end_has_not_ended():
     for forget, gone in (("forget", [A]), ("forget_truncated", {A: 2})):
         end = StreamEnd(None, deserializer_may_end=True)
         end.note_ended({A: 3, B: 3})

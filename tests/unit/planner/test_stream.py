@@ -185,7 +185,7 @@ def test_F27_a_deleted_topic_leaves_the_offset_log_if_the_user_wants_to_go_on(cl
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_F27_a_recreated_topic_is_told_from_the_old_one_by_its_id(cluster, restarted):
+def test_F27_a_recreated_topic_is_recognized_by_its_id(cluster, restarted):
     running = stream(cluster, **EARLIEST, **EVERY_TRIGGER)
     running.trigger()
     cluster.recreate("a", 30, 30)

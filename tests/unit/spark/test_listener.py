@@ -151,7 +151,7 @@ def test_F26_the_log_line(caplog):
     ]
 
 
-def test_F19_the_log_line_tells_of_event_time(caplog):
+def test_F19_the_log_line_has_event_time(caplog):
     caplog.set_level(logging.INFO, logger="penstock.lag")
     report = {
         "watermark": 1_738_324_797_000,  # 3 s before the progress
@@ -168,7 +168,7 @@ def test_F19_the_log_line_tells_of_event_time(caplog):
 
 
 @pytest.mark.parametrize(
-    ("watermark", "lag", "said"),
+    ("watermark", "lag", "text"),
     [
         (0, None, "event-time watermark 1970-01-01T00:00:00Z"),
         (-1, 90_000.0, "event-time watermark 1969-12-31T23:59:59Z (25 h behind)"),
@@ -178,11 +178,11 @@ def test_F19_the_log_line_tells_of_event_time(caplog):
         (2**62, None, "event-time watermark 4,611,686,018,427,387,904 ms"),
     ],
 )
-def test_F19_the_log_line_says_how_far_event_time_is(watermark, lag, said):
+def test_F19_the_log_line_has_the_watermark_and_its_lag(watermark, lag, text):
     slow = SourceMetrics(watermark=watermark, event_time_lag=lag)
     fast = SourceMetrics(watermark=2**62 + 1, event_time_lag=0.0, late_records=0)
     for sources in ([slow, fast], [SourceMetrics(), fast, slow]):
-        assert describe("q", sources) == f"query q: 0 records behind in 0 partitions, {said}"
+        assert describe("q", sources) == f"query q: 0 records behind in 0 partitions, {text}"
 
 
 @pytest.mark.parametrize(

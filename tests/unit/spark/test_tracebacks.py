@@ -36,7 +36,7 @@ def test_a_broker_that_does_not_answer_is_shown_without_its_causes():
         reader.partitions()
     assert frames(caught.value)[1:] == ["call"]
     assert "direct cause" not in text(caught.value)
-    assert "Connection refused" in text(caught.value), "the tries are told"
+    assert "Connection refused" in text(caught.value), "the message names the attempts"
 
 
 def test_what_may_be_a_bug_keeps_its_traceback():

@@ -54,7 +54,7 @@ class RecordTimestamps:
 
     def stops(self, position: Offsets, ends: Offsets, active: Marks, *, limited: bool) -> Offsets:
         """Without a limit, everything up to the stops will be read. Mostly that is all there is, which one question
-        shows. Otherwise the slowest partition is the one whose log ends first, and its newest records tell which."""
+        shows. Otherwise the slowest partition is the one whose log ends first, and its newest records show which."""
         stops = self._stops_within(position, ends, active)
         if limited or stops == ends:
             return stops
@@ -63,7 +63,7 @@ class RecordTimestamps:
         return self._stops(position, ends, self._limits(stands, ends))[0]
 
     def _stops_within(self, position: Offsets, ends: Offsets, active: Marks) -> Offsets:
-        """Stops if nobody knows how far the slowest partition will be read: it stands before its next record.
+        """Stops if it is unknown how far the slowest partition will be read: it stands before its next record.
 
         Where time jumps in the slowest partition, that record lies past the limit. Then its time sets a new limit. Each
         round lifts the slowest partition, so that one of them may go on at last.

@@ -1,4 +1,4 @@
-"""Event time in the planner, against a real broker: who is held, who is idle, and what a replay knows. The `stream`
+"""Event time in the planner, against a real broker: held and idle partitions, and what a replay knows. The `stream`
 fixture plays Spark's part; no task tells anything here, so the planner asks the broker."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lengths(read):
     return {each.partition: len(offsets) for each, offsets in read.items()}
 
 
-# --- E4: who waits ----------------------------------------------------------------------------------------------------
+# --- E4: partitions that wait -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("limit", [None, "3"])
@@ -76,7 +76,7 @@ def test_E4_a_partition_whose_beginning_was_deleted_is_held_too(stream, topic, p
     assert running.trigger() == {tp(name): (5, 10), tp(name, 1): (5, 10)}
 
 
-def test_E4_a_partition_ended_by_its_deserializer_holds_nobody(stream, topic, produce):
+def test_E4_a_partition_ended_by_its_deserializer_holds_back_no_others(stream, topic, produce):
     name = topic(partitions=2)
     produce(name, timed(5) + timed(5, partition=1))
     running = stream(subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})
@@ -99,7 +99,7 @@ def planned(running):
     return running.planner.ranges(start, end)
 
 
-def test_E4_a_topic_that_was_made_anew_is_waited_for_from_its_beginning(stream, topic, produce, operator):
+def test_E4_a_recreated_topic_is_waited_for_from_its_beginning(stream, topic, produce, operator):
     again, other = topic(partitions=1), topic(partitions=1)
     produce(again, timed(100, start=START + 20 * HOUR))
     produce(other, timed(5, start=START + 20 * HOUR))
@@ -122,7 +122,7 @@ def test_E4_partitions_of_several_topics_wait_for_each_other(stream, topic, prod
     assert running.planner.alignment.status().held == [tp(fast)]
 
 
-def test_E4_a_partition_at_its_ending_offset_holds_nobody(stream, topic, produce):
+def test_E4_a_partition_at_its_ending_offset_holds_back_no_others(stream, topic, produce):
     name = topic(partitions=2)
     produce(name, timed(5) + timed(10, partition=1, gap=HOUR))
     ending = f'{{"{name}": {{"0": 2, "1": 9}}}}'
@@ -158,7 +158,7 @@ def test_E4_a_minimum_of_offsets_counts_what_may_be_read(stream, topic, produce)
     assert running.trigger() == {tp(name, 1): (1, 51)}
 
 
-# --- E3: who is waited for --------------------------------------------------------------------------------------------
+# --- E3: partitions that others wait for ------------------------------------------------------------------------------
 
 
 def test_E3_a_partition_whose_leader_is_away_is_waited_for_longer_than_the_idle_time_out(stream, topic, produce):
@@ -172,7 +172,7 @@ def test_E3_a_partition_whose_leader_is_away_is_waited_for_longer_than_the_idle_
     for _ in range(5):
         running.later += 61
         read.append(running.trigger())
-    # Up to an hour ahead of the record at offset 9: what was read since then nobody could tell.
+    # Up to an hour ahead of the record at offset 9: what was read since then is unknown.
     assert read == [{tp(name, 1): (20, 40)}, {tp(name, 1): (40, 60)}, {tp(name, 1): (60, 70)}, {}, {}]
     running.planner.cluster.reachable_ends = ask
     assert lengths(running.run()) == {0: 80, 1: 30}
@@ -192,22 +192,22 @@ def test_E3_a_partition_that_only_gets_aborted_records_becomes_idle(stream, topi
     assert running.planner.alignment.status().idle == [tp(name)]
 
 
-# --- E2: what a batch is told -----------------------------------------------------------------------------------------
+# --- E2: the watermarks of a batch ------------------------------------------------------------------------------------
 
 
-def test_E2_a_replayed_batch_is_told_what_it_was_told_when_it_was_planned(stream, topic, produce):
+def test_E2_a_replayed_batch_has_the_watermarks_of_its_first_plan(stream, topic, produce):
     name = topic(partitions=2)
     produce(name, timed(1) + timed(10, partition=1))
     options = ALIGNED | {"subscribe": name, "eventTime.idleness": "never"}
     start = {tp(name): 1, tp(name, 1): 5}
     first = stream(state=start, **options)
     assert first.trigger() == {tp(name, 1): (5, 10)}
-    told = first.planner.watermarks(tp(name, 1))
-    assert told == (START - 1, START + 4 * MINUTE - 1)
+    watermarks = first.planner.watermarks(tp(name, 1))
+    assert watermarks == (START - 1, START + 4 * MINUTE - 1)
     # After a crash Spark plans the last batch of its log again, and asks for the next one only then.
     again = stream(state=start, **options)
     again.ranges(start, first.state)
-    assert again.planner.watermarks(tp(name, 1)) == told
+    assert again.planner.watermarks(tp(name, 1)) == watermarks
     again.state = first.state
     produce(name, timed(1, start=START + MINUTE))
     assert again.trigger() == {tp(name): (1, 2)}
@@ -243,7 +243,7 @@ def test_E2_what_is_gone_does_not_stop_a_replay(stream, topic, produce):
     assert running.planner.watermarks(tp(name)) == (START + 4 * MINUTE - 1,) * 2
 
 
-def test_E2_once_reads_all_without_waiting_and_is_told_the_slowest_of_all(stream, topic, produce):
+def test_E2_once_reads_all_without_waiting_and_has_the_watermark_of_the_slowest(stream, topic, produce):
     name = topic(partitions=2)
     produce(name, timed(1) + timed(10, partition=1, gap=HOUR))
     running = stream(state={tp(name): 1, tp(name, 1): 5}, subscribe=name, **ALIGNED, **{"eventTime.idleness": "never"})

@@ -1,4 +1,4 @@
-"""E2 and E4 in the planner: who waits for whom, over logs that are lists of timestamps."""
+"""E2 and E4 in the planner: which partitions wait for which, over logs that are lists of timestamps."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_E2_one_batch_has_one_combined_watermark():
     stream.plan()
     ticks = iter([29.9, 30.1, 30.3])
     stream.alignment._clock = lambda: next(ticks)  # the idle time-out of A passes meanwhile
-    told = stream.alignment.watermarks([A, B])
-    assert {combined for combined, _ in told.values()} == {BASE - 1}
+    watermarks = stream.alignment.watermarks([A, B])
+    assert {combined for combined, _ in watermarks.values()} == {BASE - 1}
 
 
-def test_E2_a_partition_of_another_topic_begins_anew():
+def test_E2_a_partition_of_a_recreated_topic_starts_without_a_watermark():
     stream = Stream({A: [BASE + 20 * HOUR], B: [BASE + 20 * HOUR]}, drift=HOUR, idleness=30.0)
     stream.step()
     stream.alignment.forget([A])
@@ -90,7 +90,7 @@ def test_E4_logs_that_all_begin_with_markers_do_not_wait_for_each_other():
 
 
 @pytest.mark.parametrize("limit", [None, 20])
-def test_E4_a_log_without_timestamps_holds_nobody(limit):
+def test_E4_a_log_without_timestamps_does_not_hold_back_others(limit):
     stream = Stream({A: [UNTIMED] * 3, B: [BASE], C: [BASE + i * MINUTE for i in range(100)]}, drift=10 * MINUTE)
     stream.step(limit)
     assert stream.position[A] > 0
@@ -205,13 +205,13 @@ def test_E4_a_payload_that_cannot_be_looked_at_is_learned_by_reading(caplog):
     stream.position[A] = 1
 
     def fail(*asked):
-        raise BrokerUnavailable("nobody answers")
+        raise BrokerUnavailable("no broker answers")
 
     stream.logs.before = stream.logs.after = fail
     stream.step()
     assert stream.position == {A: 3, B: FIRST_STEP}
-    assert "event-time watermarks start again: nobody answers" in caplog.text
-    assert "they are learned by reading: nobody answers" in caplog.text
+    assert "event-time watermarks start again: no broker answers" in caplog.text
+    assert "they are learned by reading: no broker answers" in caplog.text
 
 
 def test_E4_a_step_by_what_few_records_have_taught_is_not_too_large():
@@ -267,9 +267,9 @@ def topics(draw, markers=False):
     return logs, out_of_order, draw(st.sampled_from([0, 10, 1000, 100_000])), draw(st.sampled_from([None, 1, 3, 10]))
 
 
-class Told:
+class Published:
     """What never goes back (E2): by record timestamps a partition's own event-time watermark, also where the stream was
-    started again; and the combined one of a run. A run does not know who was idle in the one before it."""
+    started again; and the combined one of a run. A run does not know which partitions were idle in the run before."""
 
     def __init__(self):
         self.own, self.combined = {}, None
@@ -295,14 +295,14 @@ class Told:
 def test_E4_nothing_that_was_in_order_is_ever_late_and_everything_is_read(drawn, restarts):
     logs, out_of_order, drift, limit = drawn
     stream = Stream(logs, drift=drift, out_of_order=out_of_order)
-    told = Told()
+    published = Published()
     for trigger in range(400):
         if trigger in restarts:
             stream.start()
-            told.restarted()
+            published.restarted()
         if not stream.step(limit, bounded=True):
             break
-        told.check(stream.alignment.status())
+        published.check(stream.alignment.status())
     assert stream.position == stream.logs.ends()
     assert stream.dropped == 0
 
@@ -340,7 +340,7 @@ def lives(draw):
 def test_E4_a_live_stream_runs_ahead_of_nothing_that_it_has_seen_and_reads_all_of_it(life):
     triggers, out_of_order, drift, limit = life
     stream = Stream({}, drift=drift, out_of_order=out_of_order, idleness=30.0)
-    told, seen = Told(), {}
+    published, seen = Published(), {}
     for seconds, grown, silent, restarts in triggers:
         stream.now += seconds
         stream.wall += seconds
@@ -351,7 +351,7 @@ def test_E4_a_live_stream_runs_ahead_of_nothing_that_it_has_seen_and_reads_all_o
         silent = set(silent) - joining
         if restarts:
             stream.start()
-            told.restarted()
+            published.restarted()
         seen |= {tp: end for tp, end in stream.logs.ends().items() if tp not in silent}
         before = dict(stream.position)
         stream.step(limit, silent=silent, joining=joining)
@@ -359,13 +359,13 @@ def test_E4_a_live_stream_runs_ahead_of_nothing_that_it_has_seen_and_reads_all_o
         left = [stamp for tp, end in seen.items() for stamp in records(stream.logs.logs[tp][stream.position[tp] : end])]
         if read and left:
             assert max(read) <= min(left) + drift + out_of_order
-        told.check(stream.alignment.status(), silent)
+        published.check(stream.alignment.status(), silent)
     for _ in range(400):
         if stream.position == stream.logs.ends():
             break
         stream.now += 31.0
         stream.step(limit)
-        told.check(stream.alignment.status())
+        published.check(stream.alignment.status())
     assert stream.position == stream.logs.ends()
 
 

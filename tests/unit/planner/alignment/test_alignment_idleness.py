@@ -1,4 +1,4 @@
-"""E3 in the planner: which partitions nobody waits for, over logs that are lists of timestamps."""
+"""E3 in the planner: which partitions are idle, over logs that are lists of timestamps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.planner.alignment.alignment import PartitionRead
 from support.timed_logs import BASE, HOUR, MINUTE, UNTIMED, A, B, C, Marker, Stream
 
 
-def test_E3_an_idle_partition_holds_nobody_back():
+def test_E3_an_idle_partition_does_not_hold_back_others():
     stream = Stream({A: [BASE], B: [BASE + i * HOUR for i in range(3)]}, drift=MINUTE, idleness=30.0)
     stream.step()
     assert stream.position == {A: 1, B: 1}
@@ -92,7 +92,7 @@ def test_E3_a_partition_whose_leader_goes_away_behind_a_marker_does_not_become_i
     stream.position[A] = 1
     stream.step(limit=1)
     assert stream.position == {A: 2, B: 0}
-    stream.plan(limit=1)  # this trigger's offsets went to somebody else
+    stream.plan(limit=1)  # another partition got the offsets of this trigger
     for _ in range(3):
         stream.now += 40.0
         assert stream.step(limit=1, silent={A}) == 0
@@ -132,7 +132,7 @@ def test_E3_triggers_that_read_nothing_do_not_keep_a_partition_from_idling():
     assert stream.position[B] == 2
 
 
-def test_E3_what_no_task_has_told_of_is_asked_of_the_broker_and_aborted_records_do_not_count():
+def test_E3_the_broker_is_asked_where_no_task_has_reported_and_aborted_records_do_not_count():
     stream = Stream({A: [BASE], B: [BASE + i * MINUTE for i in range(100)]}, drift=10 * MINUTE, idleness=30.0)
     for trigger in range(10):
         stream.logs.logs[A].append(Marker(BASE + trigger * 10_000))
@@ -143,9 +143,9 @@ def test_E3_what_no_task_has_told_of_is_asked_of_the_broker_and_aborted_records_
 
 def test_E3_records_that_are_not_later_than_those_before_are_records():
     stream = Stream({A: [BASE], B: [BASE + i * MINUTE for i in range(100)]}, drift=10 * MINUTE, idleness=30.0)
-    for told in [True] * 10 + [False] * 10:
+    for has_reported in [True] * 10 + [False] * 10:
         stream.logs.logs[A].append(BASE)
-        if told:
+        if has_reported:
             stream.step()
         else:
             stream.position |= stream.plan()
