@@ -35,7 +35,7 @@ BAD: dict[str, tuple[Schema, bytes, str]] = {
     "cut-number": ("long", b"\x80\x80", "ends inside a number"),
     "long-number": ("long", b"\xff" * 9 + b"\x02", "longer than 64 bits"),
     "endless-number": ("long", b"\x80" * 30, "longer than 64 bits"),
-    "int-of-64-bits": ("int", varint(2**31), "2147483648 is no int"),
+    "int-of-64-bits": ("int", varint(2**31), "2147483648 does not fit an int"),
     "cut-double": ("double", b"\0" * 7, "ends inside a value"),
     "trailing": ("int", b"\x02\x02", "1 bytes are left after the record"),
     "boolean-2": ("boolean", b"\x02", "a boolean is 0 or 1, not 2"),

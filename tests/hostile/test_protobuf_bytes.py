@@ -134,7 +134,7 @@ def test_the_depth_limit_equals_googles() -> None:
 
 
 def test_a_type_too_deep_for_arrow_is_rejected_with_its_path() -> None:
-    with pytest.raises(ValueError, match=r"field (m\.)+m: lies more than 60 levels deep"):
+    with pytest.raises(ValueError, match=r"field (m\.)+m: is nested more than 60 levels deep"):
         nested(60)
 
 

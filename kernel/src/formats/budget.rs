@@ -40,7 +40,7 @@ pub struct TooWide;
 
 impl TooWide {
     pub const REASON: &str =
-        "makes far more columns' cells than it has bytes, by repeated messages, nulls or defaults";
+        "takes far more memory than its own size, through repeated messages, nulls or defaults";
 }
 
 /// The reason for refusing a record longer than [`LONGEST`].

@@ -66,7 +66,7 @@ impl Json {
         }
         types::check(&wanted, "value")?;
         let column = column(&wanted)?;
-        let zone = Zone::parse(time_zone).ok_or_else(|| format!("{time_zone} is no time zone"))?;
+        let zone = Zone::parse(time_zone).ok_or_else(|| format!("{time_zone} is not a time zone"))?;
         let (text, documents, scratch) = (Vec::new(), Vec::new(), Scratch::default());
         Ok(Json { data_type: wanted, zone, column, text, documents, scratch })
     }

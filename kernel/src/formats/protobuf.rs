@@ -91,7 +91,7 @@ impl Protobuf {
             let message = descriptors::find(&descriptors::load(descriptors)?, message)?;
             let DataType::Struct(fields) = &wanted else {
                 return Err(format!(
-                    "message {} makes a struct, and {wanted} is asked for",
+                    "message {} makes a struct, but {wanted} is requested",
                     message.full_name()
                 ));
             };

@@ -89,7 +89,7 @@ def test_types_are_those_of_from_avro(schema: Any, expected: pa.DataType) -> Non
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        ("{", "no JSON"),
+        ("{", "is not JSON"),
         ('{"type": "record", "name": "R"}', "without fields"),
         ('{"type": "array"}', "without items"),
         ('"Unknown"', "Unknown"),
@@ -351,7 +351,7 @@ def test_a_symbol_that_the_reader_does_not_know_is_its_default_or_a_fault() -> N
     avro_values.add_schema(1, json.dumps(writer).encode())
     decoded = avro_values.decode(pa.array([framed(1, writer, symbol) for symbol in "ABC"], pa.binary()))
     assert pa.array(decoded).to_pylist() == ["A", None, "C"]
-    assert decoded.faults == [(1, 'is the symbol "B", which the reader\'s enum has not')]
+    assert decoded.faults == [(1, 'is the symbol "B", which the reader\'s enum does not have')]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_a_symbol_that_the_reader_does_not_know_is_its_default_or_a_fault() -> N
         (
             record(("a", "int")),
             record({"name": "b", "type": "int", "default": "x"}),
-            "field b: its default .x. is no int",
+            "field b: its default .x. is not of type int",
         ),
         ({"type": "array", "items": "int"}, record(("a", "int")), "was written as array"),
         ("nonsense", "int", "nonsense"),

@@ -223,7 +223,7 @@ def test_a_timestamp_without_zone_is_of_the_given_one(zone: str, text: str, micr
         (pa.int64(), "UTC", "must be a struct, an array or a map"),
         (pa.struct([pa.field("a", pa.duration("us"))]), "UTC", "value.a: JSON cannot carry"),
         (pa.struct([pa.field("a", pa.map_(pa.int32(), pa.string()))]), "UTC", "keys of a map must be strings"),
-        (pa.struct([pa.field("a", pa.int32())]), "Europe/Nowhere", "Europe/Nowhere is no time zone"),
+        (pa.struct([pa.field("a", pa.int32())]), "Europe/Nowhere", "Europe/Nowhere is not a time zone"),
     ],
 )
 def test_what_json_cannot_carry_is_refused_with_a_reason(kind: pa.DataType, zone: str, reason: str) -> None:

@@ -60,7 +60,7 @@ def test_random_messages_of_random_schemas_are_read_as_google_reads_them(data: s
             assert row not in faults
             assert found[row] == shown(message)
         else:
-            assert "is required, and not there" in faults[row]
+            assert "is required, but missing" in faults[row]
             assert found[row] == dict.fromkeys(found[row])
 
 
@@ -206,7 +206,7 @@ def test_framed_values_are_read_by_the_readers_message() -> None:
     [
         (
             'syntax = "proto3"; message M { N n = 1; } message N { map<string, M> m = 1; }',
-            r"field n\.m: message M holds",
+            r"field n\.m: message M contains",
         ),
         (
             'syntax = "proto3"; import "google/protobuf/struct.proto"; message M { google.protobuf.Value v = 1; }',

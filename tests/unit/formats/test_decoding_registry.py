@@ -283,7 +283,7 @@ def test_a_descriptor_is_known_by_the_name_that_it_is_referred_to_by():
 
 
 def test_what_is_no_descriptor_is_named():
-    with pytest.raises(ValueError, match=r"common\.proto is no file descriptor"):
+    with pytest.raises(ValueError, match=r"common\.proto is not a file descriptor"):
         descriptors_of(RegisteredSchema(1, "PROTOBUF", MAIN, (("common.proto", "bm9uZQ=="),)))
 
 

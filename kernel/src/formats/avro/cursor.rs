@@ -34,7 +34,7 @@ fn too_long<T>(size: i64, left: usize) -> Read<T> {
 
 #[cold]
 fn too_wide<T>(value: i64) -> Read<T> {
-    bad(format!("{value} is no int of 32 bits"))
+    bad(format!("{value} does not fit an int of 32 bits"))
 }
 
 #[cold]

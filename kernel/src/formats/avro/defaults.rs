@@ -45,10 +45,10 @@ const SHOWN: usize = 40;
 
 fn shown(value: &Value) -> String {
     if value.is_array() {
-        return "that is a list".to_owned();
+        return "(a list)".to_owned();
     }
     if value.is_object() {
-        return "that is an object".to_owned();
+        return "(an object)".to_owned();
     }
     match value.as_str() {
         Some(text) => format!("{:?}", text.chars().take(SHOWN).collect::<String>()),
@@ -67,7 +67,7 @@ impl Writer<'_> {
         self.budget.spend(STEP / 4 + value.as_str().map_or(0, str::len))?;
         let schema = self.schema;
         let kind = schema.kind(id);
-        let mismatch = || format!("{} is no {}", shown(value), kind.name());
+        let mismatch = || format!("{} is not of type {}", shown(value), kind.name());
         let to = &mut self.to;
         match kind {
             Kind::Null if value.is_null() => {}

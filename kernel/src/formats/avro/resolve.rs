@@ -252,7 +252,7 @@ fn enumeration(written: &[String], known: &[String], default: Option<usize>) -> 
         let text = if all.contains(symbol) { Some(symbol) } else { default.map(|at| &known[at]) };
         match text {
             Some(text) => Ok(text.as_str().into()),
-            None => Err(format!("is the symbol {symbol:?}, which the reader's enum has not")),
+            None => Err(format!("is the symbol {symbol:?}, which the reader's enum does not have")),
         }
     };
     written.iter().map(read).collect()

@@ -127,7 +127,7 @@ impl Schema {
             Err(_) if primitive(json.trim()).is_some() => Value::from(json.trim()),
             Err(error) => {
                 let error = error.to_string();
-                return Err(format!("is no JSON: {}", error.lines().next().unwrap_or_default()));
+                return Err(format!("is not JSON: {}", error.lines().next().unwrap_or_default()));
             }
         };
         let mut parser = Parser { nodes: Vec::new(), names: HashMap::new(), room: MOST_NAMES };

@@ -43,7 +43,7 @@ impl SchemaBudget {
 
     fn refusal() -> String {
         format!(
-            "takes more than {} MB to read by, all references followed and all defaults written out",
+            "takes more than {} MB to resolve, with all references followed and all defaults expanded",
             MOST >> 20
         )
     }

@@ -296,7 +296,7 @@ impl<'a> Cursor<'a> {
     pub fn unfit(&mut self, start: usize, wanted: &str) {
         if self.wrong.is_none() {
             let value = shorten(&self.text[start..self.index()]);
-            self.wrong = Some(Wrong { what: format!("{value} is no {wanted}"), path: Vec::new() });
+            self.wrong = Some(Wrong { what: format!("{value} is not of type {wanted}"), path: Vec::new() });
         }
     }
 

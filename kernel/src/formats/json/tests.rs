@@ -123,9 +123,9 @@ fn a_value_of_a_wrong_type_costs_its_field_and_is_named() {
     assert_eq!(
         reasons,
         [
-            "field price: \"abc\" is no double",
-            "field items[0].x: true is no int",
-            "field id: 1.0 is no bigint"
+            "field price: \"abc\" is not of type double",
+            "field items[0].x: true is not of type int",
+            "field id: 1.0 is not of type bigint"
         ]
     );
     let structs = array.as_struct();
@@ -147,7 +147,7 @@ fn of_a_name_twice_the_last_counts_unless_it_is_of_a_wrong_type() {
         br#"{"a":["last"]}"#,
     ];
     let (array, faults) = decode(&wanted, documents);
-    assert_eq!(faults, [(2, "field a: 1 is no array".to_owned())]);
+    assert_eq!(faults, [(2, "field a: 1 is not of type array".to_owned())]);
     let structs = array.as_struct();
     assert_eq!(longs(column(structs, "b")), [Some(2), None, Some(1), None]);
     let lists = column(structs, "a").as_list::<i32>();
@@ -193,7 +193,7 @@ fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
     assert_eq!(column(array.as_struct(), "list").as_list::<i32>().value_length(0), 1_125);
     assert_eq!(column(array.as_struct(), "map").as_map().value_length(3), 1_125);
     assert_eq!(faults.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1, 2]);
-    assert!(faults.iter().all(|(_, reason)| reason.contains("more columns' cells than it has bytes")));
+    assert!(faults.iter().all(|(_, reason)| reason.contains("takes far more memory than its own size")));
 
     // A batch has a limit, too; the remaining rows make the next batch.
     let documents = vec![fits.as_bytes(); 20];
@@ -242,7 +242,7 @@ fn types_that_json_cannot_carry_are_refused_by_name() {
         "value.a.b: JSON cannot carry Interval(DayTime)"
     );
     assert_eq!(refused(DataType::Int64), "a JSON document must be a struct, an array or a map, not Int64");
-    assert_eq!(Json::new(of(vec![]), "Mars/Base").err().unwrap(), "Mars/Base is no time zone");
+    assert_eq!(Json::new(of(vec![]), "Mars/Base").err().unwrap(), "Mars/Base is not a time zone");
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl Reader<'_> {
                     Ok(true)
                 } else {
                     column.abandon();
-                    cursor.unfit(start, "binary in base64");
+                    cursor.unfit(start, "binary (base64)");
                     Ok(false)
                 }
             }

@@ -61,8 +61,9 @@ impl FileResolver for Files {
                 Ok(File::from_file_descriptor_proto(file))
             }
             Some((_, Proto::Descriptor(bytes))) => {
-                let mut file = FileDescriptorProto::decode(bytes.as_slice())
-                    .map_err(|error| protox::Error::new(format!("{name} is no file descriptor: {error}")))?;
+                let mut file = FileDescriptorProto::decode(bytes.as_slice()).map_err(|error| {
+                    protox::Error::new(format!("{name} is not a file descriptor: {error}"))
+                })?;
                 file.name = Some(name.to_owned());
                 file.source_code_info = None;
                 Ok(File::from_file_descriptor_proto(file))
@@ -96,7 +97,7 @@ pub fn compile(main: &str, files: Vec<(String, Proto)>) -> Result<Vec<u8>, Strin
 pub fn load(descriptors: &[u8]) -> Result<FileDescriptor, String> {
     weigh(descriptors, &SET).map_err(|error| format!("the descriptor set {error}"))?;
     let mut set = FileDescriptorSet::decode(descriptors).map_err(|_| {
-        "is no descriptor set, as `protoc --include_imports --descriptor_set_out` writes it".to_owned()
+        "is not a descriptor set, as `protoc --include_imports --descriptor_set_out` writes it".to_owned()
     })?;
     let main = set.file.last().ok_or("the descriptor set holds no file")?.name().to_owned();
     if let Some(file) = set.file.iter().find(|file| file.syntax() == "editions") {

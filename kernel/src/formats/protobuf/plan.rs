@@ -50,7 +50,7 @@ impl Plan {
         always: bool,
     ) -> Result<Record, String> {
         if self.path.len() > 2 * MAX_DEPTH as usize {
-            return Err(format!("field {}: lies too deep", self.path.join(".")));
+            return Err(format!("field {}: is nested too deep", self.path.join(".")));
         }
         let mut fields = Vec::new();
         let mut columns = Vec::new();
@@ -66,7 +66,7 @@ impl Plan {
                 return Err(self.refuse("must be nullable"));
             }
             if !numbers.insert(field.number()) {
-                return Err(self.refuse("is asked for twice"));
+                return Err(self.refuse("is selected twice"));
             }
             let place = if entry { Place::Entry } else { Place::Singular };
             let column = self.column(&field, asked.data_type(), place)?;
@@ -93,10 +93,13 @@ impl Plan {
         match (field.kind(), wanted) {
             (Kind::Message(entry), DataType::Map(of_entries, false)) if field.is_map() => {
                 let DataType::Struct(parts) = of_entries.data_type() else {
-                    return Err(self.refuse("is no map of Arrow"));
+                    return Err(self.refuse("is not an Arrow map"));
                 };
-                let record =
-                    self.record(&entry, &entry_parts(parts).ok_or_else(|| self.refuse("is no map"))?, false)?;
+                let record = self.record(
+                    &entry,
+                    &entry_parts(parts).ok_or_else(|| self.refuse("is not a map"))?,
+                    false,
+                )?;
                 let of_entries =
                     ArrowField::new(of_entries.name(), DataType::Struct(record.types().clone()), false);
                 Ok(Column::Map(Box::new(Map::new(Arc::new(of_entries), Box::new(record)))))
@@ -107,7 +110,7 @@ impl Plan {
             }
             (_, other) if field.cardinality() == Cardinality::Repeated => {
                 let what = if field.is_map() { "a map" } else { "repeated" };
-                Err(self.refuse(&format!("is {what} in the message, and {other} is asked for")))
+                Err(self.refuse(&format!("is {what} in the message, but {other} is requested")))
             }
             (kind, wanted) => self.value(field, &kind, wanted, place),
         }
@@ -132,13 +135,13 @@ impl Plan {
                 }
                 (None, _) => {
                     return Err(self
-                        .refuse(&format!("is message {}, and {wanted} is asked for", message.full_name())));
+                        .refuse(&format!("is message {}, but {wanted} is requested", message.full_name())));
                 }
             },
             _ => scalar_type(kind),
         };
         if *wanted != expected {
-            return Err(self.refuse(&format!("is {}, and {wanted} is asked for", kind_name(kind, &expected))));
+            return Err(self.refuse(&format!("is {}, but {wanted} is requested", kind_name(kind, &expected))));
         }
         self.scalar(field, kind, place)
     }

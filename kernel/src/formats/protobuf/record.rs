@@ -205,7 +205,7 @@ impl Record {
         for &index in &self.required {
             let field = &self.fields[index];
             if !self.columns[field.column].is_set(row) {
-                return Err(BadRecord::new("is required, and not there".to_owned()).within(&field.name));
+                return Err(BadRecord::new("is required, but missing".to_owned()).within(&field.name));
             }
         }
         for (index, column) in self.columns.iter_mut().enumerate() {

@@ -185,8 +185,8 @@ fn a_required_field_that_is_missing_makes_the_record_bad() {
     assert_eq!(
         faults,
         [
-            (1, "field id: is required, and not there".to_owned()),
-            (2, "field m.id: is required, and not there".to_owned())
+            (1, "field id: is required, but missing".to_owned()),
+            (2, "field m.id: is required, but missing".to_owned())
         ]
     );
 }
@@ -224,7 +224,7 @@ fn only_what_is_asked_for_is_looked_at() {
     };
     assert_eq!(
         refused("id", DataType::Int64),
-        "field id: is int32, which makes Int32, and Int64 is asked for"
+        "field id: is int32, which makes Int32, but Int64 is requested"
     );
     assert_eq!(refused("none", DataType::Int64), "field none: message Order has no such field");
     assert!(refused("tags", DataType::Int32).starts_with("field tags: is repeated in the message"));
@@ -238,7 +238,7 @@ fn a_message_that_holds_itself_is_refused_by_its_path() {
         r#"syntax = "proto3"; message A { B b = 1; int32 x = 2; } message B { repeated A as = 1; }"#,
     );
     let error = data_type(&set, "A").expect_err("a refusal");
-    assert!(error.starts_with("field b.as: message A holds itself"), "{error}");
+    assert!(error.starts_with("field b.as: message A contains itself"), "{error}");
     let wanted = DataType::Struct(vec![Field::new("x", DataType::Int32, true)].into());
     assert!(Protobuf::new(&set, "A", wanted).is_ok());
 }
@@ -258,7 +258,7 @@ fn empty_messages_of_many_fields_do_not_take_the_memory() {
     let wide = [10, 0].repeat(100_000);
     let (array, faults) = read(&mut format, &[&[10, 0, 10, 0], &wide, &[10, 0]]);
     assert_eq!(faults.len(), 1);
-    assert!(faults[0].0 == 1 && faults[0].1.starts_with("field w: makes far more"), "{faults:?}");
+    assert!(faults[0].0 == 1 && faults[0].1.starts_with("field w: takes far more"), "{faults:?}");
     assert_eq!(array.column(0).as_list::<i32>().values().len(), 3);
 }
 
@@ -381,7 +381,7 @@ fn messages_are_found_by_any_name() {
     assert_eq!(name("B.In"), Ok("p.q.B.In".to_owned()));
     assert!(name("In").is_err_and(|why| why.contains("p.q.A.In, p.q.B.In: give the full name")));
     assert!(name("C").is_err_and(|why| why.contains("no message C; there are p.q.A")));
-    assert!(message_name(b"\xff", "").is_err_and(|why| why.contains("is no descriptor set")));
+    assert!(message_name(b"\xff", "").is_err_and(|why| why.contains("is not a descriptor set")));
     assert!(message_name(b"", "").is_err_and(|why| why.contains("holds no file")));
 }
 

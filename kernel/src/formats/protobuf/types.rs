@@ -76,14 +76,14 @@ impl Types {
         }
         if self.above.iter().any(|above| above == message.full_name()) {
             return Err(format!(
-                "field {}: message {} holds itself, and a column's type has an end; ask for columns without this field",
+                "field {}: message {} contains itself, which no column can; select columns without this field",
                 self.path.join("."),
                 message.full_name()
             ));
         }
         if self.levels + levels >= MAX_LEVELS {
             return Err(format!(
-                "field {}: lies more than {MAX_LEVELS} levels deep; ask for columns without this field",
+                "field {}: is nested more than {MAX_LEVELS} levels deep; select columns without this field",
                 self.path.join(".")
             ));
         }

@@ -31,7 +31,7 @@ impl Broken {
         match self {
             Broken::Cut => "the bytes end in the middle of a value",
             Broken::LongVarint => "a varint is longer than ten bytes",
-            Broken::Tag => "a tag is no field number with a wire type",
+            Broken::Tag => "a tag does not hold a field number and a wire type",
             Broken::WireType => "a tag has a wire type that does not exist",
             Broken::Length => "a length reaches beyond the message",
             Broken::Group => "a group ends that did not begin, or does not end",
