@@ -1,4 +1,4 @@
-"""HOW to reach the cluster and how hard to pull: the settings of a client as one frozen value."""
+"""The settings of a client as one frozen value: how to reach the cluster, and how much to fetch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.wire.transport.security import Security
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Everything the wire needs to know. Times in seconds. Hashable: connections are cached by it."""
+    """The settings of a client. Times in seconds. Hashable: connections are cached by it."""
 
     bootstrap: tuple[tuple[str, int], ...]
     security: Security = field(default_factory=Security)
@@ -29,10 +29,11 @@ class ClientConfig:
     receive_buffer: int
     decompression_limit: int
     option_prefix: str = "kafka."
-    """What stands before Kafka's names where this config came from: errors name options as their user wrote them."""
+    """The prefix of Kafka's option names at the place of their definition: errors name options as the user wrote
+    them."""
 
     def option(self, name: str) -> str:
-        """How the user calls a setting of Kafka."""
+        """The name of a Kafka setting as the user writes it."""
         return self.option_prefix + name
 
     @property

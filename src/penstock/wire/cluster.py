@@ -1,7 +1,7 @@
-"""What the cluster says of itself: topics, leaders, offsets, group commits.
+"""A client of one cluster: topics, leaders, offsets, and what groups have committed.
 
-The planning side's only door to Kafka. Every question is asked until it is answered or its deadline passes; what
-cannot get better by asking again (a wrong password, no permission) fails at once.
+The planner's only access to Kafka. Requests are retried until they are answered or a deadline passes. Errors that a
+retry cannot cure (a wrong password, no permission) are raised at once.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, RetriableError]]]
-"""To come: what some partitions' leader has answered, and which of them to ask again, and why."""
+"""A leader's answers about its partitions, and the partitions that are worth a retry, with the reason."""
 
 UNKNOWN_TOPIC_GRACE = 2.0
-"""A topic created a moment ago is unknown to some brokers; after this long it is taken to be missing."""
+"""A topic created a moment ago is unknown to some brokers. After this many seconds it counts as missing."""
 
 LEAST_AGE = 1.0
-"""Metadata younger than this is not asked for again for partitions that nobody waits for: they may be without a leader
+"""Seconds for which metadata stays fresh enough for partitions that are not waited for. They may be without a leader
 for hours, and a query may ask many times a second."""
 
 
 class Cluster:
-    """Asks one cluster. Keeps the last metadata; connections come from the process's pool.
+    """A client of one cluster. Keeps the last metadata; connections come from the process's pool.
 
     For one thread; only `abort` may come from another one, when `wait` has begun to return True.
     """
@@ -57,7 +57,7 @@ class Cluster:
         self.config = config
         self._brokers = Brokers(config, wait)
         self._coordinators: dict[tuple[int, str], Broker] = {}
-        """By what they coordinate, a group or a transactional id, and its name."""
+        """By kind (group or transactional id) and name."""
         self._known: Metadata | None = None
         self._known_since = float("-inf")
         self._leader_was_wrong = False
@@ -71,7 +71,7 @@ class Cluster:
 
     @property
     def known(self) -> Metadata | None:
-        """Everything the cluster has said so far. Another object whenever it has said something new."""
+        """All metadata so far. A new object whenever there is new metadata."""
         return self._known
 
     def metadata(self, topics: Sequence[str] | None) -> Metadata:
@@ -94,7 +94,7 @@ class Cluster:
                 raise RetriableError(f"topic {unknown[0]!r} is unknown so far")
             missing = [name for name in topics or () if name not in metadata.topics and name not in unknown]
             if missing:
-                raise RetriableError(f"the answer leaves out topic {missing[0]!r}")
+                raise RetriableError(f"the response leaves out topic {missing[0]!r}")
             return metadata, unknown
 
         metadata, unknown = self._brokers.retry(attempts, ask)
@@ -111,15 +111,15 @@ class Cluster:
         return metadata, unknown
 
     def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
-        """The partitions that are not to be read from this broker any longer, and why: asks another broker, once.
+        """The partitions that must no longer be read from this broker, and why. Asks another broker, once.
 
-        For a thread that waits for an overdue answer. `read_from` as in penstock.wire.api.metadata.departed.
+        Called while an answer of this broker is overdue. `read_from` as in penstock.wire.api.metadata.departed.
         """
         now = self._ask_others(broker, sorted({tp.topic for tp in read_from}))
         return {} if now is None else departed(broker, read_from, now)
 
     def _unlisted(self, broker: Broker) -> str | None:
-        """Why not to wait any longer for a broker whose own word is wanted, if that is so."""
+        """The reason to stop waiting for a broker, if the cluster no longer lists it."""
         now = self._ask_others(broker, ())
         return None if now is None or now.has(broker) else UNLISTED
 
@@ -135,7 +135,7 @@ class Cluster:
         return answer[0]
 
     def _is_over(self, started: float) -> bool:
-        """Whether a topic that has been unknown since then is taken to be missing."""
+        """Whether a topic that has been unknown since then counts as missing."""
         return time.monotonic() - started >= self._grace
 
     @property
@@ -147,20 +147,20 @@ class Cluster:
     def begin(
         self, partitions: Iterable[TopicPartition], wait_for: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
-        """Where logs begin. `wait_for` as in `reachable_ends`; None waits for all."""
+        """The first offsets of logs. `wait_for` as in `reachable_ends`; None waits for all."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST), wait_for)
 
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a consumer's reading ends now: the high watermark, or the last stable offset under read_committed."""
+        """The offsets at which reading ends now: high watermarks, or last stable offsets under read_committed."""
         return self._offsets(dict.fromkeys(partitions, LATEST))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where logs end, also those parts that an open transaction hides under read_committed."""
+        """The ends of logs, including records that open transactions hide under read_committed."""
         return self._offsets(dict.fromkeys(partitions, LATEST), read_committed=False)
 
     def hidden_past(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The high watermarks of logs that go on past the ends that a reader sees: under read_committed, what open
-        transactions hide."""
+        """The high watermarks of logs that have records past these ends, hidden by open transactions under
+        read_committed."""
         if not self.config.read_committed or not ends:
             return {}
         return {tp: mark for tp, mark in self.high_watermarks(ends).items() if mark > ends[tp]}
@@ -168,9 +168,9 @@ class Cluster:
     def reachable_ends(
         self, partitions: Iterable[TopicPartition], wait_for: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Like `end`, but waits only for the partitions in `wait_for`: others without an answer are left out.
+        """Like `end`, but waits only for the partitions in `wait_for`. Others without an answer are left out.
 
-        So are those in `wait_for` when the deadline passes; it is an error only if no partition at all has answered.
+        After the deadline, those in `wait_for` are left out too. It is an error only if no partition has an answer.
         """
         return self._offsets(dict.fromkeys(partitions, LATEST), wait_for=frozenset(wait_for))
 
@@ -180,16 +180,16 @@ class Cluster:
         ends: Mapping[TopicPartition, int],
         since: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, int | None]:
-        """The offset of the first record at or after a time (ms), exactly; None where none lies below `ends`.
+        """The exact offset of the first record at or after a time (ms); None if there is none below `ends`.
 
-        `ends` are to be read before (F8). Below `since` it is known that there is none. Where the broker's answer hides
-        records the log is scanned: see penstock.wire.lookup.offsets_for_times.
+        `ends` must be read before (F8). It is known that there is none below `since`. If the broker's answer may hide
+        records, the log is scanned: see penstock.wire.lookup.offsets_for_times.
         """
         attempts = self._brokers.attempts(f"looking for the first records of a time in {len(times)} partitions")
         return find_offsets(times, ends, self, attempts, since or {}, self.config.option("default.api.timeout.ms"))
 
     def scan(self, scans: Mapping[TopicPartition, Scan], first: bool) -> dict[TopicPartition, Step | None]:
-        """One step of the look-up above, by one fetch per leader; None where an offset is outside its log."""
+        """One step of the look-up above, by one fetch per leader; None if an offset is outside its log."""
         attempts = self._brokers.attempts(f"looking into {len(scans)} partitions")
 
         def ask(
@@ -200,14 +200,14 @@ class Cluster:
         return self._ask_leaders(attempts, scans, ask)
 
     def by_time(self, times: Mapping[TopicPartition, int]) -> TimeAnswers:
-        """What brokers know of the first records at or after a time (ms), without a look at them."""
+        """What the brokers' time indexes say about the first records at or after a time (ms)."""
         return look_up(times, self)
 
     def times_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """What brokers answer: the offset and timestamp of the first record at or after a time (ms).
+        """The brokers' own answers: offset and timestamp of the first record at or after a time (ms).
 
-        What lies at that offset may be a transaction's marker, or a record that was aborted: `timestamps_in` tells.
-        None may hide records: `by_time` tells.
+        The offset may be that of a transaction marker, or of an aborted record: `timestamps_in` finds out. None may
+        hide records: `by_time` finds out.
         """
         attempts = self._brokers.attempts(f"asking for the times of {len(times)} partitions")
 
@@ -220,8 +220,8 @@ class Cluster:
         return {tp: None if offset < 0 else (offset, time) for tp, (offset, time) in found.items()}
 
     def largest_times(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The largest timestamp of a log, or more: brokers count markers and deleted records. None where they do not
-        say."""
+        """The largest timestamp of a log, or a larger one: brokers count markers and deleted records. None if they do
+        not say."""
         asked = list(partitions)
         attempts = self._brokers.attempts(f"asking for the largest timestamps of {len(asked)} partitions")
 
@@ -236,7 +236,8 @@ class Cluster:
     def timestamps_in(self, windows: Mapping[TopicPartition, OffsetWindow]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records in small windows of logs, by one fetch per leader.
 
-        Of what a reader gets: without markers and, under read_committed, aborted records. None where there are none.
+        Counts the records that a reader gets: no markers and, under read_committed, no aborted records. None if there
+        are none.
         """
         attempts = self._brokers.attempts(f"looking into {len(windows)} partitions")
 
@@ -248,31 +249,31 @@ class Cluster:
         return self._ask_leaders(attempts, windows, ask)
 
     def timestamps_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The timestamps of single records; None where a reader gets none."""
+        """The timestamps of single records; None if a reader gets no record there."""
         return self.timestamps_in({tp: OffsetWindow(offset, offset, offset + 1) for tp, offset in offsets.items()})
 
     def max_timestamps(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The largest timestamp of the records below an offset that are still in the log; None if there are none.
 
-        Never more than that; penstock.wire.lookup.max_timestamps says when it may be less.
+        Never too large; penstock.wire.lookup.max_timestamps says when it may be too small.
         """
         return find_max_timestamps(before, self)
 
     def newest_timestamps(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The largest timestamp of the records that can be read now; None where there are none."""
+        """The largest timestamp of the records that can be read now; None if there are none."""
         return find_max_timestamps(self.end(partitions), self)
 
     def local_begin(self, tp: TopicPartition) -> int:
-        """The first offset on the leader's own disk: below it lies tiered storage, if the topic has that."""
+        """The first offset on the leader's own disk. Below it is tiered storage, if the topic has that."""
         return self._offsets({tp: EARLIEST_LOCAL})[tp]
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], wait_for: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Per partition the largest leader epoch that is not above the given one, and the offset where it ends.
+        """Per partition the largest leader epoch up to the given one, and the offset at which it ends.
 
-        (-1, -1) where no such epoch is known. A log that was cut off ends below what was read of that epoch. `wait_for`
-        as in `reachable_ends`; None waits for all.
+        (-1, -1) if no such epoch is known. In a truncated log the epoch ends below the offsets that were read.
+        `wait_for` as in `reachable_ends`; None waits for all.
         """
         known = [tp for tp, epoch in epochs.items() if epoch >= 0]
         attempts = self._brokers.attempts(f"asking for the leader epochs of {len(known)} partitions")
@@ -286,8 +287,8 @@ class Cluster:
         return unknown | self._ask_leaders(attempts, known, ask, wait_for)
 
     def open_transactions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OpenTransactionOwner]:
-        """Who holds open the first open transaction of each partition, for an error to name. Tried once: those that
-        have none, or whose brokers do not answer, do not know, or may not say, are left out."""
+        """The producer of the first open transaction of each partition, for error texts. Tried once: partitions are
+        left out if they have none, or if brokers do not answer, are too old, or may not say."""
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the open transactions of {len(wanted)} partitions")
         metadata, _ = self.listing(sorted({tp.topic for tp in wanted}))
@@ -309,7 +310,7 @@ class Cluster:
     ) -> dict[TopicPartition, float]:
         """Stored bytes (compressed, as they travel) per offset from these positions on, by one small fetch per leader.
 
-        An estimate, tried once: partitions without data or answer are left out.
+        An estimate, tried once. Partitions without data or answer are left out.
         """
         if not positions:
             return {}
@@ -424,7 +425,7 @@ class Cluster:
     def _by_leader(
         self, partitions: Collection[TopicPartition], attempts: Attempts, fresh: bool
     ) -> tuple[Metadata, dict[Broker, list[TopicPartition]]]:
-        """Partitions by their leaders. Asks for metadata if what is known is not enough, or `fresh` demands it."""
+        """Partitions by their leaders. Asks for metadata if the known metadata lacks one, or with `fresh`."""
         metadata = self._known
         if metadata is not None and not fresh:
             questions, leaderless = metadata.by_leader(partitions)
@@ -434,7 +435,7 @@ class Cluster:
         metadata = self.metadata(tuple(dict.fromkeys(tp.topic for tp in partitions)))
         questions, leaderless = metadata.by_leader(partitions)
         for tp in leaderless:
-            # A partition that was added a moment ago is unknown to some brokers too.
+            # A partition that was added a moment ago is unknown to some brokers, too.
             if not metadata.lists(tp) and attempts.elapsed >= self._grace:
                 count = len(metadata.topics[tp.topic].partitions)
                 raise UnknownTopic(tp.topic, tp.partition, f"the topic has partitions 0 to {count - 1}")
@@ -453,13 +454,13 @@ class Cluster:
     # --- groups ---------------------------------------------------------------------------------------------------
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The offsets a group has committed; None where it has committed nothing."""
+        """The offsets that a group has committed; None where it has committed nothing."""
         wanted = list(partitions)
         found = self.commits(group, wanted)
         return {tp: found[tp].offset if tp in found else None for tp in wanted}
 
     def commits(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The same with the leader epoch and the note that were committed beside the offset."""
+        """The same, with the leader epoch and the metadata that were committed beside the offset."""
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the committed offsets of group {group!r}")
 
@@ -475,9 +476,9 @@ class Cluster:
         epochs: Mapping[TopicPartition, int] | None = None,
         metadata: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """Commit the next offsets to read for a group that has no members: one request while its coordinator stays.
+        """Commit the next offsets to read for a group without members. One request, unless its coordinator moves.
 
-        Raises when any partition could not be committed; the others then may have been.
+        Raises if a partition could not be committed; others may have been committed then.
         """
         for tp, offset in offsets.items():
             if offset < 0:
@@ -505,7 +506,7 @@ class Cluster:
     def _ask_coordinator(
         self, name: str, attempts: Attempts, ask: Callable[[Connection], Answer], kind: int = GROUP
     ) -> Answer:
-        """Ask a group's coordinator (or of another kind), which is looked up once and again when it proves wrong."""
+        """Ask the coordinator of a group or a transactional id. It is looked up once, and again after a failure."""
 
         def tried() -> Answer:
             coordinator = self._coordinators.get((kind, name))
@@ -525,5 +526,5 @@ class Cluster:
 def _unwaited(
     questions: Mapping[Broker, Iterable[TopicPartition]], wait_for: Collection[TopicPartition]
 ) -> set[Broker]:
-    """The brokers that are asked only for what nobody waits for."""
+    """The brokers that lead only partitions that are not waited for."""
     return {broker for broker, tps in questions.items() if not any(tp in wait_for for tp in tps)}

@@ -1,8 +1,8 @@
 """Message sets of magic 0 and 1, which brokers before Kafka 0.11 wrote and newer ones still serve from old segments.
 
-kafka-python's decoder reads the messages. What it takes on trust is checked first: it follows the lengths of a
-compressed set wherever they point (a length of -12 keeps it in one place for ever) and cuts a key or value short
-where its bytes end. Decompression is pyarrow's, with a limit, so that no codec package is needed.
+kafka-python's decoder reads the messages. It does not check lengths: in a compressed set it follows them anywhere (a
+length of -12 makes it loop forever), and it truncates a key or value at the end of the bytes. So they are checked here
+first. pyarrow decompresses, with a limit, so that no codec package is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.errors import BrokerError, CorruptBatch
 from penstock.model.columns import TYPES, arrow_schema
 
 READ_STEP = 1 << 20
-"""Decompressed so many bytes at a time, so that memory follows what is really there."""
+"""Bytes that are decompressed at a time, so that memory grows with the real data only."""
 
 _OVERHEAD = 12  # offset and length, which the length does not count
 _FIXED = {0: 14, 1: 22}  # by magic: crc, magic, attributes, timestamp of magic 1, lengths of key and value
@@ -42,8 +42,8 @@ def decode_legacy(
 ) -> tuple[pa.RecordBatch | None, int, int]:
     """Decode the messages of magic 0 and 1 that begin at byte `position`, up to one of another magic or the end.
 
-    Returns the rows with offsets in [start, stop) or None, the first offset that was not looked at, and the byte where
-    that one's message (set) begins. A message cut short at the end of `data` is left where it is.
+    Returns the rows with offsets in [start, stop) or None, the first offset that was not read, and the byte where its
+    message (set) begins. A message that is cut short at the end of `data` is not read.
     """
     rows: list[Any] = []
     next_offset = start
@@ -61,7 +61,7 @@ def decode_legacy(
                 raise CorruptBatch(topic, partition, claimed, position, reason)
             last_offset = record.offset
         if last_offset < start and not rows and next_offset == start:
-            reason = f"last offset {last_offset} is below {start}, the offset asked for"
+            reason = f"last offset {last_offset} is below {start}, the offset of the fetch"
             raise CorruptBatch(topic, partition, claimed, position, reason)
         rows += [record for record in records if start <= record.offset < stop]
         if last_offset >= stop:
@@ -81,13 +81,13 @@ def _whole_message(data: memoryview, position: int, topic: str, partition: int) 
     if fixed is None:
         return 0
     if length < fixed:
-        raise CorruptBatch(topic, partition, offset, position, f"message length {length} is less than any takes")
+        raise CorruptBatch(topic, partition, offset, position, f"message length {length} is too small")
     size: int = _OVERHEAD + length
     return size if size <= len(data) - position else 0
 
 
 class _Checked(LegacyRecordBatch):  # type: ignore[misc]  # kafka-python has no types
-    """kafka-python's decoder, over bytes that are known to be what they claim."""
+    """kafka-python's decoder, for bytes whose lengths were checked."""
 
     __slots__ = ("limit",)
 
@@ -129,7 +129,7 @@ def _read(view: memoryview, limit: int) -> list[Any]:
 
 
 def _check_message(view: memoryview, magic: int, *, inner: bool) -> int:
-    """Make sure that key and value fill the message at the front of `view`; returns its size."""
+    """Check that key and value fill the first message of `view`; returns its size."""
     if len(view) < _OVERHEAD + _FIXED[magic]:
         raise ValueError("a message is cut short")
     length, found = struct.unpack_from(">i4xb", view, 8)
@@ -161,7 +161,7 @@ def _decompressed(packed: bytes, codec: int, magic: int, limit: int) -> bytes:
     if codec == _LZ4 and magic == 1:
         return _streamed(packed, "lz4", limit)
     if codec == _LZ4:
-        # Kafka wrote a wrong checksum into the frames of magic 0, and no reader but its own takes them.
+        # Kafka wrote a wrong checksum into the frames of magic 0, which no other reader accepts.
         raise BrokerError("lz4 in messages of magic 0 is not supported; let the broker rewrite the topic")
     raise ValueError(f"unknown codec {codec}")
 

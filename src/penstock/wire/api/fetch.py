@@ -1,8 +1,8 @@
-"""The Fetch API, written and read here.
+"""The Fetch API, encoded and decoded by hand.
 
-kafka-python's decoder copies the records out of the frame with the GIL held (8 MB: about 1 ms each way, per response);
-here they stay where the socket put them, as a view. And its encoder takes 40 us for a request of one partition, all of
-it with the GIL: a reader that waits for each record feels that.
+kafka-python's decoder copies the records out of the frame with the GIL held (8 MB: about 1 ms each way, per response).
+Here they stay where the socket put them, as a view. Its encoder takes 40 us for a request of one partition, all of it
+with the GIL, which delays a reader that waits for single records.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.wire.api.message import Api, EncodedRequest
 from penstock.wire.client_config import ClientConfig
 
 NAMES_ONLY = 12
-"""From version 13 on a fetch names topics by id; without the id of a topic this is the highest one to speak."""
+"""From version 13 on a fetch names topics by id. This is the highest version for topics without a known id."""
 
 FLEXIBLE = 12
 
 NO_SESSION = (0, -1)
-"""Session id and epoch of a fetch that stands alone."""
+"""Session id and epoch of a fetch without a session."""
 
 LOWEST = 4
 """The first version that carries magic 2 batches and aborted transactions."""
@@ -34,7 +34,7 @@ HIGHEST = 18
 
 FETCH = Api("Fetch", 1, LOWEST, HIGHEST, FLEXIBLE)
 
-# What a request has from which version on. From 15 on a replica says who it is in a tagged field, and others nothing.
+# The versions that brought these fields. From 15 on the replica id is a tagged field, which consumers leave out.
 _HAS_LOG_START, _HAS_SESSIONS, _HAS_EPOCHS, _HAS_RACKS, _REPLICA_TAGGED = 5, 7, 9, 11, 15
 _NO_REPLICA = struct.pack(">i", -1)
 _NUMBER = struct.Struct(">i")
@@ -49,7 +49,7 @@ _NO_TAGS = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
-    """What to ask for: one partition from one offset."""
+    """Where a fetch starts: one partition and an offset."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class FetchPosition:
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What came back for one partition. `records` is a view into the frame: valid until the buffer is used again."""
+    """The response for one partition. `records` is a view of the frame: valid until the buffer is used again."""
 
     topic: str | uuid.UUID
     partition: int
@@ -71,7 +71,7 @@ class FetchedPartition:
     preferred_replica: int
     records: memoryview
     log_start: int = 0
-    """Where the log begins. A batch may have begun before that."""
+    """The first offset of the log. A batch may begin before it."""
 
     def readable(self, read_committed: bool) -> int:
         """The offset at which reading ends: the last stable offset under read_committed, else the high watermark."""
@@ -84,7 +84,7 @@ class FetchResponse:
     error_code: int
     partitions: list[FetchedPartition]
     session_id: int = 0
-    """0 where the broker keeps no session."""
+    """0 if the broker keeps no session."""
 
 
 def fetch_request(
@@ -99,7 +99,7 @@ def fetch_request(
     session: tuple[int, int] = NO_SESSION,
     forgotten: Iterable[FetchPosition] = (),
 ) -> EncodedRequest:
-    """A fetch: of all positions there are, or of those that are new in a session (its id and epoch, KIP-227)."""
+    """A fetch of these positions: all of them, or the new ones of a session (its id and epoch, KIP-227)."""
     flexible = version >= FLEXIBLE
     parts = [] if version >= _REPLICA_TAGGED else [_NO_REPLICA]
     isolation = 1 if config.read_committed else 0
@@ -125,7 +125,7 @@ def fetch_request(
 def _topic(version: int, position: FetchPosition) -> str | uuid.UUID:
     if version <= NAMES_ONLY:
         return position.topic
-    assert position.topic_id is not None, "the version was chosen by that"
+    assert position.topic_id is not None, "the version depends on it"
     return position.topic_id
 
 
@@ -142,7 +142,7 @@ def _encode_topics(version: int, by_topic: Mapping[str | uuid.UUID, list[bytes]]
 
 def _encode_position(version: int, position: FetchPosition, max_bytes: int) -> bytes:
     number, epoch, offset = position.partition, position.leader_epoch, position.offset
-    if version >= FLEXIBLE:  # -1: the epoch last fetched, and where the log begins, which only followers know
+    if version >= FLEXIBLE:  # -1: the last fetched epoch and the start of the log, which only followers send
         return _POSITION.pack(number, epoch, offset, -1, -1, max_bytes, 0)
     if version >= _HAS_EPOCHS:
         return _POSITION_9.pack(number, epoch, offset, -1, max_bytes)

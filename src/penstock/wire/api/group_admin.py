@@ -1,8 +1,8 @@
-"""Groups as an operator sees them: which there are, who is in them, what they have committed; and to delete one.
+"""The APIs of group administration: list, describe and delete groups.
 
-There are two kinds. Members of a *classic* group share partitions out among themselves, and their coordinator keeps
-what they say as bytes; in a *consumer* group (KIP-848) the coordinator does that itself. Each kind is described by an
-API of its own. Offsets without members, which any client may commit, make a classic group that is empty.
+There are two kinds. Members of a *classic* group assign partitions among themselves, and their coordinator keeps what
+they send as bytes. In a *consumer* group (KIP-848) the coordinator assigns. Each kind has its own API to describe it.
+Offsets that a client commits without members make an empty classic group.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ CONSUMER_GROUP_DESCRIBE = Api(
 class ListedGroup:
     group: str
     kind: str
-    """`classic`, `consumer`, `share`, `streams`; brokers before 3.8 have classic ones only, and do not say."""
+    """`classic`, `consumer`, `share`, `streams`. Brokers before 3.8 have only classic groups, and do not say."""
     state: str
     protocol: str
     """`consumer` for consumers, `connect` for Kafka Connect, empty for a classic group that never had members."""
@@ -174,10 +174,10 @@ class DescribedGroup:
 
 
 class GroupAdmin(Cluster):
-    """A cluster that is asked about its groups."""
+    """A client that lists, describes and deletes groups."""
 
     def groups(self) -> list[ListedGroup]:
-        """All groups, by name. Every broker knows those it coordinates, so all of them must answer."""
+        """All groups, by name. Every broker lists the groups it coordinates, so all brokers must answer."""
         attempts = self._brokers.attempts(f"asking all brokers of {self.config.bootstrap_text} for their groups")
 
         def ask() -> list[ListedGroup]:
@@ -206,7 +206,7 @@ class GroupAdmin(Cluster):
         return self._coordinated(group, f"describing group {group!r}", ask)
 
     def all_commits(self, group: str) -> dict[TopicPartition, Committed]:
-        """Everything a group has committed."""
+        """All offsets that a group has committed."""
 
         def ask(connection: Connection, timeout: float) -> dict[TopicPartition, Committed]:
             return ask_committed(connection, group, None, timeout, stable=False)
@@ -214,7 +214,7 @@ class GroupAdmin(Cluster):
         return self._coordinated(group, f"asking for the committed offsets of group {group!r}", ask)
 
     def delete(self, group: str) -> None:
-        """Delete a group and what it has committed. Raises if it does not exist or has members."""
+        """Delete a group and its committed offsets. Raises if it does not exist or has members."""
         self._coordinated(
             group, f"deleting group {group!r}", lambda connection, timeout: ask_delete(connection, group, timeout)
         )

@@ -122,13 +122,13 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Where a partition is read: travels inside a plan, so that an executor need not ask first."""
+    """The leader of a partition. Plans carry it, so that an executor need not ask for it."""
 
     broker: Broker
     epoch: int = -1
 
     def superseded_by(self, other: Leader) -> bool:
-        """Whether another broker says that this leadership is over. One whose metadata lags does not say that."""
+        """Whether `other`, in another broker's metadata, has replaced this leader. Stale metadata proves nothing."""
         if min(self.epoch, other.epoch) >= 0 and self.epoch != other.epoch:
             return other.epoch > self.epoch
         return self.broker.address != other.broker.address
@@ -155,7 +155,7 @@ class Metadata:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[Broker, list[TopicPartition]], list[TopicPartition]]:
         """Partitions by the broker that leads them, and those without a leader."""
-        # By node id first: to hash a Broker takes longer than all the rest of the loop.
+        # By node id first: hashing a Broker takes longer than the rest of the loop.
         by_node: dict[int, list[TopicPartition]] = {}
         brokers: dict[int, Broker] = {}
         leaderless: list[TopicPartition] = []
@@ -175,16 +175,16 @@ class Metadata:
         return {brokers[node_id]: tps for node_id, tps in by_node.items()}, leaderless
 
     def has(self, broker: Broker) -> bool:
-        """Whether the cluster lists this broker. It drops one that it has not heard of for some seconds."""
+        """Whether the cluster lists this broker. It drops a broker that is silent for some seconds."""
         return any(broker.address == other.address for other in self.brokers.values())
 
     def lists(self, tp: TopicPartition) -> bool:
-        """Whether there is such a partition, with a leader or without."""
+        """Whether the partition exists, with a leader or without."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions
 
     def updated(self, newer: Metadata) -> Metadata:
-        """What is known after a newer answer about some of the topics."""
+        """This metadata, with newer metadata of some topics."""
         return Metadata(newer.brokers, {**self.topics, **newer.topics})
 
     def without(self, topics: Sequence[str]) -> Metadata:
@@ -194,9 +194,9 @@ class Metadata:
 def departed(
     broker: Broker, read_from: Mapping[TopicPartition, Leader | None], now: Metadata
 ) -> dict[TopicPartition, str]:
-    """The partitions that are not to be read from this broker any longer, and why.
+    """The partitions that must no longer be read from this broker, and why.
 
-    `read_from`: what it has led so far; None where it is read as a follower.
+    `read_from`: the leaders as known so far; None if the broker is read as a follower.
     """
     if not now.has(broker):
         return dict.fromkeys(read_from, UNLISTED)
@@ -218,7 +218,7 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
     response = connection.call(request, timeout)
     brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
     if not brokers:
-        raise RetriableError("the answer names no broker")
+        raise RetriableError("the response names no broker")
     found: dict[str, Topic] = {}
     unknown: list[str] = []
     leaders: dict[tuple[int, int], Leader | None] = {}
@@ -239,7 +239,7 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
 
 
 def nearest(name: str, metadata: Metadata) -> str:
-    """What to say to somebody who asked for a topic that does not exist."""
+    """A hint for a user who named a topic that does not exist."""
     names = [topic.name for topic in metadata.topics.values() if not topic.internal]
     close = difflib.get_close_matches(name, names, n=3)
     if close:
@@ -254,7 +254,7 @@ def _partition_index(partition: Any) -> int:
 def _leader(
     partition: Any, brokers: Mapping[int, Broker], leaders: dict[tuple[int, int], Leader | None]
 ) -> Leader | None:
-    """A partition's leader; one object for all partitions that have the same, because there are few and it is slow."""
+    """A partition's leader. Partitions share one object per leader: it is slow to make, and there are few leaders."""
     key = (partition.leader_id, partition.leader_epoch)
     if key not in leaders:
         broker = brokers.get(key[0])

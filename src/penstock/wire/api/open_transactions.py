@@ -1,7 +1,7 @@
-"""WHO holds a transaction open: the DescribeProducers and ListTransactions APIs (KIP-664).
+"""The DescribeProducers and ListTransactions APIs (KIP-664): which producer holds a transaction open.
 
-Under read_committed a partition is readable up to its first open transaction, and neither ListOffsets nor Fetch says
-whose that is. Brokers before Kafka 3.0 cannot be asked, and ACLs may forbid it: what is not known is left out.
+Under read_committed a partition is readable up to its first open transaction, and neither ListOffsets nor Fetch names
+its producer. Brokers before Kafka 3.0 do not have these APIs, and ACLs may forbid them: then producers are left out.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class OpenTransactionOwner:
     producer_id: int
     producer_epoch: int
     last_timestamp: int
-    """Milliseconds; -1 where the broker does not say."""
+    """Milliseconds; -1 if the broker does not say."""
     transactional_id: str | None = None
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class OpenTransactionOwner:
 def ask_owners(
     connection: Connection, partitions: Collection[TopicPartition]
 ) -> Pending[dict[TopicPartition, OpenTransactionOwner]]:
-    """Ask a leader who began the first open transaction of each partition. Those without an answer are left out."""
+    """Ask a leader for the producer of each partition's first open transaction. Others are left out."""
     if not connection.speaks(DESCRIBE_PRODUCERS, 0):
         return lambda timeout: {}
     topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
@@ -110,8 +110,8 @@ def ask_owners(
 
 
 def ask_transactional_ids(connection: Connection, producer_ids: Iterable[int]) -> Pending[dict[int, str]]:
-    """Ask a coordinator for the transactional ids of producers. It names those that it coordinates and that we may
-    see."""
+    """Ask a coordinator for the transactional ids of producers. It names those that it coordinates and that this user
+    may see."""
     if not connection.speaks(LIST_TRANSACTIONS, 0):
         return lambda timeout: {}
     request = LIST_TRANSACTIONS.request(

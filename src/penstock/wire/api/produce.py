@@ -1,9 +1,9 @@
-"""Writes batches of records and waits for each: for the demo, and for a Streamer's dead letters.
+"""The Produce API: writes batches of records and waits for each. For the demo, and for dead letters.
 
-kafka-python's producer makes 10,000 to 50,000 records a second, most of it spent on checksums in pure Python; this
-makes up to 300,000 on one core, because it encodes whole batches and computes the checksum four bytes at a time
-over compressed bytes. It has no retries and no ordering beyond one connection per partition: a failure is raised, and
-whoever tries again may write twice.
+kafka-python's producer writes 10,000 to 50,000 records a second and spends most of that on checksums in pure Python.
+This one writes up to 300,000 on one core: it encodes whole batches, and computes the checksum of compressed bytes, four
+at a time. It has no retries, and no ordering beyond one connection per partition. A failure is raised; a caller that
+tries again may write twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.wire.transport.pool import POOL
 
 
 class Codec(NamedTuple):
-    """A way to compress, by its number in a batch's attributes and its name for Arrow."""
+    """A compression codec: its number in a batch's attributes, and its name for Arrow."""
 
     number: int
     name: str
@@ -47,17 +47,17 @@ ZSTD = Codec(4, "zstd")
 GZIP = Codec(1, "gzip")
 
 KNOWS_ZSTD = 7
-"""The first version of Produce with which a broker takes zstd (KIP-110): Kafka 2.1. Brokers before that do not know it,
-and say UNKNOWN_SERVER_ERROR; gzip is known to all."""
+"""The first version of Produce that accepts zstd (KIP-110): Kafka 2.1. Older brokers answer UNKNOWN_SERVER_ERROR to
+zstd. All brokers know gzip."""
 
 TRANSACTIONAL = 1 << 4
-"""The bit of a batch's attributes that says it is part of a transaction."""
+"""The bit in a batch's attributes that marks it as part of a transaction."""
 
 LAST_NAMED = 12
 """Produce requests name topics by id from version 13 on."""
 
 LAST_ADDED = 11
-"""From version 12 on a Produce request adds its partition to the transaction by itself, where the cluster has that."""
+"""From version 12 on a Produce request adds its partition to the transaction itself, if the cluster supports that."""
 
 PRODUCE = Api(
     "Produce",
@@ -91,11 +91,11 @@ PRODUCE = Api(
 )
 
 LEADER, ALL = 1, -1
-"""Whose disks have a batch when it counts as written: the leader's, or those of all replicas in sync."""
+"""Values of acks: a batch counts as written when the leader has it, or when all in-sync replicas have it."""
 
 
 class BatchTooLarge(Exception):
-    """The broker takes no batch of this size for this topic."""
+    """The broker does not accept a batch of this size for this topic."""
 
 
 class Record(NamedTuple):
@@ -107,7 +107,7 @@ class Record(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """Who writes in a transaction: by this the broker knows a batch that it has, and one of a former producer."""
+    """The identity of a transactional producer. By it the broker detects duplicate batches and fenced producers."""
 
     transactional_id: str
     producer_id: int
@@ -115,7 +115,7 @@ class Sender(NamedTuple):
 
 
 class Producer:
-    """Appends batches to the partitions of one topic. For one thread; a `with` block gives its connections back."""
+    """Appends batches to the partitions of one topic. For one thread; a `with` block returns its connections."""
 
     def __init__(self, config: ClientConfig, topic: str, acks: int = LEADER) -> None:
         self._config = config
@@ -169,14 +169,14 @@ class Producer:
 
 
 def codec_for(connection: Connection) -> Codec:
-    """The best codec that this broker takes."""
+    """The best codec that this broker accepts."""
     return ZSTD if connection.speaks(PRODUCE, KNOWS_ZSTD) else GZIP
 
 
 def ask_append(
     connection: Connection, tp: TopicPartition, batch: bytes, acks: int, sender: Sender | None = None
 ) -> Pending[int]:
-    """Send one batch. What is returned waits for the broker's error code; BatchTooLarge is raised there."""
+    """Send one batch. The returned function waits for the broker's error code, and may raise BatchTooLarge."""
     timeout = connection.config.request_timeout
     version = connection.version(PRODUCE, at_most=LAST_NAMED if sender is None else LAST_ADDED)
     request = PRODUCE.request(
@@ -235,7 +235,7 @@ def pack(records: Sequence[Record]) -> PackedRecords:
 def encode_batch(
     records: Sequence[Record], codec: Codec = ZSTD, sender: Sender | None = None, sequence: int = -1
 ) -> bytes:
-    """One record batch of magic 2. With a sender, part of a transaction: `sequence` counts its records before."""
+    """One record batch of magic 2. With a sender it is part of a transaction, after `sequence` records of it."""
     return encode_packed(pack(records), codec, sender, sequence)
 
 
@@ -281,7 +281,7 @@ def _varint(number: int) -> bytes:
 
 @cache
 def _crc_tables() -> tuple[list[int], list[int]]:
-    """What two bytes do to a checksum, and what they do two bytes later."""
+    """The effect of two bytes on a checksum, and their effect two bytes later."""
     byte = []
     for value in range(256):
         for _ in range(8):

@@ -1,8 +1,7 @@
-"""Asking the cluster to change: topics made and deleted, users made. A thin cover over kafka-python's admin
-client.
+"""Administration by kafka-python's admin client: create and delete topics, create users, describe the cluster.
 
-Each call opens its own connection and closes it again: these calls are rare, and a client kept open would
-hold a thread and a socket over a fork or a broker's restart.
+Each call opens a connection and closes it again. These calls are rare, and an open client would keep a thread and a
+socket through a fork or a broker's restart.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from penstock.errors import (
 )
 from penstock.wire.transport.security import Security
 
-SCRAM_ITERATIONS = 4096  # the least that brokers take
+SCRAM_ITERATIONS = 4096  # the least that brokers accept
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """A broker as the cluster's controller knows it."""
+    """A broker as registered with the cluster's controller."""
 
     id: int
     host: str
@@ -42,7 +41,7 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Which cluster answers, and its brokers: fenced ones (dead or not caught up) too where it tells them."""
+    """The cluster's id and brokers, including fenced ones (dead or not caught up) if it lists them."""
 
     id: str
     brokers: tuple[RegisteredBroker, ...]
@@ -83,14 +82,14 @@ class Admin:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic and wait until every partition has a leader. A topic that exists is an error."""
+        """Create a topic and wait until every partition has a leader. A topic that exists is an error."""
         topic = {
             "num_partitions": partitions,
             "replication_factor": replication_factor,
             "configs": dict(configs or {}),
         }
         with self._client(f"creating topic {name!r}") as client:
-            # kafka-python's own error shows request and answer whole. The broker's words are enough.
+            # kafka-python's own error shows the whole request and response. The broker's message is enough.
             answer = client.create_topics({name: topic}, timeout_ms=int(self._seconds * 1000), raise_errors=False)
             for made in answer["topics"]:
                 if made["error_code"]:
@@ -98,7 +97,7 @@ class Admin:
             client.wait_for_topics([name], timeout_ms=int(self._seconds * 1000))
 
     def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+        """The names of all topics except internal ones."""
         with self._client("listing topics") as client:
             return sorted(name for name in client.list_topics() if not name.startswith("__"))
 
@@ -116,10 +115,10 @@ class Admin:
                 time.sleep(0.02)
 
     def set_scram_users(self, passwords: Mapping[str, str]) -> None:
-        """Let users log in with SCRAM-SHA-256 and SCRAM-SHA-512. Brokers learn of it a moment later."""
+        """Create users for SCRAM-SHA-256 and SCRAM-SHA-512. Brokers learn of them a moment later."""
         with self._client("creating users") as client:
-            # Two requests, because Kafka refuses to change a user twice in one; and kafka-python reports a
-            # refusal in its answer only.
+            # Two requests, because Kafka refuses to change a user twice in one. kafka-python reports a refusal in its
+            # answer only.
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
                 answer = client.alter_user_scram_credentials(
                     [

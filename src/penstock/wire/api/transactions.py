@@ -1,15 +1,15 @@
-"""Writes to one partition in transactions: what a transaction holds is seen whole, once it is committed, or never.
+"""The transaction APIs: writes to one partition in transactions, which readers see as a whole or not at all.
 
-A transaction's life, and who is asked: `begin_transaction` (the coordinator of the transactional id) takes the id, ends
-what any other producer had begun with it and shuts that one out -> `append` (the coordinator before the first batch,
-then the partition's leader) as often as needed -> `commit_offset` (the coordinators of the id and of the group), if
-something is to be remembered with it -> `commit_transaction` or `abort_transaction` (the coordinator).
+Life of a transaction, with the broker that is asked: `begin_transaction` (the coordinator of the transactional id)
+takes the id and fences other producers -> `append` (the coordinator before the first batch, then the partition's
+leader), any number of times -> `commit_offset` (the coordinators of the id and of the group), to commit an offset with
+it -> `commit_transaction` or `abort_transaction` (the coordinator).
 
-Every request is tried again until it is answered or its deadline passes: batches are numbered, so the broker knows one
-that it has, and to add, to commit and to end may be said twice. TransactionLost is what only beginning anew can heal.
+Requests are retried until they are answered or a deadline passes. That is safe: batches are numbered, so the broker
+recognises duplicates, and adding, committing and ending may be repeated. After TransactionLost, begin again.
 
-Requests are those of producers before KIP-890, whose newer half a cluster may or may not have switched on: all brokers
-that know transactions take them, and they let us say ourselves what belongs to a transaction.
+Requests are those of producers before KIP-890, which a cluster may or may not have enabled. All brokers with
+transactions accept them, and the client says itself what belongs to a transaction.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 TRANSACTION_SECONDS = 60.0
-"""After which the coordinator aborts what was begun and left alone. Brokers allow 15 minutes unless told otherwise."""
+"""After this time the coordinator aborts an abandoned transaction. Brokers allow 15 minutes by default."""
 
 ABORT_SECONDS = 5.0
-"""For the courtesy of an abort: without it, readers of committed records wait until the time above has passed."""
+"""For an abort. Without it, readers under read_committed wait until the time above has passed."""
 
 INIT_PRODUCER_ID = Api(
     "InitProducerId",
@@ -151,36 +151,36 @@ LOST = codes(
     *("TRANSACTION_ABORTABLE", "TRANSACTION_COORDINATOR_FENCED", "UNKNOWN_PRODUCER_ID"),
     *("OUT_OF_ORDER_SEQUENCE_NUMBER",),
 )
-"""What brokers say of a transaction that will not be committed by us, if it was not already."""
+"""Codes that say: this producer can no longer commit the transaction. It may have been committed already."""
 
 
 class TransactionLost(Exception):
     """Another producer has taken the transactional id, or the coordinator has ended the transaction.
 
-    It may have been committed before, if that was asked for.
+    If its commit was requested, it may have been committed.
     """
 
 
 class TransactionalProducer(Cluster):
-    """A cluster that is written to, one transaction after the other. For one thread."""
+    """Writes to a cluster, one transaction after the other. For one thread."""
 
     def __init__(self, config: ClientConfig, transactional_id: str) -> None:
         super().__init__(config)
         self.transactional_id = transactional_id
         self._sender: Sender | None = None
         self._partition: TopicPartition | None = None
-        """What the transaction writes to, once it does."""
+        """The partition of the transaction, after its first batch."""
         self._sequence = 0
 
     def find(self) -> None:
-        """Find the coordinator: it shows whether the id may be used at all."""
+        """Find the coordinator. Fails if this user may not use the transactional id."""
         self._coordinated("finding the coordinator", lambda connection, timeout: None)
 
     def begin_transaction(self) -> None:
-        """Take the transactional id. Whatever others have committed with it can be seen from now on, and no more comes.
+        """Take the transactional id, and fence all other producers with that id.
 
-        For that the coordinator first ends what they had begun: an open transaction is aborted, one whose commit was
-        asked for is completed.
+        The coordinator first ends their transactions: it aborts an open one, and completes one whose commit was
+        requested. So everything that they committed is visible from now on, and they write no more.
         """
         self._sender, self._partition, self._sequence = None, None, 0
 
@@ -197,7 +197,7 @@ class TransactionalProducer(Cluster):
         self._sender = self._coordinated("beginning", ask)
 
     def append(self, tp: TopicPartition, records: Sequence[Record]) -> None:
-        """Write one batch and wait until all replicas in sync have it. Raises BatchTooLarge, and then it may be cut.
+        """Write one batch and wait until all in-sync replicas have it. After BatchTooLarge the caller may split it.
 
         All batches of a transaction go to one partition.
         """
@@ -224,7 +224,7 @@ class TransactionalProducer(Cluster):
         self._sequence = (self._sequence + len(records)) & 0x7FFFFFFF
 
     def commit_offset(self, group: str, tp: TopicPartition, offset: int, metadata: str) -> None:
-        """Let the group's offset and the note beside it change with the transaction. The group has no members."""
+        """Commit an offset and metadata of a group as part of the transaction. The group has no members."""
         sender = self._begun
 
         def ask_to_add(connection: Connection, timeout: float) -> None:
@@ -260,12 +260,12 @@ class TransactionalProducer(Cluster):
         self._ask_coordinator(group, attempts, ask_to_commit)
 
     def commit_transaction(self) -> None:
-        """When it returns, everything of the transaction is there for good."""
+        """Commit. When it returns, the transaction is durable and visible."""
         self._coordinated("committing", lambda connection, timeout: self._end(connection, timeout, committed=True))
         self._sender = self._partition = None
 
     def abort_transaction(self) -> None:
-        """End the transaction, if one is open, as if it had never been. Raises nothing: time would do it too."""
+        """Abort the transaction, if one is open. Raises nothing: otherwise the coordinator aborts it later."""
         is_open, self._partition = self._partition is not None, None
         coordinator = self._coordinators.get((TRANSACTION, self.transactional_id))
         if not is_open or coordinator is None:
@@ -275,7 +275,7 @@ class TransactionalProducer(Cluster):
             with self._brokers.coordinator(coordinator, attempts, self.transactional_id, TRANSACTION) as connection:
                 self._end(connection, min(ABORT_SECONDS, self.config.request_timeout), committed=False)
         except (BrokerError, TransactionLost, *RETRIABLE_ERRORS) as error:
-            log.debug("transaction %r is left to the coordinator: %s", self.transactional_id, error)
+            log.debug("the coordinator will abort transaction %r: %s", self.transactional_id, error)
 
     # --- the coordinator --------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class TransactionalProducer(Cluster):
 
     @property
     def _begun(self) -> Sender:
-        assert self._sender is not None, "the transaction was not begun"
+        assert self._sender is not None, "no transaction was begun"
         return self._sender
 
     def _coordinated(self, what: str, ask: Callable[[Connection, float], Answer]) -> Answer:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.model.topic_partition import TopicPartition
@@ -41,67 +40,81 @@ def ask_chunks(
     `look` turns a chunk into the answer. The chunk is empty if the offset is the end of the log. `look` may raise
     RetriableError. The answer is None if the offset is outside the log, or no records are left between it and the end.
     """
-    positions = leader_positions(offsets, metadata)
-    client = FetchClient(connection)
-    version = client.version_for(positions.values())
-    by_key = {response_key(version, position): tp for tp, position in positions.items()}
-
-    def send(partitions: Collection[TopicPartition], size: int) -> None:
-        wanted = [positions[tp] for tp in partitions]
-        client.send(wanted, version=version, max_bytes=max(RESPONSE_BYTES, size), partition_max_bytes=size)
-
-    def receive(timeout: float, answers: _Answers[Found]) -> int:
-        """Add the answers of one response; returns how many bytes of records it has."""
-        received = 0
-        for fetched in client.receive(bytearray(LEAST_BYTES), timeout).partitions:
-            tp = by_key.get((fetched.topic, fetched.partition))
-            if tp is None:
-                continue
-            received += len(fetched.records)
-            if fetched.error_code == OFFSET_OUT_OF_RANGE:
-                answers.found[tp] = None
-                continue
-            try:
-                check(fetched.error_code, f"records of {tp}")
-                if len(fetched.records) or fetched.readable(connection.config.read_committed) <= offsets[tp]:
-                    answers.found[tp] = look(tp, fetched)
-            except RetriableError as error:
-                answers.refused[tp] = error
-        return received
-
-    send(offsets, size)
+    chunks = _Chunks(connection, offsets, metadata, look)
+    chunks.send(offsets, size)
 
     def read(timeout: float) -> tuple[dict[TopicPartition, Found | None], dict[TopicPartition, RetriableError]]:
-        answers = _Answers[Found]({}, {})
-        asked_size = size
-        while True:
-            before = len(answers)
-            received = receive(timeout, answers)
-            missing = [tp for tp in offsets if not answers.has(tp)]
-            if missing and len(answers) == before:
-                # A broker always serves the first partition of a request, so there is nothing: compaction has removed
-                # everything between the offset and the end, or the last stable offset.
-                answers.found[missing.pop(0)] = None
-            if not missing:
-                return answers.found, answers.refused
-            if received + asked_size <= max(RESPONSE_BYTES, asked_size):
-                # There was room for more, so their batches are larger than what was asked for.
-                asked_size = min(asked_size * GROWTH, LARGEST)
-            send(missing, asked_size)
+        chunks.receive_all(size, timeout)
+        return chunks.found, chunks.refused
 
     return read
 
 
-@dataclass(slots=True)
-class _Answers(Generic[Found]):
-    found: dict[TopicPartition, Found | None]
-    refused: dict[TopicPartition, RetriableError]
+class _Chunks(Generic[Found]):
+    """The requests to one leader, and the answers so far."""
 
-    def has(self, tp: TopicPartition) -> bool:
-        return tp in self.found or tp in self.refused
+    def __init__(
+        self,
+        connection: Connection,
+        offsets: Mapping[TopicPartition, int],
+        metadata: Metadata,
+        look: Callable[[TopicPartition, FetchedPartition], Found],
+    ) -> None:
+        self.found: dict[TopicPartition, Found | None] = {}
+        self.refused: dict[TopicPartition, RetriableError] = {}
+        self._offsets = offsets
+        self._look = look
+        self._read_committed = connection.config.read_committed
+        self._positions = leader_positions(offsets, metadata)
+        self._client = FetchClient(connection)
+        self._version = self._client.version_for(self._positions.values())
+        self._by_key = {response_key(self._version, position): tp for tp, position in self._positions.items()}
 
-    def __len__(self) -> int:
-        return len(self.found) + len(self.refused)
+    def send(self, partitions: Iterable[TopicPartition], size: int) -> None:
+        self._client.send(
+            [self._positions[tp] for tp in partitions],
+            version=self._version,
+            max_bytes=max(RESPONSE_BYTES, size),
+            partition_max_bytes=size,
+        )
+
+    def receive_all(self, size: int, timeout: float) -> None:
+        """Receive the response to the last request, and ask again until each partition has an answer."""
+        while True:
+            answered = len(self.found) + len(self.refused)
+            received = self._receive(timeout)
+            missing = [tp for tp in self._offsets if tp not in self.found and tp not in self.refused]
+            if missing and len(self.found) + len(self.refused) == answered:
+                # A broker always serves the first partition of a request, so there is nothing: compaction has removed
+                # everything between the offset and the end, or the last stable offset.
+                self.found[missing.pop(0)] = None
+            if not missing:
+                return
+            if received + size <= max(RESPONSE_BYTES, size):
+                # There was room for more, so their batches are larger than what was asked for.
+                size = min(size * GROWTH, LARGEST)
+            self.send(missing, size)
+
+    def _receive(self, timeout: float) -> int:
+        """Add the answers of one response; returns how many bytes of records it has."""
+        received = 0
+        for fetched in self._client.receive(bytearray(LEAST_BYTES), timeout).partitions:
+            received += len(fetched.records)
+            tp = self._by_key.get((fetched.topic, fetched.partition))
+            if tp is not None:
+                self._add(tp, fetched)
+        return received
+
+    def _add(self, tp: TopicPartition, fetched: FetchedPartition) -> None:
+        if fetched.error_code == OFFSET_OUT_OF_RANGE:
+            self.found[tp] = None
+            return
+        try:
+            check(fetched.error_code, f"records of {tp}")
+            if len(fetched.records) or fetched.readable(self._read_committed) <= self._offsets[tp]:
+                self.found[tp] = self._look(tp, fetched)
+        except RetriableError as error:
+            self.refused[tp] = error
 
 
 def decode_chunk(

@@ -1,9 +1,8 @@
 """One blocking connection to one broker.
 
-Life of a connection: connect (TCP, TLS) -> ApiVersions -> SASL -> calls -> close. `call` is for the small requests of
-planning, `ask` for those that go to several brokers at once; `send` and `receive_into` are the two halves of a fetch,
-apart so that the next request is on its way before the last response is decoded. One thread uses a connection at a
-time; only `abort` may come from another one.
+Life of a connection: connect (TCP, TLS) -> ApiVersions -> SASL -> requests -> close. `call` is for single requests, and
+`ask` for requests to several brokers at once. `send` and `receive_into` are the two halves of a fetch: the next request
+is sent before the last response is decoded. One thread uses a connection at a time; only `abort` may come from another.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from penstock.wire.transport.tls import CipherRefused
 log = logging.getLogger(__name__)
 
 FRAME_LIMIT = 1 << 30
-"""No response of Kafka comes near this; a length above it is garbage (or another protocol on that port)."""
+"""No response of Kafka is nearly this large: a larger length is garbage, or another protocol on that port."""
 
 Answer = TypeVar("Answer")
 Pending: TypeAlias = Callable[[float], Answer]
-"""The second half of a question that was sent: called with the seconds to wait, it returns the answer."""
+"""The second half of a request: called with the seconds to wait, it returns the response."""
 
 LENGTH = 4
-"""Bytes before each frame that say how long it is."""
+"""Bytes of the length before each frame."""
 
 READ_AHEAD = 64 << 10
 
 GROWTH = 4 << 20
-"""A frame larger than the buffer is believed this many bytes at a time, as they arrive."""
+"""The buffer grows by this many bytes at a time, as the bytes of a larger frame arrive."""
 
 
 class ConnectionLost(BrokerError):
@@ -53,7 +52,7 @@ class ConnectionLost(BrokerError):
 
 
 class BrokerSilent(ConnectionLost):
-    """The broker let us wait: until the time was over, or until another one had taken its place."""
+    """The broker did not answer before the deadline, or before another broker replaced it."""
 
 
 class Connection:
@@ -64,11 +63,11 @@ class Connection:
         self.port = port
         self.config = config
         self.overdue_check = overdue_check
-        """Asked while an answer is overdue; set by the current user, see penstock.wire.transport.broker_wait."""
+        """Called while an answer is overdue; set by the current user, see penstock.wire.transport.broker_wait."""
         self._correlation = itertools.count(1)
         self._unanswered = 0
         self._versions: dict[int, tuple[int, int]] = {}
-        """By API key: the lowest and the highest version that the broker speaks. Empty until it has told."""
+        """By API key: the lowest and the highest version that the broker speaks. Empty until it has answered."""
         self._agreed: dict[tuple[Api, int | None], int] = {}
         self._session_ends = float("inf")
         self.last_used = time.monotonic()
@@ -76,7 +75,7 @@ class Connection:
         self._socket = self._connect(deadline)
         self._by_kernel = not config.security.uses_tls
         self._limits: dict[int, float] = {}
-        """By socket option: the time-out that the kernel was given last."""
+        """By socket option: the last time-out that was set in the kernel."""
         self._flags = socket.MSG_WAITALL if self._by_kernel else 0
         if self._by_kernel:
             self._socket.settimeout(None)
@@ -97,15 +96,15 @@ class Connection:
 
     @property
     def session_over(self) -> bool:
-        """Whether the SASL session is about to end: log in anew before the next request."""
+        """Whether the SASL session is about to end: the next request needs a new connection."""
         return time.monotonic() >= self._session_ends
 
     @property
     def reusable(self) -> bool:
-        """Whether the next user may have it: open, nothing unread, and the SASL session has time left."""
+        """Whether the connection can be used again: open, nothing unread, and time left in the SASL session."""
         if self._unanswered or self._socket.fileno() < 0 or self.session_over:
             return False
-        # Bytes (or an end) that nobody asked for: the broker has closed the connection meanwhile.
+        # Bytes (or an end) without a request: the broker has closed the connection meanwhile.
         return not self._has_input()
 
     def _has_input(self) -> bool:
@@ -170,7 +169,7 @@ class Connection:
             raise BrokerSilent(f"{self.address}: timed out")
         correlation_id = next(self._correlation) & 0x7FFFFFFF
         frame = request.encode(correlation_id, self.config.client_id)
-        self._unanswered += 1  # before: a signal may end the call once the bytes are out
+        self._unanswered += 1  # before sending: a signal may end the call after the bytes are out
         wait = BrokerWait(time.monotonic() + timeout, self.overdue_check)
         rest = memoryview(frame)
         try:
@@ -188,15 +187,15 @@ class Connection:
         return correlation_id
 
     def receive_into(self, buffer: bytearray, timeout: float, allowed: float = 0.0) -> memoryview:
-        """Read one response frame into `buffer`, which grows if the frame is larger, and return the frame's view.
+        """Read one response frame into `buffer`, which grows if the frame is larger, and return a view of the frame.
 
-        `allowed`: seconds for which the request lets the broker hold its answer back; only then it is overdue.
+        `allowed`: seconds for which the broker may hold its answer back. It is overdue only after that.
         """
         wait = BrokerWait(
             time.monotonic() + timeout, None if self.overdue_check is None else self._check_overdue, allowed
         )
-        # The length and what has come with it in one call: a small answer, as most are, needs no second one. Only what
-        # is ours: with another answer on its way nothing is read ahead.
+        # One call reads the length and the bytes that arrived with it: most responses are small, and need no second
+        # call. Nothing is read ahead while another response is to come.
         ahead = READ_AHEAD if self._unanswered == 1 else LENGTH
         if len(buffer) < LENGTH:
             buffer.extend(bytes(LENGTH - len(buffer)))
@@ -212,7 +211,7 @@ class Connection:
             )
         while received < whole:
             if len(buffer) < whole:
-                # Do not simplify to one resize: the length is the peer's claim, memory follows what really arrives.
+                # Do not simplify to one resize: the length is the peer's claim, and memory must grow with real bytes.
                 buffer.extend(bytes(min(whole - len(buffer), GROWTH)))
             with memoryview(buffer) as view:
                 received += self._fill(view[received : min(whole, len(buffer))], wait)
@@ -221,7 +220,7 @@ class Connection:
         return memoryview(buffer)[LENGTH:whole]
 
     def _fill(self, view: memoryview, wait: BrokerWait, least: int | None = None) -> int:
-        """Fill the view from the socket: the whole of it, or with at least so many bytes. Returns how many came."""
+        """Fill the view from the socket, or read at least `least` bytes. Returns the number of bytes read."""
         done, wanted = 0, len(view) if least is None else least
         flags = self._flags if least is None else 0
         try:
@@ -229,7 +228,7 @@ class Connection:
                 self._within(wait.seconds_left(), socket.SO_RCVTIMEO)
                 try:
                     count = self._socket.recv_into(view[done:], 0, flags)
-                except (BlockingIOError, TimeoutError):  # the kernel's word for a time-out, and Python's
+                except (BlockingIOError, TimeoutError):  # a time-out of the kernel, and one of Python
                     continue
                 if count == 0:
                     raise ConnectionResetError("closed by the broker")
@@ -238,10 +237,10 @@ class Connection:
         except OSError as error:
             self.close()
             if isinstance(error, ssl.SSLError) and not self._versions and not isinstance(error, ssl.SSLEOFError):
-                # TLS 1.3 refuses a client's certificate, or its absence, only with the first answer.
+                # TLS 1.3 refuses a client's certificate, or a missing one, only with the first response.
                 raise AuthenticationFailed(
-                    f"{self.address} refused us after the TLS handshake: {error}. It wants a client certificate: set "
-                    f"{self.config.option('ssl.keystore.location')}"
+                    f"{self.address} refused this client after the TLS handshake: {error}. It wants a client "
+                    f"certificate: set {self.config.option('ssl.keystore.location')}"
                 ) from error
             raise self._lost("reading failed", error) from error
         return done
@@ -251,16 +250,16 @@ class Connection:
         return kind(f"{self.address}: {what}: {error}")
 
     def _check_overdue(self) -> str | None:
-        """Why not to wait any longer for an answer, unless it has come while that was found out."""
+        """The reason to stop waiting for an answer, unless it has arrived during the check."""
         reason = None if self.overdue_check is None else self.overdue_check()
         return None if reason is None or self._has_input() else reason
 
     def _within(self, seconds: float, option: int) -> None:
-        """Give the next calls of the socket so long; `option` is the kernel's for sending or for receiving.
+        """Limit the next calls of the socket to this time; `option` is the kernel's for sending or for receiving.
 
-        By the kernel's own time-out where there is no TLS, and not by Python's: that one makes three system calls of
-        one, and lets go of the GIL in each. Beside a thread that is busy in Python each may cost the 5 ms that
-        CPython gives such a thread, and a fetcher then keeps nobody fed. It is set again only if it is off by a tenth.
+        Without TLS the kernel's own time-out is used. Python's makes three system calls of one, and releases the GIL in
+        each. Beside a thread that is busy in Python each release may cost 5 ms (CPython's switch interval), and a
+        fetcher is then too slow. The time-out is set again only if it is off by more than a tenth.
         """
         if not self._by_kernel:
             self._socket.settimeout(seconds)
@@ -273,7 +272,7 @@ class Connection:
 
     def abort(self) -> None:
         """Wake a thread blocked in this connection; it gets ConnectionLost. May be called by any thread."""
-        with contextlib.suppress(OSError):  # not connected any more: nobody is blocked
+        with contextlib.suppress(OSError):  # no longer connected: no thread is blocked
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -301,10 +300,10 @@ class Connection:
                 "cannot choose among those of TLSv1.3"
             ) from error
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:
-            # A broker that starts or stops hangs up like this, and so does a listener that speaks no TLS.
+            # A broker that starts or stops closes the connection like this, and so does a listener without TLS.
             plain.close()
             raise ConnectionLost(
-                f"{self.address}: hung up in the TLS handshake ({error}). Does "
+                f"{self.address}: closed the connection in the TLS handshake ({error}). Does "
                 f"{self.config.option('security.protocol')} match that port?"
             ) from error
         except ssl.SSLError as error:
@@ -415,7 +414,7 @@ class Connection:
         try:
             return TOKENS.get(login, deadline)
         except TokenUnavailable as error:
-            # Retriable, as a broker that does not answer: the endpoint may be back in a moment.
+            # Retriable, like a broker that does not answer: the endpoint may return in a moment.
             raise ConnectionLost(f"{self.address}: no access token for the login: {error}") from error
         except TokenRefused as error:
             raise AuthenticationFailed(

@@ -42,11 +42,11 @@ CONNECTIONS_KEPT = 4
 """Idle connections that are kept per host."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""An endpoint may ask for a longer pause (Retry-After), but not for any."""
+"""The longest pause that an endpoint may ask for (Retry-After)."""
 
 _PIECE_BYTES = 1 << 16
 _SAFE = "/%:@!$&'()*+,;=~?"
-"""What stays as it is in a path and a query. A space or a letter beyond ASCII does not."""
+"""Characters that are not escaped in a path and a query. Spaces and letters beyond ASCII are escaped."""
 
 
 class HttpUnavailable(PenstockError):
@@ -58,7 +58,7 @@ class HttpUnavailable(PenstockError):
 
 
 class HttpRefused(PenstockError):
-    """TLS failed, or a proxy wants a log-in: no retry makes it better."""
+    """TLS failed, or a proxy wants a log-in. Not retriable."""
 
     def __init__(self, url: str, reason: str, *, by_proxy: bool = False) -> None:
         self.url = url
@@ -121,7 +121,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why there was no answer, and for how many seconds the endpoint does not want to be asked again."""
+    """Why there was no answer, and the pause in seconds that the endpoint asks for."""
 
     reason: str
     pause: float = 0.0
@@ -168,7 +168,7 @@ class HttpClient:
             tried += 1
             if tried == policy.tries:
                 raise HttpUnavailable(history)
-            # Executors ask all at once: chance keeps them from coming back all at once.
+            # Executors ask all at once: jitter keeps them from asking again all at once.
             pause = max(backoff * random.uniform(0.5, 1.0), pause)  # noqa: S311
             time.sleep(max(0.0, min(pause, policy.deadline - time.monotonic())))
             backoff = min(backoff * 2, policy.backoff_max)
@@ -289,15 +289,17 @@ class HttpClient:
             raise
 
     def _failure(self, url: str, error: OSError | HTTPException, timeout: float) -> _Failure:
-        """Why there was no answer, in a few words; raises if no retry makes it better."""
+        """Why there was no answer, in a few words; raises HttpRefused if it is not retriable."""
         through = "through the proxy: " if _THROUGH_PROXY in getattr(error, "__notes__", ()) else ""
         if isinstance(error, _HUNG_UP):
-            # TLS 1.3 has shaken hands before it asks for a certificate, and the alert may get lost on the way.
-            stranger = url.startswith("https:") and self._tls is not None and self._tls.certificate_file is None
-            return _Failure(f"{through}it hung up{', perhaps for want of a client certificate' if stranger else ''}")
+            # In TLS 1.3 the handshake ends before the server asks for a certificate, and the alert may get lost.
+            anonymous = url.startswith("https:") and self._tls is not None and self._tls.certificate_file is None
+            return _Failure(
+                f"{through}it closed the connection{', perhaps for want of a client certificate' if anonymous else ''}"
+            )
         if isinstance(error, ssl.SSLError):
-            said = getattr(error, "verify_message", "") or (error.reason or str(error)).replace("_", " ").lower()
-            raise HttpRefused(shown(url), f"TLS failed: {said}") from None
+            reason = getattr(error, "verify_message", "") or (error.reason or str(error)).replace("_", " ").lower()
+            raise HttpRefused(shown(url), f"TLS failed: {reason}") from None
         if isinstance(error, _NoConnection):
             return _Failure(f"{through}no connection within {timeout:g} s")
         if isinstance(error, AnswerTooSlow):
@@ -322,7 +324,7 @@ _HUNG_UP = (
 
 
 def _connect(host: str, port: int, end: float) -> socket.socket:
-    """Connect to the first address of a host that takes it. Each gets its share of the time that is left."""
+    """Connect to the first address of a host that accepts. Each gets its share of the time that is left."""
     last: OSError = OSError(f"the name {host} has no address")
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for at, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -349,12 +351,12 @@ def _connect(host: str, port: int, end: float) -> socket.socket:
 
 
 class _Incoming(io.RawIOBase):
-    """What a socket receives until the time is up. A time-out of the socket alone holds for each piece that comes in:
-    a server that sends a byte now and then would hold its client for as long as it likes."""
+    """Reads from a socket until a deadline. A socket's own time-out restarts with each byte, so that a slow server
+    could hold its client forever."""
 
     def __init__(self, connected: socket.socket, end: float) -> None:
         self._socket = connected
-        # Not the socket alone: this also keeps it open as long as a response is read from it.
+        # Not the socket itself: a file also keeps it open while a response is read from it.
         self._pieces: SocketIO = connected.makefile("rb", buffering=0)
         self._end = end
         self._has_begun = False
@@ -389,5 +391,5 @@ class _TimedResponse(HTTPResponse):
 
 
 def _retry_after(text: str) -> float:
-    """Seconds; the header's other form, a date, is not worth a clock that agrees with the endpoint's."""
+    """Seconds. The header's other form, a date, is ignored: it would need a clock that agrees with the endpoint's."""
     return min(float(text), LONGEST_RETRY_AFTER) if text.isascii() and text.isdigit() and len(text) < 20 else 0.0

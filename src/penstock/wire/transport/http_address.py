@@ -1,4 +1,4 @@
-"""Addresses of HTTP endpoints: checked, without the log-in that may stand in them, and whether they need TLS. Pure."""
+"""Addresses of HTTP endpoints: checked, without a log-in in them, and whether they need TLS. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import OptionError
 def without_login(
     option: str, url: str, example: str = "https://registry:8081", *, query: bool = False
 ) -> tuple[str, tuple[str, str] | None]:
-    """An address less the user and password in it, and these two. Errors do not show the address: it may hold them."""
+    """An address without its user and password, and these two. Errors do not show the address: it may have secrets."""
     example = f"Example: {example}"
     try:
         parts = urlsplit(url)
@@ -45,7 +45,7 @@ def check_proxy(option: str, url: str) -> None:
 
 
 def shown(url: str) -> str:
-    """An address for errors and logs: scheme, host and path. A query may hold a key."""
+    """An address for errors and logs: scheme, host and path. A query may have a key."""
     try:
         parts = urlsplit(url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -54,9 +54,9 @@ def shown(url: str) -> str:
 
 
 def sends_plaintext(url: str) -> bool:
-    """Whether what is sent there crosses a network unencrypted: http:// to another machine than this one.
+    """Whether requests cross a network unencrypted: http:// to another machine than this one.
 
-    By the name that is written, and not by what it resolves to: name servers can be lied to.
+    Decided by the name as written, not by what it resolves to: a resolver may be wrong.
     """
     parts = urlsplit(url)
     if parts.scheme != "http":

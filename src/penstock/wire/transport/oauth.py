@@ -36,7 +36,7 @@ TOKEN_BYTES = 1 << 20
 """The most that a token endpoint may answer: Java's limit, within 5%."""
 
 LOGINS_KEPT = 100
-SAID_CHARACTERS = 300
+REASON_CHARACTERS = 300
 
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 """What RFC 6750 allows. Anything else could end the SASL message early."""
@@ -50,7 +50,7 @@ class TokenUnavailable(BrokerError):
 
 
 class TokenRefused(BrokerError):
-    """The token endpoint says no, or its answer is not a token. No retry makes it better."""
+    """The token endpoint refused, or its answer is not a token. Not retriable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class OAuthLogin:
     """Everything that identifies a login by OAUTHBEARER. Times in seconds. Hashable: tokens are kept by it."""
 
     endpoint: str | None = field(default=None, repr=False)
-    """An http(s) address, or file: with the path of a token. None: unsigned tokens made of `claims`."""
+    """An http(s) address, or file: with the path of a token. None: unsigned tokens with `claims`."""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str | None = None
@@ -109,7 +109,7 @@ class TokenCache:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Begin empty. Also after a fork, in which another thread may have held a lock."""
+        """Start empty. Also after a fork, during which another thread may have held a lock."""
         self._lock = threading.Lock()
         self._kept: dict[OAuthLogin, _Kept] = {}
 
@@ -138,7 +138,7 @@ class TokenCache:
             except TokenUnavailable as error:
                 if known is None:
                     raise
-                log.warning("the access token is not renewed yet: %s. The old one is valid for another while", error)
+                log.warning("the access token is not renewed yet: %s. The old one is still valid", error)
                 kept.refresh_at = time.monotonic() + login.retry_backoff_max
                 return known
             kept.token = replace(found, is_new=False)
@@ -148,7 +148,7 @@ class TokenCache:
             kept.fetching.release()
 
     def forget(self, login: OAuthLogin, token: AccessToken) -> None:
-        """The broker has refused this token: the next login gets another one."""
+        """Drop a token that the broker has refused: the next login fetches another one."""
         kept = self._of(login)
         if kept.token is not None and kept.token.text == token.text:
             kept.token, kept.expires_at = None, 0.0
@@ -214,8 +214,8 @@ def _token_in(login: OAuthLogin, answer: Answer) -> tuple[AccessToken, float]:
             "another place"
         )
     if answer.status != 200:
-        said = _said(login, answer)
-        raise TokenRefused(f"{where} answers HTTP {answer.status}" + (f": {said}" if said else ""))
+        reason = _refusal_reason(login, answer)
+        raise TokenRefused(f"{where} answers HTTP {answer.status}" + (f": {reason}" if reason else ""))
     document = _parsed(answer.body) if answer.whole else {}
     token = document.get("access_token") or document.get("id_token")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
@@ -232,19 +232,19 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _said(login: OAuthLogin, answer: Answer) -> str:
-    """What the endpoint says of its refusal, in one line and without our secret, which some echo."""
+def _refusal_reason(login: OAuthLogin, answer: Answer) -> str:
+    """The endpoint's reason for a refusal, in one line, without the client's secret, which some endpoints echo."""
     document = _parsed(answer.body)
     words = [document[name] for name in ("error", "error_description") if isinstance(document.get(name), str)]
-    said = ": ".join(words) or answer.body[:1000].decode("utf-8", "replace")
+    reason = ": ".join(words) or answer.body[:1000].decode("utf-8", "replace")
     for secret in filter(None, (login.client_secret, form_quoted(login.client_secret))):
-        said = said.replace(secret, MASK)
-    said = " ".join("".join(character if character.isprintable() else " " for character in said).split())
-    return said if len(said) <= SAID_CHARACTERS else said[:SAID_CHARACTERS] + "..."
+        reason = reason.replace(secret, MASK)
+    reason = " ".join("".join(character if character.isprintable() else " " for character in reason).split())
+    return reason if len(reason) <= REASON_CHARACTERS else reason[:REASON_CHARACTERS] + "..."
 
 
 def _lifetime(expires_in: object, token: str) -> float:
-    """By the answer, else by the token itself if it is a JWT."""
+    """The lifetime by the answer, else by the token itself if it is a JWT."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdigit():
         expires_in = int(expires_in)
     if isinstance(expires_in, int | float) and not isinstance(expires_in, bool):
@@ -258,7 +258,7 @@ def _lifetime(expires_in: object, token: str) -> float:
 
 
 def _from_file(url: str) -> str:
-    """The token in a file, read each time: what writes it there also replaces it."""
+    """The token in a file. Read each time, because the program that writes it also replaces it."""
     path = unquote(urlsplit(url).path)
     try:
         with Path(path).open("rb") as file:
@@ -282,7 +282,7 @@ def unsecured_token(claims: dict[str, str]) -> str:
             payload[name.removeprefix(_STRING_CLAIM)] = value
         elif name.startswith(_NUMBER_CLAIM):
             payload[name.removeprefix(_NUMBER_CLAIM)] = float(value)
-        elif name.startswith(_LIST_CLAIM):  # its first character is the one between its parts
+        elif name.startswith(_LIST_CLAIM):  # the first character is the separator
             payload[name.removeprefix(_LIST_CLAIM)] = value[1:].split(value[:1]) if value else []
 
     def part(value: dict[str, Any]) -> str:

@@ -1,8 +1,7 @@
-"""Connections and receive buffers kept for the next task, per process.
+"""Connections and receive buffers that a process keeps for the next task.
 
-Spark reuses its Python workers, so what is kept here survives from task to task and from micro-batch to micro-batch.
-Whoever acquires a connection owns it until it is released. What lies idle is closed by a thread that lives only while
-something is idle.
+Spark reuses its Python workers, so they stay from task to task and from micro-batch to micro-batch. The caller that
+acquires a connection owns it until it is released. A thread closes idle connections, and ends when there are none.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from penstock.wire.transport.broker_wait import OverdueCheck
 from penstock.wire.transport.connection import Connection
 
 BUFFERS_KEPT = 4
-"""Two per running read; a worker runs one task at a time and a plain Python program rarely more than two."""
+"""Two per running read. A worker runs one task at a time, and a plain Python program rarely more than two."""
 
 BUFFER_KEPT_BYTES = 32 << 20
-"""A buffer that a giant record blew up is not worth keeping."""
+"""A larger buffer, which a huge record needed, is not kept."""
 
 
 class Pool:
@@ -29,7 +28,7 @@ class Pool:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin empty. Also after a fork: the sockets belong to the parent, whose reaper did not come along."""
+        """Start empty. Also after a fork: the sockets belong to the parent, and its reaper thread was not copied."""
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._idle: dict[tuple[ClientConfig, str, int], list[Connection]] = defaultdict(list)
@@ -39,7 +38,7 @@ class Pool:
     def acquire(
         self, config: ClientConfig, host: str, port: int, timeout: float, overdue_check: OverdueCheck | None = None
     ) -> Connection:
-        """A connection, kept or new. Until it is released, `overdue_check` is asked while the broker lets us wait."""
+        """A connection, kept or new. Until it is released, `overdue_check` is called while an answer is overdue."""
         with self._lock:
             kept = self._idle[config, host, port]
             while kept:
@@ -51,7 +50,7 @@ class Pool:
         return Connection(host, port, config, timeout, overdue_check)
 
     def release(self, connection: Connection) -> None:
-        """Give a connection back; one with an unread response is closed instead."""
+        """Return a connection. If a response is unread, the connection is closed instead."""
         connection.overdue_check = None
         if not connection.reusable:
             connection.close()
@@ -61,7 +60,7 @@ class Pool:
                 reaper = threading.Thread(target=self._reap, name="penstock-idle-connections", daemon=True)
                 try:
                     reaper.start()
-                except RuntimeError:  # the interpreter ends, and starts no threads any more
+                except RuntimeError:  # the interpreter shuts down, and starts no more threads
                     connection.close()
                     return
                 self._reaper = reaper

@@ -21,7 +21,7 @@ import re
 import secrets
 
 LEAST_ITERATIONS = 4096
-"""As Kafka's own clients and brokers: RFC 7677 asks for at least so many."""
+"""The limit of Kafka's own clients and brokers: RFC 7677 requires at least this many."""
 
 MOST_ITERATIONS = 1_000_000
 """Half a second of SHA-512 on one core, at every login. Brokers store credentials of at most 16,384."""
@@ -33,11 +33,11 @@ _PRINTABLE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 
 
 class ScramError(Exception):
-    """The server is not to be logged in to. The message says why and holds no secret."""
+    """The login must not go on. The message says why, and has no secrets."""
 
 
 class ScramLogin:
-    """One login. `auth_bytes` is what to send next, `receive` takes the answer; it raises ScramError."""
+    """One login. `auth_bytes` is the next message; `receive` takes the answer and may raise ScramError."""
 
     def __init__(self, user: str, password: str, mechanism: str, nonce: str | None = None) -> None:
         self._hash = HASHES[mechanism]
@@ -65,11 +65,11 @@ class ScramLogin:
         return self._verified
 
     def _prove(self, answer: bytes) -> None:
-        said = _attributes(answer, "r", "s", "i")
-        nonce = said["r"]
+        found = _attributes(answer, "r", "s", "i")
+        nonce = found["r"]
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not _PRINTABLE.fullmatch(nonce):
             raise ScramError("the server's nonce does not continue ours: it answers another login")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _binary(said["s"]), _iterations(said["i"]))
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, _binary(found["s"]), _iterations(found["i"]))
         without_proof = f"{_NO_CHANNEL_BINDING},r={nonce}"
         exchange = b",".join([self._first.encode(), answer, without_proof.encode()])
         client_key = self._hmac(salted, b"Client Key")
@@ -88,7 +88,7 @@ class ScramLogin:
 
 
 def _attributes(message: bytes, *names: str) -> dict[str, str]:
-    """The attributes of a server's message, which begins with these, in this order. Extensions may follow."""
+    """The attributes of a server's message. It must begin with these, in this order; extensions may follow."""
     try:
         pairs = [part.partition("=") for part in message.decode().split(",")]
     except UnicodeDecodeError:

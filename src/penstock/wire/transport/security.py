@@ -1,4 +1,4 @@
-"""WHO we are to the broker: TLS and SASL settings as one value whose repr shows no secret."""
+"""TLS and SASL settings as one value whose repr shows no secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Security:
             return self.tls.context()
         except OSError as error:  # which ssl.SSLError is too
             if error.errno in NO_DESCRIPTORS and not isinstance(error, ssl.SSLError):
-                raise  # says nothing about the certificates, and a later try may succeed
+                raise  # not about the certificates: a later attempt may succeed
             raise AuthenticationFailed(
                 f"the TLS certificates cannot be loaded ({error}). Penstock reads PEM files: check "
                 "kafka.ssl.truststore.location, kafka.ssl.keystore.location and kafka.ssl.key.password"

@@ -1,4 +1,4 @@
-"""TLS settings as one value, and the handshake: for brokers, token endpoints and schema registries alike."""
+"""TLS settings as one value, and the handshake: for brokers, token endpoints and schema registries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""By the names that Java gives them. Older ones are broken."""
+"""By their names in Java. Older versions are insecure."""
 
 TLS13_SUITES = frozenset(
     {
@@ -29,13 +29,13 @@ class CipherRefused(ssl.SSLError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to trust, who we are, and by which protocols and cipher suites. Frozen, hashable and picklable."""
+    """Trusted CAs, the client's certificate, protocols and cipher suites. Frozen, hashable and picklable."""
 
     check_hostname: bool = True
     ca_file: str | None = None
     ca_pem: str | None = field(default=None, repr=False)
     certificate_file: str | None = None
-    """PEM file with the client's certificate chain; with its private key too, unless `key_file` has that."""
+    """PEM file with the client's certificate chain, and with its private key unless `key_file` has that."""
     key_file: str | None = None
     key_pem: str | None = field(default=None, repr=False)
     """Certificate chain and private key as text."""
@@ -59,7 +59,7 @@ class Tls:
         if self.certificate_file:
             self._load_key(context, self.certificate_file, self.key_file)
         elif self.key_pem:
-            # The ssl module loads a key from a file only: a private one, gone again before this returns.
+            # The ssl module loads keys from files only: write a private one, and delete it before this returns.
             handle, name = tempfile.mkstemp(suffix=".pem")
             try:
                 with os.fdopen(handle, "w") as file:
@@ -70,11 +70,11 @@ class Tls:
         return context
 
     def _load_key(self, context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:
-        # A function, also where there is no password: else OpenSSL asks on the terminal for the one of a locked key.
+        # A function even without a password: otherwise OpenSSL asks for an encrypted key's password on the terminal.
         context.load_cert_chain(certificate_file, key_file, lambda: self.key_password or "")
 
     def connect(self, plain: socket.socket, host: str, context: ssl.SSLContext | None = None) -> ssl.SSLSocket:
-        """Shake hands over a connected socket, within its time-out. Closes the socket if that fails."""
+        """Do the handshake over a connected socket, within its time-out. Closes the socket if that fails."""
         try:
             connected = (context or self.context()).wrap_socket(plain, server_hostname=host)
         except BaseException:
@@ -88,7 +88,7 @@ class Tls:
         return connected
 
     def check_suite(self, connected: ssl.SSLSocket) -> None:
-        """After the handshake: TLS 1.3's suites cannot be chosen before it in Python below 3.15."""
+        """Check the suite after the handshake: before Python 3.15, TLS 1.3 suites cannot be chosen before it."""
         chosen = connected.cipher()
         if self.cipher_suites and (chosen is None or chosen[0] not in self.cipher_suites):
             name = chosen[0] if chosen else "no cipher suite"
@@ -96,8 +96,8 @@ class Tls:
 
 
 def openssl_cipher(suite: str) -> str | None:
-    """OpenSSL's name of a cipher suite that is given by that name or by IANA's, which Java uses; None if this OpenSSL
-    does not know it."""
+    """OpenSSL's name of a cipher suite, given by that name or by IANA's, which Java uses. None if this OpenSSL does not
+    know it."""
     if suite in TLS13_SUITES:
         return suite
     name = suite
