@@ -1,13 +1,17 @@
-"""Keeps secrets out of everything that is shown.
+"""Masks secrets in errors, log records and output.
 
-Every error (`PenstockError`), every log record of Penstock (`mask_logs`) and every line of the command line passes
-through `masked`. Values that are secret as a whole are known by their option's name (`is_secret`).
+Every error (`PenstockError`), every log record of Penstock (`get_logger`) and every line of the command line passes
+through `masked`. A value is secret as a whole if the name of its option says so (`is_secret`).
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
 
 MASK = "***"
 
@@ -15,31 +19,31 @@ _NAMES = (
     r"pass(?:word|wd|phrase)|pwd|secret|jaas\.config|user\.info|keystore\.key|certificate\.chain|token(?!\.endpoint)"
     r"|proxy|api[._-]?key|private[._-]?key(?![._-](?:file|location))|schemaregistry\.(?:url|headers)"
 )
-"""What the names of secret settings have in them, in Kafka's clients, schema registries and databases."""
+"""Parts of the names of secret settings, in Kafka's clients, schema registries and databases."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of a setting with this name is never shown, in whichever client's words it is written."""
+    """Whether the value of a setting with this name is never shown. Knows the names of several clients."""
     return re.search(_NAMES, name, re.IGNORECASE) is not None
 
 
 def masked(text: str) -> str:
-    """A text without passwords, tokens and private keys, for a reader who does not have to know them."""
+    """The text with passwords, tokens and private keys replaced by the mask."""
     for pattern, replacement in _patterns():
         text = pattern.sub(replacement, text)
     return text
 
 
-@functools.cache  # when the first error is made, and not with `import penstock`: they take 3 ms to compile
+@functools.cache  # compiled for the first error, and not with `import penstock`: they take 3 ms
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    # Do not simplify: bounded lengths keep a hostile text, such as a registry's, from costing the square of its length.
+    # Do not simplify: bounded lengths keep the time linear for a hostile text, such as a registry's.
     name = rf"[\w.-]{{0,100}}?(?:{_NAMES})[\w.-]{{0,60}}"
     quoted = r"""(?P<open>\\?["'])(?:[^"'\\]|\\.|(?!(?P=open))["'])*(?P=open)"""
     return (
         (re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:(?=-----END )|\Z)", re.DOTALL), rf"\1 {MASK} "),
-        # From :// to the last @ before a blank: a password may hold anything else, and a word too much does no harm.
+        # From :// to the last @ before a blank: a password may contain anything else. Masking too much is harmless.
         (re.compile(r"://\S{0,500}@"), f"://{MASK}@"),
-        # name=value, as in a JAAS line, in a database's DSN and in an OptionError. It begins where a name begins.
+        # name=value, as in a JAAS line, in a database's DSN and in an OptionError.
         (
             re.compile(rf"(?<![\w.-])({name}\s{{0,3}}=\s{{0,3}})(?:{quoted}|[^\s;&,)\"']+)", re.IGNORECASE),
             rf"\g<1>\g<open>{MASK}\g<open>",
@@ -56,23 +60,24 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     )
 
 
-def mask_logs() -> None:
-    """Mask every log record that Penstock makes in this process, its tracebacks included. Called where options are
-    read, which is where secrets come in."""
-    import logging
+def get_logger(name: str) -> logging.Logger:
+    """The logger of a module of Penstock, which masks its records.
+
+    The filter is on the logger itself: a filter on the parent `penstock` would not see the records of its children, and
+    a log record factory, which would, is a global of the user's program. A test checks that every module uses this.
+    """
+    import logging  # not with `import penstock`, which imports this module for its errors
+
+    logger = logging.getLogger(name)
+    if _mask_record not in logger.filters:
+        logger.addFilter(_mask_record)
+    return logger
+
+
+def _mask_record(record: logging.LogRecord) -> bool:
     import traceback
 
-    make = logging.getLogRecordFactory()
-    if getattr(make, "masks_penstock", False):
-        return
-
-    def make_masked(name: str, *args: object, **named: object) -> logging.LogRecord:
-        record = make(name, *args, **named)
-        if name == "penstock" or name.startswith("penstock."):
-            record.msg, record.args = masked(record.getMessage()), ()
-            if record.exc_info and record.exc_info[0] is not None:
-                record.exc_text = masked("".join(traceback.format_exception(*record.exc_info)).rstrip("\n"))
-        return record
-
-    make_masked.masks_penstock = True  # type: ignore[attr-defined]
-    logging.setLogRecordFactory(make_masked)
+    record.msg, record.args = masked(record.getMessage()), ()
+    if record.exc_info and record.exc_info[0] is not None:
+        record.exc_text = masked("".join(traceback.format_exception(*record.exc_info)).rstrip("\n"))
+    return True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.errors import OptionError, PenstockError
 from penstock.masking import is_secret, masked
 
@@ -46,3 +50,27 @@ def test_an_error_shows_no_value_of_a_secret_option(name):
     assert is_secret(name)
     assert str(error) == f"option {name} = '***': is wrong"
     assert "hush" not in repr(pickle.loads(pickle.dumps(error)).__dict__)
+
+
+def test_masking_leaves_the_logging_of_the_program_alone():
+    """No global of the user's program changes: neither the record factory nor the loggers of other packages."""
+    code = (
+        "import logging\nfactory = logging.getLogRecordFactory()\n"
+        "from penstock.config.source import parse_options\nfrom penstock.masking import get_logger\n"
+        "get_logger('penstock.x')\n"
+        "print(logging.getLogRecordFactory() is factory, logging.getLoggerClass() is logging.Logger,"
+        " logging.getLogger().filters, logging.getLogger('penstock').handlers)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True True [] []\n"
+
+
+def test_every_module_logs_through_a_masked_logger():
+    """Others configure the root logger or Penstock's parent logger, and log nothing by them."""
+    source = Path(penstock.__file__).parent
+    plain = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if "logging.getLogger(" in path.read_text("utf-8")
+    }
+    assert plain <= {"masking.py", "cli/__init__.py", "spark/driver_log.py", "spark/demo.py"}

@@ -13,7 +13,7 @@ from penstock import AdbcSink, ConsumerConnector, Streamer, cli
 from penstock.config.consumer import CONSUMER_OPTIONS, CONSUMER_REFUSED, parse_config
 from penstock.config.source import REFUSED, SOURCE_OPTIONS, parse_options
 from penstock.errors import PenstockError
-from penstock.masking import is_secret
+from penstock.masking import get_logger, is_secret
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 CONSUMER_LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "g"}
@@ -215,7 +215,7 @@ def test_a_connector_shows_no_password():
 
 
 def test_log_lines_and_their_tracebacks_are_masked(caplog):
-    log = logging.getLogger("penstock.somewhere")
+    log = get_logger("penstock.somewhere")
     log.warning("cannot reach %s", f"https://me:{HUSH}@host")
     try:
         raise OSError(f"password={HUSH}")

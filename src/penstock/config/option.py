@@ -7,17 +7,14 @@ the given values, with the table's defaults for the others. `docs/options.md` an
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from penstock.errors import OptionError, did_you_mean
-from penstock.masking import is_secret, mask_logs
+from penstock.masking import get_logger, is_secret
 
-mask_logs()
-
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Parser: TypeAlias = Callable[[str, str], Any]
 """Takes the name of an option, for errors, and its text."""

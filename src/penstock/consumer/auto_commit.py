@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from penstock.config.consumer import ConsumerConfig
 from penstock.errors import CommitRefused
+from penstock.masking import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class AutoCommit:

@@ -7,7 +7,6 @@ assign    read the group's offsets -> the listener's `assigned` -> create cursor
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
@@ -20,9 +19,10 @@ from penstock.consumer.fetch.leader_finder import LeaderFinder
 from penstock.consumer.group.assignment import Assignment
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.start import StartingOffsets
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 REVOKE_COMMIT_SECONDS = 10.0
 """The time-out of the commit before partitions are revoked. The group waits for this member meanwhile."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import OptionError
+from penstock.masking import get_logger
 from penstock.model.offset_spec import (
     AtOffsets,
     AtTimestamp,
@@ -26,7 +26,7 @@ from penstock.planner.starting_offsets import resolve_start
 from penstock.wire.api.offset_fetch import Committed
 from penstock.wire.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 

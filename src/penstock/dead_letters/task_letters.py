@@ -38,7 +38,6 @@ committed; a warning says so. Without the former, `transactional=False` writes p
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -51,6 +50,7 @@ from penstock.dead_letters.letter import DeadLetter, TopicWriter, append_letters
 from penstock.dead_letters.scope import PREFIX, LetterNames, LetterScope, letter_names
 from penstock.dead_letters.written_offsets import WrittenOffsets, parse_note
 from penstock.errors import AuthorizationFailed, UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.transactions import TransactionalProducer, TransactionLost
@@ -58,7 +58,7 @@ from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster, Topic
 from penstock.wire.transport.retry import Attempts
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 BUFFERED_BYTES = 4 << 20
 """A transaction takes about ten requests: too many for each batch of 500 kB, and cheap for eight of them."""

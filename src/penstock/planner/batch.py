@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 from penstock.config.source import SourceOptions, check_batch, warn_in_batch
 from penstock.errors import BrokerError, BrokerUnavailable, OpenTransaction, UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.narrowing import EVERYTHING, Narrowing, narrow
 from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import AtTimestamp, Earliest, EndMode, Latest
@@ -20,7 +20,7 @@ from penstock.planner.starting_offsets import resolve_end, resolve_start, within
 from penstock.wire.cluster import Cluster, Metadata
 from penstock.wire.transport.retry import Attempts
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Answer = TypeVar("Answer")
 
 

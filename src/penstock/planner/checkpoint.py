@@ -6,16 +6,16 @@ The JSON is that of Spark's own Kafka source, `{"topic": {"0": 123}}`, so that a
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from penstock.config.stream import StreamOptions
 from penstock.errors import PenstockError, UnrelatedCheckpoint
+from penstock.masking import get_logger
 from penstock.model.subscription import AssignedPartitions, Subscription, TopicNames, TopicPattern, reads
 from penstock.model.topic_partition import Offsets, TopicPartition, listed
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

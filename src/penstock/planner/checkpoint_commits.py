@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 
 from penstock.config.source import SourceOptions
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.planner.group_committer import Committer
 from penstock.planner.stream import StreamPlanner
 from penstock.wire.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class CheckpointCommits:

@@ -11,14 +11,14 @@ Offsets name the next record to read, as Kafka's committed offsets do (F23).
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FIRST_BACKOFF = 1.0
 LONGEST_BACKOFF = 30.0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from penstock.errors import UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.planner.partition_discovery import Discovery
 from penstock.wire.cluster import Metadata
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class BoundsLookup(Protocol):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.errors import DataLoss
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 DELETED = "nothing: it does not exist any more"
 RECREATED = (

@@ -6,7 +6,6 @@ when asked for it by name, for as long as `Cluster.listing` asks.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 import uuid
@@ -14,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.masking import get_logger
 from penstock.model.subscription import Subscription, TopicNames, select_partitions, wanted_topics
 from penstock.model.topic_partition import TopicPartition, listed
 from penstock.planner.partition_diff import KnownPartitions, PartitionChanges, diff, remember, unidentified
 from penstock.wire.cluster import Metadata, Topic
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CONFIRM_SECONDS = 2.0
 """How long a partition of the state must stay unlisted until it counts as deleted, if the id of its topic is unknown.

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from penstock.config.stream import StreamOptions
 from penstock.errors import BrokerError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SAMPLE_SECONDS = 30.0
 """Between two samples of a partition if only the metrics use them."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import TaskReport
 from penstock.model.topic_partition import Offsets, TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 RangeKey: TypeAlias = tuple[TopicPartition, int, int]
 """The partition, start and stop of a task's range."""

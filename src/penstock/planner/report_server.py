@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import selectors
 import socket
@@ -14,10 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from penstock.masking import get_logger
 from penstock.model.task_report import LARGEST_MESSAGE, ReportAddress, TaskReport, acknowledgement, decode
 from penstock.planner.driver_address import listening_socket
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MESSAGE_SECONDS = 5.0
 """How long a peer may take from connecting to the end of its message."""

@@ -6,13 +6,13 @@ They ask an `OffsetLookup`, never a client.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
 from penstock.config.source import SourceOptions
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
+from penstock.masking import get_logger
 from penstock.model.offset_spec import (
     EARLIEST,
     LATEST,
@@ -28,7 +28,7 @@ from penstock.model.offset_spec import (
 )
 from penstock.model.topic_partition import Offsets, TopicPartition, listed
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class OffsetLookup(Protocol):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 
+from penstock.masking import get_logger
 from penstock.model.offset_spec import LATEST, AtOffsets, AtTimestamp, EndMode, Latest
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.starting_offsets import OffsetLookup, check_named
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LATE_MS = 5_000
 """How long after the ending time a partition without a record at that time is waited for: records arrive late."""

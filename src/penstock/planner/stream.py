@@ -7,7 +7,6 @@ writes the result to its offset log. Only then `ranges` turns the step into work
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Protocol
 
 from penstock.config.source import SourceOptions
 from penstock.errors import UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets
 from penstock.model.subscription import wanted_topics
@@ -37,7 +37,7 @@ from penstock.planner.stream_batch import StreamBatch, StreamBatchPlanner
 from penstock.planner.truncation import RECALL_SECONDS, CommitLookup, EpochLookup, Truncation
 from penstock.wire.cluster import Cluster, Metadata
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ATTEMPTS = 3
 """How often one trigger is planned when topics change while it asks."""

@@ -5,12 +5,12 @@ The offset log alone decides: a step that is replayed after a crash is planned f
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.config.source import SourceOptions
+from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.model.watermark_columns import Watermarks
@@ -24,7 +24,7 @@ from penstock.planner.range_splitting import split, spread
 from penstock.planner.truncation import Truncation
 from penstock.wire.cluster import Metadata
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class EndLookup(Protocol):

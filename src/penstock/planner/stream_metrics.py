@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from penstock.masking import get_logger
 from penstock.metrics.source import by_topic, event_time_figures
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.checkpoint import OffsetTexts
@@ -14,7 +14,7 @@ from penstock.planner.group_committer import Committer
 from penstock.planner.report_ledger import ReportCounts
 from penstock.planner.stream import StreamPlanner
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class StreamMetrics:

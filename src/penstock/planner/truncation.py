@@ -6,18 +6,18 @@ records. Its log may be as long as the old one. Then only the leader epochs show
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from penstock.errors import BrokerError
+from penstock.masking import get_logger
 from penstock.model.log_identity import leader_changed, truncated_at
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.api.offset_fetch import Committed
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Metadata
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 RECALL_SECONDS = 5.0
 """How long a restarted query asks its group for leader epochs. It can do without them."""

@@ -6,12 +6,13 @@ error crosses over the same way, and is raised where the caller waits for record
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Generator, Iterable
 from typing import Generic, TypeVar
 
-log = logging.getLogger(__name__)
+from penstock.masking import get_logger
+
+log = get_logger(__name__)
 Item = TypeVar("Item")
 
 JOIN_TIMEOUT = 30.0

@@ -15,7 +15,6 @@ All this happens in the thread that iterates. `prefetch.py` puts that thread bes
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -34,6 +33,7 @@ from penstock.errors import (
     ProtocolError,
     UnknownTopic,
 )
+from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.chunk_decoder import ChunkDecoder
 from penstock.reader.leftover import LEFTOVERS, Leftover
@@ -47,7 +47,7 @@ from penstock.wire.transport.connection import BrokerSilent, Connection, Connect
 from penstock.wire.transport.pool import POOL
 from penstock.wire.transport.retry import Attempts, Interrupted
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 SMALLEST_FETCH = 256 << 10
 """Bytes. The size of a range's last fetch is estimated. Below this size, a second round trip costs more than the bytes

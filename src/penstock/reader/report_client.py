@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hmac
-import logging
 import socket
 import time
 from typing import TypeVar
 
 from penstock.errors import PenstockError
+from penstock.masking import get_logger
 from penstock.model.task_report import ReportAddress, TaskReport, acknowledgement, encode
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Note = TypeVar("Note")
 
 

@@ -6,7 +6,6 @@ Record timestamps need no sample: brokers have an index of them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,13 +17,14 @@ from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.layout import Layout
 from penstock.formats.plan import TypedPlan
 from penstock.formats.typed import TypedColumns
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.alignment.lookup import NextRecords
 from penstock.planner.batch import range_of
 from penstock.reader.range_reader import RangeReader
 from penstock.wire.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Sample = TypeVar("Sample")
 
 BACK, GROWTH, ATTEMPTS = 500, 8, 3

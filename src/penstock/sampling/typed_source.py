@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-
 import pyarrow as pa
 
 from penstock.config.source import SourceOptions
 from penstock.errors import BrokerUnavailable, OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
+from penstock.masking import get_logger
 from penstock.model.subscription import AssignedPartitions, TopicNames, reads
 from penstock.sampling.newest_records import newest_values
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 def typed_source(options: SourceOptions, given: pa.Schema | None = None) -> TypedSource:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,12 +19,13 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from penstock.masking import get_logger
 from penstock.metrics.source import SourceMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
 
-log = logging.getLogger("penstock.lag")
+log = get_logger("penstock.lag")
 Number = TypeVar("Number", int, float)
 
 ENDED_KEPT = 100

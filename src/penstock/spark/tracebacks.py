@@ -4,7 +4,6 @@ causes, into its own message: a broker that did not answer took 86 lines, with t
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -25,8 +24,9 @@ from penstock.errors import (
     UnreadableSchema,
     UnrelatedCheckpoint,
 )
+from penstock.masking import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -5,7 +5,6 @@ The order makes a Streamer at-least-once: a record is written, skipped or dead-l
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -22,6 +21,7 @@ from penstock.errors import (
     RowsRefused,
     SinkError,
 )
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.streamer.backlog import Backlog, Piece
 from penstock.streamer.config import StreamerConfig
@@ -31,7 +31,7 @@ from penstock.streamer.extraction import Extraction
 from penstock.streamer.run import Run
 from penstock.streamer.sinks.sink import Rows, Writer
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NOT_RETRIABLE = (SinkError, OptionError, AuthenticationFailed, AuthorizationFailed)
 """Errors that a retry cannot fix."""

@@ -18,6 +18,7 @@ from typing import Any, Self, Unpack
 
 from penstock.consumer.connector import ConsumerConnector
 from penstock.errors import PenstockError, SinkError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.config import StreamerSettings, streamer_config
 from penstock.streamer.counters import StreamerMetrics, summed
@@ -27,7 +28,7 @@ from penstock.streamer.sinks.sink import Sink, Writer
 from penstock.streamer.worker import Worker
 from penstock.wire.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 STOP_SECONDS = 30.0
 REVOKE_SECONDS = 30.0

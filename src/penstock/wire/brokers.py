@@ -5,7 +5,6 @@ Retries are here too. Lost connections and retriable answers are tried again unt
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from penstock.errors import PenstockError, ProtocolError
+from penstock.masking import get_logger
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.find_coordinator import GROUP, find_coordinator
 from penstock.wire.api.metadata import Broker
@@ -24,7 +24,7 @@ from penstock.wire.transport.pool import POOL
 from penstock.wire.transport.retry import Attempts, Interrupted
 from penstock.wire.transport.security import Security
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 

@@ -6,13 +6,13 @@ retry cannot cure (a wrong password, no permission) are raised at once.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from penstock.errors import BrokerUnavailable, UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.find_coordinator import GROUP
@@ -34,7 +34,7 @@ from penstock.wire.transport.retry import Attempts
 
 __all__ = ["Broker", "Cluster", "Leader", "Metadata", "Topic"]
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Answer = TypeVar("Answer")
 PendingAnswers: TypeAlias = Pending[tuple[dict[TopicPartition, Answer], dict[TopicPartition, RetriableError]]]
 """A leader's answers about its partitions, and the partitions that are worth a retry, with the reason."""

@@ -3,7 +3,6 @@ back (E4), and notifies the watermark listener."""
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,8 +11,9 @@ from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.event_time.shared_tracker import SharedTracker
 from penstock.consumer.event_time.watermark_notifier import WatermarkNotifier
 from penstock.consumer.fetch.cursor import Cursor
+from penstock.masking import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 IDLE_CHECK_SECONDS = 0.2
 """The longest interval between two checks for idle partitions. Checking 2,000 partitions takes about 2 ms."""

@@ -5,7 +5,6 @@ Locks: threads come here with their stream's lock held. So no code calls a strea
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -16,9 +15,10 @@ from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus, WatermarkTracker
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 ANSWER_SECONDS = 1.0
 """For at least this long, a broker's answer that a partition has nothing to read is taken as current. A broker is asked

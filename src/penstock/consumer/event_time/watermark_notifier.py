@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
 from penstock.consumer.event_time.batch import as_datetime
+from penstock.masking import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAX_WAITING = 1000
 """Watermarks of a punctuated strategy that wait for a slow listener. With more, the oldest are dropped: a newer

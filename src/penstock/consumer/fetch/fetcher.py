@@ -11,7 +11,6 @@ the leader finder (H13).
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -24,6 +23,7 @@ from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
+from penstock.masking import get_logger
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
 from penstock.wire.api.fetch_session import FetchSession
@@ -32,7 +32,7 @@ from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.pool import POOL
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FULL_STREAM_SECONDS = 0.02
 """While a stream is full, requests for the others do not wait at the broker: such a request could not be recalled when

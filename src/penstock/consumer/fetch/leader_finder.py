@@ -7,7 +7,6 @@ fetcher if there is none.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetcher import Fetcher
 from penstock.consumer.fetch.position_check import PositionCheck, ResetRule
 from penstock.errors import BrokerUnavailable, PenstockError, UnknownTopic
+from penstock.masking import get_logger
 from penstock.model.reader_index import reader_index
 from penstock.reader.partition_leader import FOLLOWER_SECONDS
 from penstock.wire.api.metadata import Broker, Leader, Metadata
@@ -25,7 +25,7 @@ from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster
 from penstock.wire.transport.retry import Interrupted
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 LOOKUP_SECONDS = 5.0
 """The time-out of one lookup. Then it is logged that brokers do not answer, and the next lookup starts."""

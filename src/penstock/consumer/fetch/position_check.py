@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import NoGroupOffset, OffsetOutOfRange
+from penstock.masking import get_logger
 from penstock.model.log_identity import is_recreated, leader_changed, truncated_at
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

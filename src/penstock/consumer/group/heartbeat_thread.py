@@ -6,7 +6,6 @@ offsets. Without them the coordinator would remove a member whose listener is sl
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,12 +13,13 @@ from collections.abc import Callable
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerUnavailable
+from penstock.masking import get_logger
 from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import ask_heartbeat
 from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.retry import Interrupted
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class HeartbeatThread:

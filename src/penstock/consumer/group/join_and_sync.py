@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from penstock.consumer.group.user_data import (
     encode_for_members,
     read_from_members,
 )
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.consumer_protocol import (
     Subscription,
@@ -26,7 +26,7 @@ from penstock.wire.api.consumer_protocol import (
 from penstock.wire.api.group_member import GroupMember
 from penstock.wire.api.group_membership import Joined, JoinedMember
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAX_ASSIGNMENT_USER_DATA = 256 << 10
 """The coordinator stores a generation with all its user data as one record of at most `message.max.bytes`, 1 MB by

@@ -16,7 +16,6 @@ throughout.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +32,7 @@ from penstock.consumer.group.topic_watch import TopicWatch
 from penstock.consumer.group.user_data import SubscriptionUserData
 from penstock.consumer.subscription import StreamSubscription
 from penstock.errors import BrokerUnavailable, ProtocolError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
@@ -41,7 +41,7 @@ from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.retry import Interrupted
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 JOIN_SLACK = 5.0
 """A coordinator answers JoinGroup when the rebalance time-out is over. Its answer may take this much longer."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.assignment import Assignment, PartitionOwner
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, NoGroupOffset, OptionError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.transport.retry import Interrupted
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 NOT_RETRIABLE = (AuthenticationFailed, AuthorizationFailed, NoGroupOffset, OptionError)
 

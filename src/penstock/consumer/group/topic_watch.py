@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -10,8 +9,9 @@ from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator, Listing
 from penstock.consumer.subscription import StreamSubscription
 from penstock.errors import BrokerUnavailable
+from penstock.masking import get_logger
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 CHECK_SECONDS = 5.0
 """The time-out of one check of the cluster's topics, and the delay after a failed one."""

@@ -15,7 +15,6 @@ The format is durable: members of different versions meet in a group.
 from __future__ import annotations
 
 import json
-import logging
 import struct
 import zlib
 from collections import defaultdict
@@ -25,9 +24,10 @@ from typing import Any
 
 from penstock.consumer.group.assignors import Threads, thread_id
 from penstock.consumer.subscription import MAX_STREAMS
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 MAGIC = b"penstock\x01"
 _GENERATION = struct.Struct(">i")

@@ -7,7 +7,6 @@ a partition leaves the stream after its revocation (H8).
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -21,10 +20,11 @@ from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.fetch.queue import ChunkQueue
 from penstock.consumer.stream.decoders import DecoderCache
 from penstock.errors import CorruptBatch, RecordTooLarge
+from penstock.masking import get_logger
 from penstock.reader.range_reader import CORRUPT_TRIES
 from penstock.wire.api.fetch import FetchedPartition
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Handed = TypeVar("Handed")
 
 _DISCARDED: Final = object()

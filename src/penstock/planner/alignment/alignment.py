@@ -6,13 +6,13 @@ ahead of the slowest active partition than `eventTime.maxDrift`.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from penstock.config.event_time import EventTimeOptions
 from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime, WatermarkTracker
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition, listed
 from penstock.model.watermark_columns import Watermarks
 from penstock.planner.alignment.lookup import NewestTimestamps, PayloadLookup, TimeLookup
@@ -21,7 +21,7 @@ from penstock.planner.alignment.payload_times import PayloadTimes
 from penstock.planner.alignment.record_timestamps import RecordTimestamps
 from penstock.planner.alignment.time_source import TimeSource
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 WARNING_SECONDS = 60.0
 """Between two warnings that partitions wait for others."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 
 from penstock.errors import PenstockError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.planner.alignment.drift import limits_of
 from penstock.planner.alignment.floors import Floors
@@ -13,7 +13,7 @@ from penstock.planner.alignment.lookup import NextRecords, PayloadLookup
 from penstock.planner.alignment.pace import Paces
 from penstock.planner.alignment.time_source import Marks
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 
 class PayloadTimes:

@@ -14,11 +14,11 @@ transactions accept them, and the client says itself what belongs to a transacti
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from penstock.errors import BrokerError, ProtocolError
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import CODES, RetriableError, check, codes, error_name
 from penstock.wire.api.find_coordinator import TRANSACTION
@@ -42,7 +42,7 @@ from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster, PendingAnswers
 from penstock.wire.transport.connection import Connection
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 Answer = TypeVar("Answer")
 
 TRANSACTION_SECONDS = 60.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import select
 import socket
 import ssl
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
+from penstock.masking import get_logger
 from penstock.wire.api.api_versions import API_VERSIONS
 from penstock.wire.api.error_codes import UNSUPPORTED_VERSION
 from penstock.wire.api.frame import READ_ERRORS
@@ -29,7 +29,7 @@ from penstock.wire.transport.broker_wait import BrokerWait, OverdueCheck, WaitEn
 from penstock.wire.transport.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
 from penstock.wire.transport.tls import CipherRefused
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 FRAME_LIMIT = 1 << 30
 """No response of Kafka is nearly this large: a larger length is garbage, or another protocol on that port."""

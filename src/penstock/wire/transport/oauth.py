@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import logging
 import os
 import random
 import re
@@ -23,14 +22,14 @@ from urllib.parse import quote_plus as form_quoted
 from urllib.parse import unquote, urlencode, urlsplit
 
 from penstock.errors import BrokerError
-from penstock.masking import MASK
+from penstock.masking import MASK, get_logger
 from penstock.wire.transport.http_address import shown
 from penstock.wire.transport.tls import Tls
 
 if TYPE_CHECKING:
     from penstock.wire.transport.http import Answer
 
-log = logging.getLogger(__name__)
+log = get_logger(__name__)
 
 TOKEN_BYTES = 1 << 20
 """The most that a token endpoint may answer: Java's limit, within 5%."""
