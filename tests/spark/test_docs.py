@@ -122,7 +122,11 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
         ("windows.py", [], "12:40:00"),
         ("to_parquet.py", ["clicks.parquet"], "200 records"),
         ("stream_to_parquet.py", ["clicks", "--group", "examples"], "200 records"),
-        ("typed_columns.py", ["--schema", "user INT", "--dead-letters", "bad-clicks"], 'field user: "u0" is not of type int'),
+        (
+            "typed_columns.py",
+            ["--schema", "user INT", "--dead-letters", "bad-clicks"],
+            'field user: "u0" is not of type int',
+        ),
         ("own_deserializer.py", [], "|{page -> /p0}|      1|"),
     ],
     ids=lambda value: value if str(value).endswith(".py") else "",
