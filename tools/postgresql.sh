@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the folder of PostgreSQL's server programs (initdb, pg_ctl, postgres), for tests that write to a real database.
-# With --install it first gets them where they are missing and that can be done without asking anybody: as root, from
-# Debian's or Ubuntu's own packages. Ends with 1 and the way out if there are none.
+# With --install it first installs them if they are missing: as root, from the packages of Debian or Ubuntu. If there
+# are none, it prints how to get them and ends with 1.
 
 set -u
 
@@ -12,7 +12,7 @@ find_programs() {
         $(ls -d /usr/lib/postgresql/*/bin /usr/pgsql-*/bin 2>/dev/null | sort -rV) \
         $(ls -d /opt/homebrew/opt/postgresql*/bin /usr/local/opt/postgresql*/bin 2>/dev/null | sort -r) \
         /usr/bin /usr/local/bin; do
-        # All three: the folder of a client alone has a pg_config, too.
+        # All three: a client without a server has a pg_config, too.
         if [ -n "$folder" ] && [ -x "$folder/initdb" ] && [ -x "$folder/pg_ctl" ] && [ -x "$folder/postgres" ]; then
             echo "$folder"
             return 0
@@ -24,7 +24,7 @@ find_programs() {
 install_programs() {
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
     echo "==> PostgreSQL, from the system's packages (the tests start a server of their own)" >&2
-    # The package would make a database of its own and start it. Nobody asked for one.
+    # Without this, the package would create a database and start it.
     if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
         mkdir -p /etc/postgresql-common
         echo "create_main_cluster = false" >/etc/postgresql-common/createcluster.conf

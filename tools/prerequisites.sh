@@ -1,8 +1,8 @@
 #!/bin/sh
-# Looks for what `make setup` cannot install by itself: Python, a JDK, Rust, a C compiler. Names everything that is
-# missing at once, one line each with the way to get it, and ends with 1; says nothing when all is there.
+# Checks for the programs that `make setup` cannot install: Python, a JDK, Rust, a C compiler. Prints one line for each
+# missing one, with the way to get it, and ends with 1. Prints nothing if all are there.
 #
-# POSIX sh, because the first thing to be missing may be Python.
+# POSIX sh, because Python may be missing.
 
 python=${1:-}
 missing=0
@@ -12,7 +12,7 @@ missing() {
     missing=$((missing + 1))
 }
 
-how() { # Debian/Ubuntu, macOS: the words that fit this machine
+how() { # the first text on Debian and Ubuntu, the second on macOS
     if [ "$(uname -s)" = Darwin ]; then echo "$2"; else echo "$1"; fi
 }
 
@@ -26,8 +26,7 @@ elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     missing "Python's venv module: $python has none. Get it: $get"
 fi
 
-# Java: Spark and the embedded Kafka run on it. macOS has a /usr/bin/java that only says that there is none, so the
-# answer counts and not the file.
+# Java: Spark and the embedded Kafka run on it. On macOS /usr/bin/java exists without a Java, so this runs it.
 get=$(how "apt install openjdk-17-jdk-headless (or set JAVA_HOME)" "brew install openjdk@17, then follow its caveats")
 java=java
 [ -n "${JAVA_HOME:-}" ] && java=$JAVA_HOME/bin/java
@@ -38,7 +37,7 @@ elif [ "$version" -lt 17 ]; then
     missing "JDK 17 or newer: $java is version $version. Get it: $get"
 fi
 
-# Rust, no older than the crate says (kernel/Cargo.toml).
+# Rust, at least the version in kernel/Cargo.toml.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../kernel/Cargo.toml")
 get="see https://rustup.rs (installs for your user, without root)"
 if ! found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || [ -z "$found" ]; then

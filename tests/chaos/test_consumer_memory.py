@@ -31,8 +31,8 @@ def test_H4_an_unread_stream_does_not_stop_other_streams_of_its_broker(consumers
     eventually(lambda: reading.count() == 2000, "everything of the other stream")
     produce(name, [Rec(b"new", partition=partition) for partition in range(4)])
     eventually(lambda: reading.count() == 2002, "and what came later")
-    eventually(lambda: unread.full, "as much of the unread one as may wait")
-    waiting = unread.queue_size
+    eventually(lambda: unread.reader.full, "as much of the unread one as may wait")
+    waiting = unread.reader.queue.size
     # Two, and at most one more for each partition that was requested while there was room.
     assert 2 <= waiting <= 2 + 2
     assert connector.metrics().lag >= 2000  # a partition that is not fetched keeps the end of its last response
@@ -50,7 +50,7 @@ def test_H4_nothing_is_fetched_while_all_streams_are_full(consumers, topic, prod
     produce(name, large(200) + large(200, partition=1))
     connector = consumers.connector(max_partition_fetch_bytes=CHUNK)
     streams = connector.create_message_streams({name: 2})[name]
-    eventually(lambda: all(stream.full for stream in streams), "full queues")
+    eventually(lambda: all(stream.reader.full for stream in streams), "full queues")
     asked = connector.metrics().fetch_requests
     assert not threading.Event().wait(1.5)
     assert connector.metrics().fetch_requests - asked <= 1, "the one that was on its way"
@@ -81,7 +81,7 @@ config, topic, total = json.loads(sys.argv[1])
 connector = penstock.ConsumerConnector(config)
 before = memory("VmRSS")
 streams = connector.create_message_streams({topic: 4})[topic]
-eventually(lambda: all(stream.full for stream in streams))
+eventually(lambda: all(stream.reader.full for stream in streams))
 requests = -1
 while connector.metrics().fetch_requests != requests:
     requests = connector.metrics().fetch_requests

@@ -122,7 +122,7 @@ def test_H12_records_fetched_before_the_truncation_are_handed_out_first(consumer
         produce(name, [Rec(b"v" * 10_000) for _ in range(10)])
     stream, offsets = consume(connector, name, 5)
     assert offsets == list(range(5))
-    eventually(lambda: stream.full, "a second batch waits")
+    eventually(lambda: stream.reader.full, "a second batch waits")
     operator.delete_records(name, {0: 60})
     seen = [next(stream).offset for _ in range(55)]
     assert seen[:15] == list(range(5, 20)), "what was here"
