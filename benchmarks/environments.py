@@ -183,8 +183,8 @@ def _install(python: Path, wanted: Sequence[str], say: Say) -> None:
     except subprocess.TimeoutExpired:
         raise EnvironmentMissing(f"pip did not install {wanted[0]} within {_PIP_SECONDS:g} s") from None
     if ran.returncode != 0:
-        said = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
-        reason = ivy.without_credentials(said[-1].strip())[:300] if said else f"pip ended with {ran.returncode}"
+        lines = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+        reason = ivy.without_credentials(lines[-1].strip())[:300] if lines else f"pip ended with {ran.returncode}"
         raise EnvironmentMissing(f"{wanted[0]} could not be installed: {reason}")
 
 

@@ -33,8 +33,8 @@ def machine() -> dict[str, Any]:
 
 
 def versions(distribution: Distribution) -> dict[str, str]:
-    said = subprocess.run([distribution.java, "-version"], capture_output=True, text=True, check=False).stderr
-    java = re.search(r'version "([^"]+)"', said)
+    output = subprocess.run([distribution.java, "-version"], capture_output=True, text=True, check=False).stderr
+    java = re.search(r'version "([^"]+)"', output)
     return {
         "penstock": version("penstock"),
         "python": platform.python_version(),

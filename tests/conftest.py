@@ -47,10 +47,10 @@ def java_version() -> str:
     from penstock.testing.java import find_java
 
     try:
-        said = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=120, check=False)
+        ran = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=120, check=False)
     except (PenstockError, subprocess.TimeoutExpired) as error:
         return f"no Java ({error})"
-    return said.stderr.splitlines()[0]
+    return ran.stderr.splitlines()[0]
 
 
 TESTS = Path(__file__).parent

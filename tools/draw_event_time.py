@@ -139,11 +139,11 @@ def _is_late(at: float, mark: float | None, times: Times) -> bool:
 
 
 def picture(runs: list[Run]) -> str:
-    told = "; ".join(f"{run.title}: {run.lost:,} of {RECORDS:,} records lost" for run in runs)
+    summary = "; ".join(f"{run.title}: {run.lost:,} of {RECORDS:,} records lost" for run in runs)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         'role="img" aria-labelledby="title">',
-        f'  <title id="title">A replay of eight partitions that begin up to 24 hours apart. {told}</title>',
+        f'  <title id="title">A replay of eight partitions that begin up to 24 hours apart. {summary}</title>',
         "  <!-- drawn by tools/draw_event_time.py from a run -->",
         f"  <style>{STYLE}\n  </style>",
         f'  <rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>',

@@ -109,12 +109,12 @@ def _measure(bench: BenchmarkRun, figure: str, entries: Sequence[Entry], topic: 
                 speed = answer["rows"] / answer["seconds"] / 1e6
                 speeds[entry].rounds.append(speed)
                 speeds[entry].extra.append({key: round(value, 4) for key, value in answer.items()})
-                said = f"{figure}: {entry.side}, run {turn + 1} of {bench.rounds}: {speed:.2f} M rows/s"
+                text = f"{figure}: {entry.side}, run {turn + 1} of {bench.rounds}: {speed:.2f} M rows/s"
                 if entry.share == 1 and "processor_seconds" in answer:
                     cost = answer["processor_seconds"] / topic.bytes * 1e9
                     costs[entry].rounds.append(cost)
-                    said += f", {cost:.2f} CPU seconds per GB"
-                bench.progress.note(said)
+                    text += f", {cost:.2f} CPU seconds per GB"
+                bench.progress.note(text)
     return [*speeds.values(), *(cost for cost in costs.values() if cost.rounds)]
 
 

@@ -39,31 +39,31 @@ def _measure(bench: BenchmarkRun, figure: str, topics: Topics) -> list[Measureme
     with ExitStack() as stack:
         running: dict[str, ReaderProcess] = {}
         for entry in taking_part:
-            said, topic = _said(figure, entry), topics.get(entry.topic)
+            label, topic = _label(figure, entry), topics.get(entry.topic)
             if entry.side not in running:
-                bench.progress(f"{said}: starting")
+                bench.progress(f"{label}: starting")
                 running[entry.side] = stack.enter_context(_start(figure, entry.side, bench))
-            bench.progress(f"{said}: checking the records it reads")
-            _check(running[entry.side], bench, said, entry, topic)
+            bench.progress(f"{label}: checking the records it reads")
+            _check(running[entry.side], bench, label, entry, topic)
         # Apart from the checks: Spark ends Python workers that are idle for a minute, and a rival may take that long.
         for entry in taking_part:
-            bench.progress(f"{_said(figure, entry)}: warming")
+            bench.progress(f"{_label(figure, entry)}: warming")
             _read(running[entry.side], bench, entry, topics.get(entry.topic))
         for turn in range(rounds):
             # The order alternates, so that a trend affects all sides equally.
             order = list(zip(taking_part, measured, strict=True))
             for entry, one in order if turn % 2 == 0 else reversed(order):
-                said, topic = _said(figure, entry), topics.get(entry.topic)
-                bench.progress(f"{said}: run {turn + 1} of {rounds}")
+                label, topic = _label(figure, entry), topics.get(entry.topic)
+                bench.progress(f"{label}: run {turn + 1} of {rounds}")
                 answer = _read(running[entry.side], bench, entry, topic)
                 speed = sum(topic.ends(entry.share)) / answer["seconds"] / 1e6
                 one.rounds.append(speed)
                 one.extra.append({key: round(value, 4) for key, value in answer.items()})
-                bench.progress.note(f"{said}: run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
+                bench.progress.note(f"{label}: run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
     return measured
 
 
-def _said(figure: str, entry: Entry) -> str:
+def _label(figure: str, entry: Entry) -> str:
     return f"{figure}: {entry.side}{f', {entry.case}' if entry.case else ''}"
 
 
@@ -80,17 +80,17 @@ def _read(reader: ReaderProcess, bench: BenchmarkRun, entry: Entry, topic: Typed
     return reader.ask({"do": "read", **_request(bench, entry, topic)}, REQUEST_SECONDS)
 
 
-def _check(reader: ReaderProcess, bench: BenchmarkRun, said: str, entry: Entry, topic: TypedTopic) -> None:
+def _check(reader: ReaderProcess, bench: BenchmarkRun, label: str, entry: Entry, topic: TypedTopic) -> None:
     prefix = "" if entry.flat else "value."
     sums = [field.sum_of(prefix + field.name) for field in entry.fields]
     request = {"do": "sum", "sums": ["count(1)", *sums], **_request(bench, entry, topic)}
     rows, *found = reader.ask(request, REQUEST_SECONDS)["sums"]
     if rows != sum(topic.ends(entry.share)):
-        raise WrongRead(f"{said}: {rows} rows of {sum(topic.ends(entry.share))} records")
+        raise WrongRead(f"{label}: {rows} rows of {sum(topic.ends(entry.share))} records")
     totals = topic.sums(entry.share)
     for field, total in zip(entry.fields, found, strict=True):
         if total != totals[field.name]:
-            raise WrongRead(f"{said}: field {field.name} has the sum {total}, not {totals[field.name]}")
+            raise WrongRead(f"{label}: field {field.name} has the sum {total}, not {totals[field.name]}")
 
 
 def _request(bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> dict[str, Any]:

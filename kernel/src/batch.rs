@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn magic_0_and_1_are_left_to_others_and_any_but_2_is_refused() {
+    fn magic_0_and_1_are_reported_and_unknown_ones_refused() {
         let mut bytes = Batch::counted(0, 1).encode();
         for magic in [0, 1] {
             bytes[16] = magic;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_batch_has_are_refused() {
+    fn impossible_batch_lengths_are_refused() {
         let mut bytes = Batch::counted(0, 1).encode();
         for length in [i32::MIN, -1, 0, 13, 14, 48] {
             bytes[8..12].copy_from_slice(&length.to_be_bytes());

@@ -258,7 +258,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_packed_comes_out_and_the_buffer_grows_with_it() {
+    fn every_codec_restores_its_input_and_grows_the_buffer() {
         for length in [0, 1, 5_000, 3 << 20] {
             let bytes = text(length);
             for (codec, packed) in all(&bytes) {
@@ -270,7 +270,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_short_batch_after_a_long_one_leaves_nothing_of_the_long_one() {
+    fn a_short_batch_after_a_long_one_shows_no_old_bytes() {
         let mut codecs = Codecs::new(DEFAULT_LIMIT);
         for bytes in [text(200_000), text(10)] {
             for (codec, packed) in all(&bytes) {
@@ -281,7 +281,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_last_size_that_passes() {
+    fn the_limit_is_the_largest_accepted_size() {
         let bytes = vec![7; 100_000];
         for (codec, packed) in all(&bytes) {
             let mut codecs = Codecs::new(bytes.len());
@@ -302,7 +302,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn garbage_and_cut_input_are_errors_or_shorter_but_never_more() {
+    fn garbage_and_truncated_input_fail_or_give_a_prefix() {
         let bytes = text(5_000);
         for (codec, packed) in all(&bytes) {
             let mut codecs = Codecs::new(DEFAULT_LIMIT);
@@ -316,7 +316,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn gzip_may_have_members_and_snappy_joined_streams() {
+    fn gzip_members_and_joined_snappy_streams_are_read() {
         let mut codecs = Codecs::new(DEFAULT_LIMIT);
         let twice = [text(3_000), text(3_000)].concat();
         for (codec, packed) in
@@ -368,7 +368,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn lz4_frames_say_the_same_on_both_ways() {
+    fn both_lz4_decoders_give_the_same_result() {
         let good = lz4_usual(&text(700));
         let mut codecs = Codecs::new(DEFAULT_LIMIT);
         let mut usual = 0;
@@ -407,7 +407,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn trimming_gives_back_only_what_is_large() {
+    fn trimming_frees_only_a_large_buffer() {
         let mut codecs = Codecs::new(DEFAULT_LIMIT);
         codecs.decompress(4, &zstd(&vec![0; KEPT_SIZE + 1])).unwrap();
         codecs.trim();

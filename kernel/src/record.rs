@@ -149,7 +149,7 @@ mod tests {
     use crate::test_batches;
 
     #[test]
-    fn varints_come_back_as_they_were_written() {
+    fn varints_are_read_as_written() {
         for value in [0, 1, -1, 63, 64, -64, -65, 8191, 8192, 1 << 20, i32::MAX, i32::MIN] {
             let bytes = test_batches::varint(value.into());
             let mut reader = Reader::new(&bytes);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_empty_are_two_things() {
+    fn null_and_empty_differ() {
         let bytes = test_batches::record_with(0, 0, None, Some(b""), &[(b"h", None), (b"", Some(b""))]);
         let record = Reader::new(&bytes).record().unwrap();
         assert_eq!((record.key, record.value), (None, Some(&b""[..])));

@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_whole_batch_decides() {
+    fn the_last_complete_batch_decides() {
         let mut data = [batch(10, 5), batch(15, 3)].concat();
         assert_eq!(next_offset(&data, 12), 18);
         data.extend_from_slice(&batch(18, 4)[..40]);
@@ -40,13 +40,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_whole_leaves_the_start() {
+    fn without_a_complete_batch_the_start_is_returned() {
         assert_eq!(next_offset(&[], 7), 7);
         assert_eq!(next_offset(&batch(7, 1)[..60], 7), 7);
     }
 
     #[test]
-    fn old_messages_leave_the_start() {
+    fn old_messages_return_the_start() {
         let mut old = batch(9, 1);
         old[16] = 1;
         assert_eq!(next_offset(&[batch(7, 2), old].concat(), 7), 7);

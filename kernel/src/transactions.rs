@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_batch_that_compaction_emptied_is_no_marker() {
+    fn a_control_batch_emptied_by_compaction_is_not_a_marker() {
         let mut transactions = Transactions::new(&[(7, 0)]);
         let mut marker = Batch::new(0, &[]).transactional(7);
         marker.attributes |= 0x20;

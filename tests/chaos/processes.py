@@ -61,9 +61,9 @@ class Program:
             env=clean_environment() | dict(environment or {}),
         )
         assert self._leader.stdout is not None
-        said = self._leader.stdout.readline()
-        assert said.strip().isdigit(), f"{name} could not be started: {self.log()}"
-        self.pid = int(said)
+        line = self._leader.stdout.readline()
+        assert line.strip().isdigit(), f"{name} could not be started: {self.log()}"
+        self.pid = int(line)
         """Process id of the program itself; its supervisor leads the session."""
 
     @property
@@ -81,9 +81,9 @@ class Program:
         """Wait until the program has printed this."""
 
         def printed() -> bool:
-            said = text in self.log()
-            assert said or self.running, f"{self.name} ended without {text!r}: {self.log()[-3000:]}"
-            return said
+            found = text in self.log()
+            assert found or self.running, f"{self.name} ended without {text!r}: {self.log()[-3000:]}"
+            return found
 
         assert until(printed, seconds), f"{self.name} did not print {text!r} in {seconds:g} s: {self.log()[-3000:]}"
 

@@ -80,10 +80,10 @@ def asked(monkeypatch):
 
     def send(self, request, timeout):
         if request.name == FetchRequest.name:
-            said = FetchRequest.decode(request.body, version=request.version)
-            partitions = sum(len(topic.partitions) for topic in said.topics)
-            forgotten = sum(len(topic.partitions) for topic in said.forgotten_topics_data or ())
-            requests.append(Asked(said.session_id, said.session_epoch, partitions, forgotten))
+            decoded = FetchRequest.decode(request.body, version=request.version)
+            partitions = sum(len(topic.partitions) for topic in decoded.topics)
+            forgotten = sum(len(topic.partitions) for topic in decoded.forgotten_topics_data or ())
+            requests.append(Asked(decoded.session_id, decoded.session_epoch, partitions, forgotten))
         return honest(self, request, timeout)
 
     monkeypatch.setattr(Connection, "send", send)

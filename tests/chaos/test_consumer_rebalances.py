@@ -51,11 +51,11 @@ class Changing:
     def kill(self, process: Process) -> None:
         eventually(process.records, f"{process.name} has read something")
         process.kill()
-        committed, said = self.group.committed(), process.committed()
+        committed, reported = self.group.committed(), process.committed()
         given = set(process.records())
         if self.group.knows(process.name):  # otherwise other members may have committed meanwhile
             self.read_again |= {record for record in given if record[2] >= committed[record[1]]}
-        self.may_be_read_again |= {record for record in given if record[2] >= said.get(record[1], 0)}
+        self.may_be_read_again |= {record for record in given if record[2] >= reported.get(record[1], 0)}
 
     def records(self):
         found = self._consumers.records()

@@ -162,10 +162,10 @@ def test_a_leader_does_not_trust_the_owned_partitions_that_members_claim(kafka, 
     """A member that claims all partitions, from a future generation, gets no more than its share in the end."""
     name = topic(partitions=4)
     claim = (*partitions(name, 4), TopicPartition(name, 99), TopicPartition("other", 0))
-    said = Subscription((name,), b"", claim, 2**31 - 1)
+    claimed = Subscription((name,), b"", claim, 2**31 - 1)
     one = member({name: 1}, **{"partition.assignment.strategy": "cooperative-sticky"})
     await_shared([one], partitions(name, 4))
-    odd = Odd(kafka, group, encode_subscription(said), assignor="cooperative-sticky")
+    odd = Odd(kafka, group, encode_subscription(claimed), assignor="cooperative-sticky")
     try:
         wait_for(lambda: odd.rounds and one.membership.state == "stable" and one.recorder.events[-2:], "a generation")
     finally:

@@ -71,7 +71,7 @@ def _fetch(folder: Path, progress: Progress) -> None:
             if hashlib.file_digest(file, "sha256").hexdigest() != _SHA256:
                 raise EmbeddedBrokerError(
                     f"the SHA-256 of {_NAME} differs from the pinned one. Check "
-                    "PENSTOCK_MAVEN_REPOSITORY; somebody may have changed the file on its way"
+                    "PENSTOCK_MAVEN_REPOSITORY; the file may have been changed on its way"
                 )
         with tarfile.open(archive) as packed:
             packed.extractall(unpacked, filter="data")

@@ -28,14 +28,14 @@ def main() -> None:
     unfinished.unlink(missing_ok=True)
     options = (*QUICK_START, f"-XX:ArchiveClassesAtExit={unfinished}", *SILENT)
     # With a folder of its own: only then the broker is stopped cleanly, and the archive is written at its exit.
-    said = "the broker wrote none"
+    reason = "the broker wrote none"
     try:
         with tempfile.TemporaryDirectory() as folder, EmbeddedKafka(data_dir=folder, jvm_options=options) as kafka:
             kafka.create_topic("classes", 3)
     except PenstockError as error:  # the archive only saves time; if no broker starts, tests fail anyway
-        said = str(error)
+        reason = str(error)
     if not unfinished.exists():
-        sys.stderr.write(f"No archive of Kafka's classes, so tests take longer: {said}\n")
+        sys.stderr.write(f"No archive of Kafka's classes, so tests take longer: {reason}\n")
         unfinished.touch()
     unfinished.replace(ARCHIVE)
 

@@ -40,18 +40,18 @@ def main() -> None:
     unfinished = ARCHIVE.with_suffix(".partial")
     unfinished.unlink(missing_ok=True)
     options = [*QUICK_START, f'-XX:ArchiveClassesAtExit="{unfinished}"', *SILENT]
-    said = f"not within {_SECONDS} s"
+    reason = f"not within {_SECONDS} s"
     try:
         ran = subprocess.run(
             [sys.executable, "-m", "support.spark_jvm", "load"],
             env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(options), "PYSPARK_PYTHON": sys.executable},
             capture_output=True, text=True, timeout=_SECONDS, check=False,
         )  # fmt: skip
-        failed, said = ran.returncode != 0, ran.stderr[-1000:]
+        failed, reason = ran.returncode != 0, ran.stderr[-1000:]
     except subprocess.TimeoutExpired:
         failed = True
     if failed or not unfinished.exists():
-        sys.stderr.write(f"No archive of Spark's classes, so tests take longer: {said}\n")
+        sys.stderr.write(f"No archive of Spark's classes, so tests take longer: {reason}\n")
         unfinished.unlink(missing_ok=True)
         unfinished.touch()
     unfinished.replace(ARCHIVE)

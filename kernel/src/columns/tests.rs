@@ -12,7 +12,7 @@ fn push(columns: &mut Columns, offset: i64, milliseconds: Option<i64>, bytes: &[
 }
 
 #[test]
-fn only_the_columns_asked_for_are_built_in_the_order_asked_for() {
+fn only_selected_columns_are_built_in_that_order() {
     let mut columns = Columns::new("t", 1, &[Column::Offset, Column::Key]);
     push(&mut columns, 5, Some(1), &test_batches::record(0, b"v"));
     let batch = columns.finish().unwrap();
@@ -68,7 +68,7 @@ fn header_keys_become_utf8_and_no_headers_become_null() {
 }
 
 #[test]
-fn rows_taken_back_leave_no_trace() {
+fn truncated_rows_leave_no_trace() {
     let fill = |columns: &mut Columns, rows: i64| {
         for row in 0..rows {
             let null = (row % 3 == 0).then_some(&b"v"[..]);
@@ -109,7 +109,7 @@ fn constant_columns_share_their_memory_between_batches() {
 }
 
 #[test]
-fn mixed_timestamp_types_are_told_apart() {
+fn mixed_timestamp_types_are_kept_apart() {
     let mut columns = Columns::new("t", 1, &[Column::TimestampType]);
     for append in [false, false, true] {
         let bytes = test_batches::record(0, b"");
@@ -120,7 +120,7 @@ fn mixed_timestamp_types_are_told_apart() {
 }
 
 #[test]
-fn nulls_come_in_runs_of_any_length_and_in_every_batch_anew() {
+fn nulls_come_in_runs_of_any_length_in_every_batch() {
     let has = |row: usize, every: usize| (row / every) & 1 == 0;
     let mut columns = Columns::new("t", 1, &[Column::Key, Column::Value, Column::Timestamp, Column::Headers]);
     for every in [1, 3, 64, 65, 1000] {

@@ -45,7 +45,7 @@ fn chunk(batches: &[Batch]) -> Vec<u8> {
 }
 
 #[test]
-fn records_outside_the_range_are_left_out() {
+fn records_outside_the_range_are_skipped() {
     let data = chunk(&[Batch::counted(10, 5), Batch::counted(15, 5)]);
     assert_eq!(read(&data, request(10, 20)).unwrap(), (10..20).collect::<Vec<_>>());
     assert_eq!(read(&data, request(12, 17)).unwrap(), [12, 13, 14, 15, 16]);
@@ -134,7 +134,7 @@ fn a_timestamp_beyond_64_bits_is_null() {
 }
 
 #[test]
-fn control_batches_are_passed_over_and_aborted_records_dropped() {
+fn control_batches_are_skipped_and_aborted_records_dropped() {
     let data = chunk(&[
         Batch::counted(0, 2).transactional(7),
         Batch::counted(2, 2),
@@ -239,7 +239,7 @@ fn compacted_batches_have_gaps_and_may_be_empty() {
 }
 
 #[test]
-fn message_sets_of_old_magic_are_left_where_they_begin() {
+fn decoding_stops_at_a_message_set_of_old_magic() {
     let mut old = Batch::counted(3, 1).encode();
     old[16] = 1;
     let new = Batch::counted(0, 3).encode();
@@ -250,7 +250,7 @@ fn message_sets_of_old_magic_are_left_where_they_begin() {
 }
 
 #[test]
-fn a_bomb_ends_at_the_limit() {
+fn a_decompression_bomb_ends_at_the_limit() {
     let payload = vec![0; 10 << 20];
     for (codec, packed) in codecs::tests::all(&payload) {
         let data = Batch::counted(0, 1).compressed(codec, packed).encode();

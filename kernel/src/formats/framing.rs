@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_framed_is_told() {
+    fn bytes_without_framing_are_refused() {
         assert!(Framing::Confluent.cut(&[]).is_err_and(|why| why.contains("short")));
         assert!(Framing::Confluent.cut(&[0, 0, 0, 1]).is_err_and(|why| why.contains("short")));
         assert!(Framing::Confluent.cut(b"{\"a\":1}").is_err_and(|why| why.contains("zero byte")));

@@ -42,7 +42,7 @@ fn unknown(outcome: Result<Outcome, ArrowError>) -> Vec<u32> {
 }
 
 #[test]
-fn ids_are_asked_for_once_and_refused_ones_are_faults() {
+fn unknown_ids_are_reported_once_and_refused_ones_are_faults() {
     let values = BinaryArray::from_opt_vec(vec![
         Some(b"\0\0\0\0\x07seven"),
         None,
@@ -71,7 +71,7 @@ fn a_schema_that_does_not_fit_stays_unknown() {
 }
 
 #[test]
-fn without_framing_nobody_asks() {
+fn without_framing_no_id_is_unknown() {
     let mut reader = Reader::new(Box::new(Known), Framing::None);
     let (rows, faults) = decoded(reader.decode(&BinaryArray::from_vec(vec![b"x"])));
     assert_eq!((rows, faults), (vec![Some("x".to_owned())], vec![]));
@@ -90,7 +90,7 @@ fn refused_ids_can_be_forgotten() {
 }
 
 #[test]
-fn an_assumed_writer_is_that_of_all_ids() {
+fn an_assumed_writer_applies_to_all_ids() {
     let mut reader = Reader::new(Box::new(Known), Framing::Confluent);
     assert_eq!(reader.assume_writer(b"bad"), Err("0 does not fit".to_owned()));
     let values = BinaryArray::from_vec(vec![b"\0\0\0\0\x03x", b"\0\xff\0\0\x04y", b"none"]);

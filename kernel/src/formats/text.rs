@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_no_text_cost_their_row_alone() {
+    fn bytes_that_are_not_text_affect_only_their_row() {
         let value = |bytes| Row::Bytes { schema: None, bytes };
         let rows = [value(b"caf\xc3\xa9".as_slice()), value(b"caf\xc3"), Row::Null, value(b"")];
         let Decoded { array, faults } = Text.decode(&rows).expect("an array");

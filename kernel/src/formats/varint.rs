@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_ones_and_the_last_bytes_are_left_to_the_caller() {
+    fn longer_varints_and_the_last_bytes_are_left_to_the_caller() {
         assert_eq!(short(&[]), None);
         assert_eq!(short(&[5]), Some((5, &[][..])));
         assert_eq!(short(&[0x85, 1]), None);

@@ -18,7 +18,7 @@ fn batch(columns: &[Column], rows: &[(i64, Option<i64>, Vec<u8>)]) -> RecordBatc
 }
 
 #[test]
-fn a_row_is_what_the_record_said() {
+fn a_row_has_the_values_of_its_record() {
     let headers: &[test_batches::HeaderPair<'_>] = &[(b"a", Some(b"1")), (b"a", None), (b"", Some(b""))];
     let rows = [
         (5, Some(-1), test_batches::record_with(0, 0, None, Some(b"v"), headers)),
@@ -63,13 +63,13 @@ fn event_times_are_the_timestamps_or_those_given() {
 }
 
 #[test]
-fn columns_that_are_not_there_are_named() {
+fn missing_columns_are_named() {
     let error = Rows::new(&batch(&[Column::Value, Column::Offset], &[]), 0).err().unwrap();
     assert_eq!(error, "messages need the columns key, timestamp, timestampType, headers");
 }
 
 #[test]
-fn the_end_lies_behind_the_last_row() {
+fn the_end_is_after_the_last_row() {
     let batch = batch(&Column::ALL, &[(7, None, test_batches::record(0, b""))]);
     assert_eq!(Rows::new(&batch, 7).err().unwrap(), "end is 7, but the last row has offset 7");
     assert!(Rows::new(&batch, 8).is_ok());
@@ -77,7 +77,7 @@ fn the_end_lies_behind_the_last_row() {
 }
 
 #[test]
-fn a_stopped_progress_stays_where_it_is() {
+fn a_stopped_progress_does_not_move() {
     let progress = Progress::new(3);
     assert_eq!((progress.claim(), progress.handed_out(), progress.remaining()), (Some(0), 1, 2));
     assert_eq!((progress.stop(), progress.stop()), (1, 1));
@@ -87,7 +87,7 @@ fn a_stopped_progress_stays_where_it_is() {
 }
 
 #[test]
-fn no_row_is_handed_out_twice_or_behind_a_stop() {
+fn no_row_is_handed_out_twice_or_after_a_stop() {
     let progress = Progress::new(10_000_000);
     let claimed = Mutex::new(Vec::new());
     let stopped = thread::scope(|scope| {

@@ -31,7 +31,7 @@ fn rows_found_bad_before_are_bad_without_a_second_fault() {
 }
 
 #[test]
-fn no_rows_are_an_empty_column_and_nulls_alone_a_null_one() {
+fn no_rows_give_an_empty_column_and_nulls_a_null_column() {
     let mut format = avro(r#"{"type":"array","items":"string"}"#);
     assert_eq!(format.decode(&[]).expect("a column").array.len(), 0);
     let nulls = format.decode(&[Row::Null, Row::Null]).expect("a column").array;
@@ -65,7 +65,7 @@ fn records_too_large_for_one_batch_become_several() {
 }
 
 #[test]
-fn a_long_default_makes_more_batches_and_no_more_memory() {
+fn a_long_default_makes_more_batches_not_larger_ones() {
     let text = "x".repeat(37_500);
     let with_default = format!(
         r#"{{"type":"record","name":"R","fields":[
@@ -80,7 +80,7 @@ fn a_long_default_makes_more_batches_and_no_more_memory() {
 
 /// A list of items. The writer's items lack a field whose default in the reader's schema is long.
 #[test]
-fn a_record_that_makes_too_much_of_defaults_is_bad_and_no_other_is() {
+fn a_record_with_too_large_defaults_is_bad_alone() {
     let record = |extra: &str| {
         format!(
             r#"{{"type":"record","name":"R","fields":[{{"name":"l","type":{{"type":"array","items":
@@ -100,7 +100,7 @@ fn a_record_that_makes_too_much_of_defaults_is_bad_and_no_other_is() {
 }
 
 #[test]
-fn nulls_of_wide_records_are_paid_for() {
+fn nulls_of_wide_records_count() {
     let fields: Vec<_> = (0..500).map(|at| format!(r#"{{"name":"f{at}","type":"long"}}"#)).collect();
     let record = format!(r#"{{"type":"record","name":"W","fields":[{}]}}"#, fields.join(","));
     for kind in ["array", "map"] {
@@ -122,7 +122,7 @@ fn nulls_of_wide_records_are_paid_for() {
 }
 
 #[test]
-fn symbols_are_paid_for() {
+fn symbols_count() {
     let symbol = "S".repeat(1000);
     let list = format!(r#"{{"type":"array","items":{{"type":"enum","name":"E","symbols":["{symbol}"]}}}}"#);
     let mut format = avro(&list);
@@ -138,7 +138,7 @@ fn symbols_are_paid_for() {
 
 /// Strings are checked once for all rows of a batch, and one by one only if that check fails.
 #[test]
-fn a_text_that_is_none_is_found_among_others() {
+fn an_invalid_string_is_found_among_valid_ones() {
     let mut format = avro(r#"{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}"#);
     let texts = |decoded: &Decoded| {
         let column = decoded.array.as_struct().column(0).as_string::<i32>().clone();
@@ -162,7 +162,7 @@ fn a_text_that_is_none_is_found_among_others() {
 
 /// A reason is a text for users: here it holds a key of the record.
 #[test]
-fn a_key_that_reads_like_a_fault_is_none() {
+fn a_key_that_reads_like_a_fault_is_not_one() {
     let mut format = avro(r#"{"type":"map","values":"int"}"#);
     let mut record = vec![2, 24];
     record.extend_from_slice(b"is not UTF-8");
@@ -173,7 +173,7 @@ fn a_key_that_reads_like_a_fault_is_none() {
 }
 
 #[test]
-fn the_first_thing_that_is_wrong_is_told() {
+fn the_first_fault_is_reported() {
     let record =
         r#"{"type":"record","name":"R","fields":[{"name":"a","type":"string"},{"name":"b","type":"int"}]}"#;
     let decoded = avro(record).decode(&[bytes(&[2, 0xff])]).expect("a column");
@@ -186,7 +186,7 @@ fn the_first_thing_that_is_wrong_is_told() {
 }
 
 #[test]
-fn what_is_not_wanted_is_skipped() {
+fn unselected_fields_are_skipped() {
     let written = r#"{"type":"record","name":"R","fields":[
         {"name":"f0","type":"long"},{"name":"f1","type":"int"},{"name":"f2","type":"bytes"},
         {"name":"f3","type":"null"},{"name":"f4","type":{"type":"fixed","name":"F","size":2}}]}"#;
@@ -210,7 +210,7 @@ fn what_is_not_wanted_is_skipped() {
 }
 
 #[test]
-fn numbers_are_as_long_as_they_may_be() {
+fn numbers_of_maximum_length_are_read() {
     let least = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
     let decoded = avro("\"long\"").decode(&[bytes(&least), bytes(&least[..9])]).expect("a column");
     let longs = decoded.array.as_primitive::<Int64Type>();
@@ -361,7 +361,7 @@ mod bombs {
     }
 
     #[test]
-    fn records_that_lie_in_each_other_as_deep_as_there_are_any() {
+    fn very_deeply_nested_records() {
         // Branches that the reader cannot read are not resolved, so that the last record comes first.
         let mut chain = vec![field("f0", &record("R0", &[field("a", "\"int\"")]))];
         for at in 1..10_000 {
@@ -442,7 +442,7 @@ mod bombs {
     }
 
     #[test]
-    fn a_default_that_no_branch_of_a_union_takes() {
+    fn a_default_that_fits_no_branch_of_a_union() {
         let branches: Vec<_> =
             (0..10_000).map(|at| format!(r#"{{"type":"fixed","name":"F{at}","size":1}}"#)).collect();
         let text = "x".repeat(500_000);

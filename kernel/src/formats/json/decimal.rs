@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_rounded_half_up_and_refused_beyond_the_precision() {
+    fn numbers_are_rounded_half_up_and_limited_by_the_precision() {
         for (text, precision, scale, expected) in [
             ("0", 1, 0, Some(0)),
             ("-0", 3, 2, Some(0)),

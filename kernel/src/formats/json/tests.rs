@@ -66,7 +66,7 @@ fn fields_come_in_any_order_or_not_at_all() {
 }
 
 #[test]
-fn a_bad_document_costs_itself_alone() {
+fn a_bad_document_affects_only_its_row() {
     let wanted = of(vec![field("a", DataType::Int64), field("b", list(DataType::Utf8))]);
     let bad: &[&[u8]] = &[
         b"{\"a\":1,\"b\":[\"x\",\"y\"",
@@ -108,7 +108,7 @@ fn a_bad_document_costs_itself_alone() {
 }
 
 #[test]
-fn a_value_of_a_wrong_type_costs_its_field_and_is_named() {
+fn a_value_of_a_wrong_type_nulls_its_field_and_is_named() {
     let inner = of(vec![field("x", DataType::Int32), field("y", DataType::Int32)]);
     let wanted = of(vec![
         field("price", DataType::Float64),
@@ -138,7 +138,7 @@ fn a_value_of_a_wrong_type_costs_its_field_and_is_named() {
 }
 
 #[test]
-fn of_a_name_twice_the_last_counts_unless_it_is_of_a_wrong_type() {
+fn the_last_of_two_equal_names_counts_unless_its_type_is_wrong() {
     let wanted = of(vec![field("a", list(DataType::Utf8)), field("b", DataType::Int64)]);
     let documents: &[&[u8]] = &[
         br#"{"a":["one","two"],"b":1,"a":["three"],"b":2}"#,
@@ -158,7 +158,7 @@ fn of_a_name_twice_the_last_counts_unless_it_is_of_a_wrong_type() {
 }
 
 #[test]
-fn nesting_is_limited_and_never_recursed_into() {
+fn nesting_is_limited_without_recursion() {
     let wanted = of(vec![field("text", DataType::Utf8), field("a", DataType::Int64)]);
     for name in ["skipped", "text", "a"] {
         for (open, close) in [("[", "]"), ("{\"x\":", "}")] {
@@ -177,7 +177,7 @@ fn nesting_is_limited_and_never_recursed_into() {
 }
 
 #[test]
-fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
+fn empty_objects_in_a_list_or_a_map_count_with_their_columns() {
     let wide = of((0..200).map(|number| field(&format!("f{number}"), DataType::Int64)).collect());
     let entries = of(vec![Field::new("key", DataType::Utf8, false), field("value", wide.clone())]);
     let map = DataType::Map(Field::new("entries", entries, false).into(), false);
@@ -212,7 +212,7 @@ fn empty_objects_in_a_list_or_a_map_cost_what_their_columns_do() {
 }
 
 #[test]
-fn a_name_again_and_again_is_work_that_has_an_end() {
+fn repeated_names_are_limited() {
     let wide = of((0..2_000).map(|number| field(&format!("f{number}"), DataType::Int64)).collect());
     let wanted = of(vec![field("a", wide)]);
     let again = |count: usize| format!("{{{}\"a\":{{}}}}", "\"a\":{},".repeat(count));
@@ -222,7 +222,7 @@ fn a_name_again_and_again_is_work_that_has_an_end() {
 }
 
 #[test]
-fn tombstones_and_blanks_are_null_and_no_fault() {
+fn tombstones_and_blanks_are_null_without_a_fault() {
     let wanted = of(vec![field("a", DataType::Int64)]);
     let bytes = |bytes| Row::Bytes { schema: None, bytes };
     let rows = [Row::Null, bytes(b"".as_slice()), bytes(b" \n\t "), Row::Bad, bytes(b"{\"a\":1}")];
@@ -234,7 +234,7 @@ fn tombstones_and_blanks_are_null_and_no_fault() {
 }
 
 #[test]
-fn types_that_json_cannot_carry_are_refused_by_name() {
+fn types_that_json_cannot_represent_are_refused_by_name() {
     let refused = |data_type| Json::new(data_type, "UTC").err().expect("refused");
     let interval = DataType::Interval(arrow_schema::IntervalUnit::DayTime);
     assert_eq!(

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_too_deep_is_refused_and_what_only_looks_so_is_not() {
+    fn deep_nesting_is_refused_but_not_in_comments_and_strings() {
         let deep = |count: usize| format!("option (o) = {}{};", "{o:".repeat(count), "}".repeat(count));
         assert_eq!(refused(&deep(60)), None);
         assert!(refused(&deep(70)).is_some_and(|reason| reason.contains("64 deep")));

@@ -43,7 +43,7 @@ const ORDER: &str = r#"
     }"#;
 
 #[test]
-fn a_bad_record_leaves_its_neighbours_alone() {
+fn a_bad_record_affects_only_its_row() {
     let mut format = format(ORDER);
     let good: &[u8] = &[8, 1, 18, 4, 8, 7, 16, 9, 26, 2, 16, 3, 34, 2, 5, 6, 42, 5, 10, 1, b'k', 16, 8];
     // The same, with a truncated last field: all fields before it were in their columns already.
@@ -62,7 +62,7 @@ fn a_bad_record_leaves_its_neighbours_alone() {
 
 /// Strings are checked once for all rows of a batch, and one by one only if that check fails.
 #[test]
-fn a_text_that_is_none_is_found_among_others() {
+fn an_invalid_string_is_found_among_valid_ones() {
     let mut format = format(ORDER);
     let note = |text: &[u8]| [&[18, text.len() as u8 + 2, 26, text.len() as u8][..], text].concat();
     // The second and the third are half a letter each. The last one has another fault after the string.
@@ -109,7 +109,7 @@ fn a_second_occurrence_is_merged() {
 }
 
 #[test]
-fn of_a_oneof_the_last_member_counts() {
+fn the_last_member_of_a_oneof_counts() {
     let mut format = format(ORDER);
     let rows: [&[u8]; 3] =
         [&[48, 0], &[48, 5, 58, 4, 8, 3, 16, 1, 48, 0, 58, 2, 16, 2], &[58, 2, 8, 4, 58, 2, 16, 5]];
@@ -124,7 +124,7 @@ fn of_a_oneof_the_last_member_counts() {
 }
 
 #[test]
-fn a_member_that_nobody_asked_for_unsets_one_that_somebody_did() {
+fn an_unselected_member_of_a_oneof_unsets_a_selected_one() {
     let set = descriptors(ORDER);
     let card = Field::new("card", DataType::Int32, true);
     let mut format = Protobuf::new(&set, "Order", DataType::Struct(vec![card].into())).expect("a format");
@@ -133,7 +133,7 @@ fn a_member_that_nobody_asked_for_unsets_one_that_somebody_did() {
 }
 
 #[test]
-fn of_a_key_the_last_entry_counts() {
+fn the_last_entry_of_a_key_counts() {
     let mut format = format(ORDER);
     let entry = |key: u8, value: u8| vec![42, 5, 10, 1, key, 16, value];
     let few = [entry(b'a', 1), entry(b'b', 2), entry(b'a', 3)].concat();
@@ -154,7 +154,7 @@ fn of_a_key_the_last_entry_counts() {
 }
 
 #[test]
-fn absent_is_null_zero_too_and_a_declared_default_is_itself() {
+fn absent_and_zero_are_null_and_declared_defaults_apply() {
     let mut format = format(
         r#"syntax = "proto2";
         enum Color { RED = 1; BLUE = 2; }
@@ -206,7 +206,7 @@ fn timestamps_are_microseconds() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_looked_at() {
+fn only_selected_fields_are_read() {
     let set = descriptors(ORDER);
     let line = DataType::Struct(vec![Field::new("note", DataType::Utf8, true)].into());
     let wanted = DataType::Struct(
@@ -233,7 +233,7 @@ fn only_what_is_asked_for_is_looked_at() {
 }
 
 #[test]
-fn a_message_that_holds_itself_is_refused_by_its_path() {
+fn a_recursive_message_is_refused_with_its_path() {
     let set = descriptors(
         r#"syntax = "proto3"; message A { B b = 1; int32 x = 2; } message B { repeated A as = 1; }"#,
     );
@@ -251,7 +251,7 @@ fn a_type_cannot_explode() {
 }
 
 #[test]
-fn empty_messages_of_many_fields_do_not_take_the_memory() {
+fn empty_messages_of_many_fields_do_not_exhaust_memory() {
     let fields = (1..=1000).map(|number| format!("int64 f{number} = {number};")).collect::<String>();
     let mut format =
         format(&format!("syntax = \"proto3\"; message M {{ repeated W w = 1; }} message W {{ {fields} }}"));
@@ -302,7 +302,7 @@ fn a_long_default_counts_for_each_row() {
 }
 
 #[test]
-fn a_long_default_cannot_be_that_of_very_many_columns() {
+fn a_long_default_of_very_many_columns_is_refused() {
     let text = "x".repeat(600_000);
     let fields = (1..=100).map(|number| format!("optional D f{number} = {number};")).collect::<String>();
     let set = descriptors(&format!(
@@ -326,7 +326,7 @@ fn names_of_an_enum_are_kept_once() {
 }
 
 #[test]
-fn what_would_end_the_compiler_is_refused_before() {
+fn texts_that_would_crash_the_compiler_are_refused_first() {
     let deep = format!("{}{}", "{o:".repeat(100_000), "}".repeat(100_000));
     let cases = [
         (format!("message M {{ option (o) = {deep}; }}"), "more than 64 deep"),
@@ -342,7 +342,7 @@ fn what_would_end_the_compiler_is_refused_before() {
 }
 
 #[test]
-fn very_many_names_that_are_not_defined_are_told_of_without_their_lines() {
+fn very_many_undefined_names_are_reported_without_lines() {
     let fields =
         |count: usize| (1..=count).map(|number| format!("Missing f{number} = {number};")).collect::<String>();
     let error = |count: usize| {
@@ -369,7 +369,7 @@ fn descriptors_of_very_many_parts_are_refused_before_they_are_read() {
 }
 
 #[test]
-fn messages_are_found_by_any_name() {
+fn messages_are_found_by_full_and_last_name() {
     let set = descriptors(
         r#"syntax = "proto3"; package p.q; message A { message In { int32 x = 1; } map<string, In> m = 1; }
         message B { message In { int32 x = 1; } }"#,
@@ -393,7 +393,7 @@ fn framed(format: &mut Protobuf, id: u32, bytes: &[u8]) -> (Vec<Option<i64>>, Ve
 }
 
 #[test]
-fn message_indexes_lead_to_the_message_or_the_record_is_bad() {
+fn message_indexes_must_point_to_the_message() {
     let text = r#"syntax = "proto3"; message A { int32 x = 1; }
         message B { map<string, int32> m = 1; message C { int64 x = 1; } C c = 2; }"#;
     let set = descriptors(text);
@@ -436,7 +436,7 @@ fn a_writer_whose_fields_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn compiling_tells_where_it_failed() {
+fn a_compile_error_names_its_place() {
     let files = [
         ("a.proto".to_owned(), "syntax = \"proto3\"; import \"b.proto\"; message A { B b = 1; }".to_owned()),
         ("b.proto".to_owned(), "syntax = \"proto3\"; message B { C c = 1; }".to_owned()),
@@ -449,13 +449,13 @@ fn compiling_tells_where_it_failed() {
 }
 
 #[test]
-fn a_text_as_deep_as_can_be_is_refused() {
+fn a_very_deep_text_is_refused() {
     let text = format!("syntax = \"proto3\"; {}{}", "message A { ".repeat(100_000), "}".repeat(100_000));
     assert!(compile("t.proto", &[("t.proto".to_owned(), text)]).is_err());
 }
 
 #[test]
-fn an_entry_with_an_unknown_number_of_a_closed_enum_is_none() {
+fn an_entry_with_an_unknown_number_of_a_closed_enum_is_dropped() {
     let mut format =
         format(r#"syntax = "proto2"; enum E { ZERO = 0; ONE = 1; } message M { map<int32, E> m = 1; }"#);
     let (array, faults) = read(&mut format, &[&[10, 4, 8, 1, 16, 1, 10, 4, 8, 2, 16, 9, 10, 2, 8, 3]]);

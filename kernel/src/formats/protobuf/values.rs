@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_value_wins_and_a_zero_may_be_none() {
+    fn the_last_value_wins_and_zero_may_be_absent() {
         let mut values = Values::new(Absence { default: None, zero: true });
         values.set(0, 5, false);
         values.set(0, 6, false);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_back() {
+    fn strings_are_truncated() {
         let mut texts = Texts::new(Absence { default: Some(b"none"[..].into()), zero: false });
         texts.set(0, b"long ago", false);
         texts.set(0, b"a", false);

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_end_where_they_end() {
+    fn varints_end_at_their_last_byte() {
         let mut cursor = Cursor::new(&[5, 0x96, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
         let read = [cursor.varint(), cursor.varint(), cursor.varint(), cursor.varint()];
         assert_eq!(read, [Ok(5), Ok(150), Ok(u64::MAX), Err(Broken::Cut)]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_have_a_number_and_five_bytes_at_most() {
+    fn tags_have_a_number_and_at_most_five_bytes() {
         assert_eq!(Cursor::new(&[8]).tag(), Ok(8));
         assert_eq!(Cursor::new(&[7]).tag(), Err(Broken::Tag));
         assert_eq!(Cursor::new(&[0x88, 0x80, 0x80, 0x80, 0]).tag(), Ok(8));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_skipped_by_its_wire_type() {
+    fn unselected_fields_are_skipped_by_their_wire_type() {
         let after = |bytes: &'static [u8]| {
             let mut cursor = Cursor::new(bytes);
             cursor.tag().and_then(|tag| cursor.skip(tag, MAX_DEPTH)).map(|()| cursor.rest().len())
