@@ -129,9 +129,7 @@ def test_H8_a_group_under_load_for_minutes(kafka_cluster, tmp_path, assignor):
         for process in soak.members:
             process.leave()
         exactly_once(soak.all, end)
-        summary = (
-            f"{dict(soak.events)}, {count} records, {soak.memory} bytes, {soak.threads} threads, {soak.files} files"
-        )
+        found = f"{dict(soak.events)}, {count} records, {soak.memory} bytes, {soak.threads} threads, {soak.files} files"
         (tmp_path / "soak.txt").write_text(found)
         assert flat(soak.memory, 16 * MB), found
         assert flat(soak.threads, 2), found
