@@ -167,17 +167,17 @@ def test_a_broker_is_left_during_the_connection_attempt_too(peer, hasty):
 
 def test_an_answer_that_arrives_while_other_brokers_are_asked_is_used(peer, hasty):
     """It may be the answer to a commit: using it is better than asking another broker again."""
-    doubted, sent = threading.Event(), threading.Event()
+    checked, sent = threading.Event(), threading.Event()
 
     def late(client):
-        doubted.wait(SECONDS)
+        checked.wait(SECONDS)
         client.sendall(struct.pack(">iiiii", 16, 3, 0, -1, 0))
         sent.set()
 
     connection = connect(peer(negotiating(late)))
 
     def overdue_check():
-        doubted.set()
+        checked.set()
         sent.wait(SECONDS)
         return "h2:9092 leads t-0 now"
 

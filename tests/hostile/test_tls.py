@@ -161,7 +161,7 @@ def test_without_a_descriptor_for_the_certificates_the_connection_is_lost_not_re
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         dialled = socket.create_connection(address)
-        monkeypatch.setattr(Connection, "_dial", lambda self, patience: dialled)  # it has the last descriptor
+        monkeypatch.setattr(Connection, "_dial", lambda self, wait: dialled)  # it has the last descriptor
         config = client_config(bootstrap=(address,), security=Security(protocol="SSL", tls=Tls(ca_file=str(authority))))
         with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
             Connection(*address, config, SECONDS)

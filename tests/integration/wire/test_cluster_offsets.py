@@ -174,7 +174,7 @@ def test_what_a_dead_broker_leads_is_left_out_unless_waited_for(kafka_cluster, s
     kafka_cluster.kill_node(killed)
     try:
         assert patient.reachable_ends(expected, wait_for=list(alive)) == alive
-        # Whoever is not waited for has a moment to answer, and a busy broker may be too late.
+        # Brokers that are not waited for have a moment to answer, and a busy one may be too late.
         eventually(lambda: set(patient.bytes_per_record(dict.fromkeys(expected, 0))) == set(alive), "sizes")
         eventually(lambda: patient.reachable_ends(expected, wait_for=()) == alive, "ends")
         assert cluster.reachable_ends(expected, wait_for=list(dead)) == alive, "only nothing at all is an error"
@@ -187,7 +187,7 @@ def test_what_a_dead_broker_leads_is_left_out_unless_waited_for(kafka_cluster, s
     assert patient.reachable_ends(expected, wait_for=list(expected)) == expected
 
 
-def test_a_broker_that_does_not_answer_holds_nobody_up_who_does_not_wait_for_it(kafka_cluster, spread, asked):
+def test_a_broker_that_does_not_answer_delays_only_callers_that_wait_for_it(kafka_cluster, spread, asked):
     expected = spread(1)
     cluster = cluster_of(kafka_cluster)
     led_by = leaders(cluster, expected)
@@ -202,10 +202,10 @@ def test_a_broker_that_does_not_answer_holds_nobody_up_who_does_not_wait_for_it(
         assert asked.count("ListOffsetsRequest") == len(set(led_by.values()) - {paused}), "it is left alone for a while"
     finally:
         kafka_cluster.resume_node(paused)
-    assert cluster.end(expected) == expected, "whoever waits gets an answer"
+    assert cluster.end(expected) == expected, "a caller that waits gets an answer"
 
 
-def test_whoever_let_us_wait_is_asked_all_the_same_if_nobody_else_is_there(kafka, topic, produce):
+def test_a_broker_that_did_not_answer_is_asked_again_if_there_is_no_other(kafka, topic, produce):
     """A sound broker on a busy machine may take its time once. That must not make it one that is not asked."""
     name = topic(partitions=2)
     count = produce(name, [Rec(b"x", partition=0)])
@@ -216,7 +216,7 @@ def test_whoever_let_us_wait_is_asked_all_the_same_if_nobody_else_is_there(kafka
     assert cluster.reachable_ends(partitions, wait_for=()) == {partitions[0]: count, partitions[1]: 0}
 
 
-def test_no_partitions_ask_nobody(cluster, asked):
+def test_no_partitions_need_no_request(cluster, asked):
     assert cluster.end([]) == cluster.reachable_ends([], []) == cluster.epoch_ends({}) == {}
     assert cluster.bytes_per_record({}) == {}
     assert asked == []

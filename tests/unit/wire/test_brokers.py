@@ -132,7 +132,7 @@ class TestAny:
             ask_any(make())
 
 
-def test_a_broker_that_was_doubted_and_has_answered_is_asked_like_all_others(pool):
+def test_a_broker_that_was_overdue_and_has_answered_is_asked_like_all_others(pool):
     brokers = make()
     brokers.learn([ONE, TWO])
     pool.takes["h1"] = 3.0

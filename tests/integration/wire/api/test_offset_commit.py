@@ -78,7 +78,7 @@ def test_F24_while_the_coordinator_stays_a_commit_is_one_request(cluster, topic,
     assert asked == ["OffsetCommitRequest"] * 3 + ["OffsetFetchRequest"]
 
 
-def test_nothing_to_commit_asks_nobody(cluster, group, asked):
+def test_nothing_to_commit_needs_no_request(cluster, group, asked):
     cluster.commit(group, {})
     assert asked == []
 
@@ -100,7 +100,7 @@ def test_more_than_a_thousand_partitions(cluster, kafka, topic, group):
         kafka.delete_topic(name)  # the broker is shared, and so many partitions are a load
 
 
-def test_a_group_with_live_members_is_refused_and_the_way_out_is_said(cluster, kafka, topic, group):
+def test_a_group_with_live_members_is_refused_with_a_hint(cluster, kafka, topic, group):
     name = topic()
     consumer = live_member(kafka, group, name)
     try:

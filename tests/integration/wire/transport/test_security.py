@@ -63,7 +63,7 @@ def ssl_kafka():
 
 @pytest.fixture(scope="module")
 def sasl_kafka():
-    # Sessions of three seconds: a read that outlives one must log in anew.
+    # Sessions of three seconds: a read that outlives one must log in again.
     settings = {"connections.max.reauth.ms": 3000}
     with EmbeddedKafka(listener="SASL_SSL", users={"reader": None, "other": None}, settings=settings) as kafka:
         fill(kafka, "t")

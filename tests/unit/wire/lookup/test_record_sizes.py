@@ -104,7 +104,7 @@ def test_old_messages_one_by_one(magic):
 def test_old_compressed_sets_go_by_those_after_the_first(magic):
     sets = [old_messages(magic, range(start, start + 50), codec=1) for start in (0, 50, 100)]
     data = b"".join(sets)
-    # The first set began before the position, and nobody knows where.
+    # The first set began before the position, at an unknown offset.
     assert sized(data, position=49) == (len(sets[1]) + len(sets[2])) / 100
     assert sized(sets[0], position=0) == len(sets[0]) / 50, "alone it is better than nothing"
 

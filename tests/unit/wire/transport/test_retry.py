@@ -14,7 +14,7 @@ def test_pauses_grow_up_to_the_maximum():
         assert expected * 0.75 <= waited <= expected * 1.25
 
 
-def test_when_time_is_up_the_error_tells_the_tries_and_the_way_out():
+def test_when_time_is_up_the_error_has_the_attempts_and_the_hint():
     attempts = Attempts("asking", 0, hint="Start the broker", wait=lambda _: None)
     cause = OSError("refused")
     attempts.failed("refused", cause)
