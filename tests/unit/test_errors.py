@@ -1,4 +1,4 @@
-"""Errors survive the way from a worker to the driver, and say where and what to do."""
+"""Errors can be pickled, and say where it happened and how to fix it."""
 
 import inspect
 import pickle
@@ -63,6 +63,6 @@ def test_a_corrupt_batch_says_where():
     assert "CRC is wrong" in message
 
 
-def test_an_unavailable_broker_tells_its_history():
+def test_an_unavailable_broker_has_its_history():
     error = errors.BrokerUnavailable("reading", ["after 1.0 s: refused", "after 2.0 s: closed"])
     assert str(error).endswith("tried:\n  - after 1.0 s: refused\n  - after 2.0 s: closed")

@@ -1,4 +1,4 @@
-"""What is shown holds no secret, in whatever words it stands."""
+"""Secrets are masked in every text that is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No repr, error, log line or line of the terminal shows a secret. Which options are secret, the tables say."""
+"""No repr, error, log line or output shows a secret. The option tables say which options are secret."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_each_secret_option_is_taken_with_some_value_and_some_login():
 
 @pytest.mark.parametrize("name", [*TABLES, *REFUSED])
 def test_no_option_at_all_shows_a_password_that_stands_in_its_value(name):
-    """Not only those that are secret: an address with a log-in may be pasted anywhere."""
+    """Not only those that are secret: an address with a login may be pasted anywhere."""
     for value in VALUES[2:8]:
         with contextlib.suppress(NotRefused):
             assert HUSH not in shown(refusal(parse_options, LEAST | {name: value}))
@@ -227,6 +227,6 @@ def test_log_lines_and_their_tracebacks_are_masked(caplog):
     assert "not ours to touch" in caplog.text
 
 
-def test_what_is_secret_is_said_by_names():
+def test_names_say_which_settings_are_secret():
     assert is_secret("sasl.password")
     assert not is_secret("kafka.sasl.oauthbearer.token.endpoint.url")

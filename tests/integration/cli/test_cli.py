@@ -161,7 +161,7 @@ def test_follow_ends_at_its_limit(penstock, words):
     assert numbers(out) == list(range(20))
 
 
-def test_a_closed_pipe_is_no_error(kafka, topic, produce):
+def test_a_closed_pipe_is_not_an_error(kafka, topic, produce):
     name = topic()
     produce(name, [Rec(b"x" * 100)] * 20_000)
     with subprocess.Popen(

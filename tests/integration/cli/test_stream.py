@@ -63,7 +63,7 @@ def test_a_topic_becomes_parquet_and_the_same_command_goes_on_where_it_stopped(s
     assert ds.dataset(tmp_path / "data").count_rows() == 101
 
 
-def test_a_topic_becomes_a_table_with_text_and_what_is_none_is_dead_lettered(
+def test_a_topic_becomes_a_table_with_text_and_other_records_are_dead_lettered(
     stream, words, topic, produce, postgres, kafka
 ):
     dead = topic(1)
@@ -108,7 +108,7 @@ def test_a_limit_is_kept(stream, words):
     assert len(out.splitlines()) == 70, "the rest is still there"
 
 
-def test_what_cannot_work_is_told_in_a_line(stream, words, postgres):
+def test_what_cannot_work_is_an_error_of_one_line(stream, words, postgres):
     code, _, err = stream("no-such-topic", "--to", "parquet:x", "--until-end")
     assert code == 1
     assert "penstock stream: topic 'no-such-topic' does not exist" in err

@@ -1,4 +1,4 @@
-"""The streamer against a real broker: processes that are killed, sinks that fail, members that come and go."""
+"""The streamer against a real broker: killed processes, failing sinks, changing members."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_topic_becomes_a_parquet_dataset_and_the_group_has_no_lag(topic, produ
     left.nothing()
 
 
-def test_the_end_is_reached_where_it_is_no_record(topic, transaction, config, cluster, kafka):
+def test_the_end_is_reached_at_a_transaction_marker(topic, transaction, config, cluster, kafka):
     """The last offsets of both partitions are an aborted record and markers."""
     name = topic(2)
     with transaction(f"{name}-1") as send:

@@ -1,4 +1,4 @@
-"""The embedded broker: starts, obeys, keeps secrets, and leaves nothing behind."""
+"""The embedded broker: start, stop, single nodes, security, and cleaning up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = SECOND
 
 
 def alive(pid: int) -> bool:
-    """A process that is there and no zombie (whoever should reap it may take its time)."""
+    """A process that exists and is not a zombie (its parent may reap it later)."""
     listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
     return bool(listed) and not listed.startswith("Z")
 
@@ -199,7 +199,7 @@ class TestLife:
         assert str(caught.value).startswith(f"port {taken_port} is used by another program")
         assert len(str(caught.value).splitlines()) == 1
 
-    def test_a_port_lost_to_somebody_else_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_port_taken_by_another_process_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from penstock.testing import cluster
 
         with socket.create_server(("127.0.0.1", free_ports(1)[0])) as taken:
@@ -242,7 +242,7 @@ class TestTopicsAndSettings:
             finally:
                 consumer.close()
 
-    def test_a_topic_that_cannot_be_made_is_told_of_in_the_brokers_words(self, kafka: EmbeddedKafka) -> None:
+    def test_a_topic_that_cannot_be_created_raises_the_brokers_reason(self, kafka: EmbeddedKafka) -> None:
         with pytest.raises(BrokerError) as caught:
             kafka.create_topic("a/b")
         assert "Topic name is invalid: 'a/b' contains" in str(caught.value)
@@ -376,7 +376,7 @@ class TestListeners:
             else:
                 refused(kafka, password="guess")
 
-    def test_options_carry_sparks_prefix_unless_told_otherwise(self, kafka: EmbeddedKafka) -> None:
+    def test_options_have_sparks_prefix_by_default(self, kafka: EmbeddedKafka) -> None:
         assert kafka.client_options() == {
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "kafka.security.protocol": "PLAINTEXT",
@@ -530,7 +530,7 @@ class TestCommand:
         return [sys.executable, "-m", "penstock.cli", "broker", *arguments]
 
     @pytest.mark.parametrize(("end", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-    def test_runs_until_told_to_stop_and_cleans_up(self, tmp_path: Path, end: int, code: int) -> None:
+    def test_runs_until_a_signal_and_cleans_up(self, tmp_path: Path, end: int, code: int) -> None:
         with subprocess.Popen(
             self.command("--topic", "words:3", "--setting", "num.partitions=2"),
             stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The command line as far as it needs no broker: usage, positions, properties, tables, exit codes."""
+"""The command line without a broker: usage, positions, properties, tables, exit codes."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
     assert said.endswith("RuntimeError: cannot connect to postgresql://***@host/db\n")
 
 
-def test_a_full_disk_is_no_bug(monkeypatch, capsys):
+def test_a_full_disk_is_not_reported_as_a_bug(monkeypatch, capsys):
     def fail(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -151,7 +151,7 @@ def test_a_full_disk_is_no_bug(monkeypatch, capsys):
     assert capsys.readouterr().err == "penstock topics: the output cannot be written: No space left on device\n"
 
 
-def test_a_reader_that_has_gone_away_is_told_nothing():
+def test_a_closed_pipe_prints_no_error():
     read_end, write_end = os.pipe()
     os.close(read_end)
     # Short texts stay in Python's buffer until the end, as they do for every user.
@@ -164,7 +164,7 @@ def test_a_reader_that_has_gone_away_is_told_nothing():
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_ctrl_c_while_it_is_loaded_is_no_traceback(monkeypatch, capsys):
+def test_ctrl_c_during_imports_prints_no_traceback(monkeypatch, capsys):
     def interrupted():
         raise KeyboardInterrupt
 
@@ -304,7 +304,7 @@ def test_a_time_without_a_zone_is_local():
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5", "9" * 20])
-def test_what_is_no_position_is_refused(text):
+def test_an_invalid_position_is_refused(text):
     with pytest.raises(OptionError):
         parse_position("--from", text)
 

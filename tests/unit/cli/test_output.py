@@ -1,4 +1,4 @@
-"""Nothing that others have written reaches a terminal as anything but text."""
+"""Untrusted text is escaped before it reaches a terminal."""
 
 import ast
 import json

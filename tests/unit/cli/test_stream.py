@@ -1,4 +1,4 @@
-"""`penstock stream` as far as it needs no broker: targets, usage, and what it says of itself."""
+"""`penstock stream` without a broker: targets, usage, status line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_belongs_to_the_database_reaches_it(monkeypatch):
         ("adbc:sqlite:x.db?table=t&duplicates=drop", "must be skip"),
     ],
 )
-def test_what_is_no_target_is_told_with_examples(text, said):
+def test_an_invalid_target_is_refused_with_examples(text, said):
     with pytest.raises(OptionError, match=said):
         target(text)
 
@@ -78,7 +78,7 @@ def test_what_is_no_target_is_told_with_examples(text, said):
 @pytest.mark.parametrize(
     ("columns", "said"), [(["vallue"], r"Did you mean value\?"), (["timestampType"], "not a column that stdout shows")]
 )
-def test_a_column_that_is_not_shown_is_told(columns, said):
+def test_a_column_that_stdout_does_not_show_is_refused(columns, said):
     target("stdout", ["topic", "offset", "headers"])
     with pytest.raises(OptionError, match=said):
         target("stdout", columns)
@@ -177,13 +177,13 @@ def metrics(lag=None, **counts):
     return summed([Counters(**counts), Counters(records=1)], lag, None)
 
 
-def test_a_line_tells_records_rate_and_lag():
+def test_the_status_line_shows_records_rate_and_lag():
     assert status(metrics(records=1_233_999), 1e5) == "1,234,000 records, 100,000 per second, lag unknown"
     troubled = metrics(records=9, lag=12_345, failed=2, retries=1)
     assert status(troubled, 0) == "10 records, 0 per second, lag 12,345, 2 failed, 1 retries"
 
 
-def test_a_summary_tells_what_became_of_all():
+def test_the_summary_counts_failed_and_dead_lettered_records():
     assert (
         summary(metrics(records=9, rows=8), "t", "parquet:x", 1.23) == "10 records of t in 1.2 s, 8 rows to parquet:x"
     )

@@ -1,4 +1,4 @@
-"""What a ConsumerConnector is told: today's names, the old ones, and what is said when one is wrong."""
+"""The settings of a ConsumerConnector: today's names, the old names, and errors."""
 
 import pickle
 
@@ -77,7 +77,7 @@ def test_H1_an_old_name_means_todays(old, value, today):
     assert today == "bootstrap.servers" or parse_config(fresh | {old: value}) != parse()
 
 
-def test_H1_what_the_old_consumer_could_be_told_is_understood():
+def test_H1_settings_of_the_old_consumer_are_accepted():
     config = parse(
         consumer_timeout_ms=100,
         num_consumer_fetchers=3,
@@ -137,7 +137,7 @@ def test_lists_come_as_text_or_as_what_they_are():
         ("roundrobin", ("roundrobin",), False),
         ("cooperative-sticky", ("cooperative-sticky",), True),
         ("penstock-fixed, range,range", ("penstock-fixed", "range"), False),
-        # Java's own default. Eager as long as one of the list is, because nobody knows which will be chosen.
+        # Java's own default. Eager as long as one of the list is, because the group may choose that one.
         (
             "org.apache.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
             ("range", "cooperative-sticky"),
@@ -185,14 +185,14 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"sasl.username": "me"}, "Set sasl.jaas.config"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_way_out(wrong, words):
+def test_impossible_settings_are_refused_with_a_hint(wrong, words):
     error = refuse(LEAST | wrong)
     assert words in str(error)
     assert error.name in {*wrong, "fetch.max.wait.ms"}
 
 
 @pytest.mark.parametrize("missing", ["bootstrap.servers", "group.id"])
-def test_what_must_be_said_is_asked_for(missing):
+def test_a_missing_required_setting_is_named(missing):
     error = refuse({name: value for name, value in LEAST.items() if name != missing})
     assert error.name == missing
     assert error.hint

@@ -1,4 +1,4 @@
-"""The options of typed columns: what is taken, what is refused, and what does not go together."""
+"""The options of typed columns: accepted, refused, and contradicting ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_registry_makes_confluents_framing_the_default_of_what_has_a_schema():
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_what_is_wrong_is_told_by_its_option(given, name, says):
+def test_an_error_names_the_wrong_option(given, name, says):
     error = refuse(**given)
     assert error.name == name
     assert says in str(error)

@@ -1,4 +1,4 @@
-"""A registry's options: what is read, what is refused, and that no error and no repr shows a secret."""
+"""The options of a registry: accepted and refused ones. No error and no repr shows a secret."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_config_is_a_value_and_shows_no_secret():
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "-".join(value),
 )
-def test_what_is_refused_is_named_without_secrets(given, said):
+def test_a_refused_option_is_named_without_secrets(given, said):
     with pytest.raises(OptionError, match=said) as refused:
         parse(**given)
     assert refused.value.name.startswith("schemaRegistry.")

@@ -1,4 +1,4 @@
-"""What every option means, and what is said when it is wrong."""
+"""The options of the source: their values, and the errors of wrong ones."""
 
 import math
 import pickle
@@ -79,7 +79,7 @@ def test_F5_kafka_properties_reach_the_client():
     assert (client.fetch_max_wait, client.partition_max_bytes) == (0.25, 1000)
 
 
-def test_F5_a_poll_timeout_that_is_no_number_is_named():
+def test_F5_a_poll_timeout_that_is_not_a_number_is_named():
     error = refuse(ONE_TOPIC | {"kafkaConsumer.pollTimeoutMs": "soon"})
     assert error.name == "kafkaConsumer.pollTimeoutMs"
     assert "'soon': is not a whole number" in str(error)
@@ -167,7 +167,7 @@ def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
         ({"kafka.ssl.keystore.key": "pem"}, "kafka.ssl.keystore.certificate.chain"),
     ],
 )
-def test_a_wrong_option_is_refused_with_its_name_its_value_and_a_way_out(options, words):
+def test_a_wrong_option_is_refused_with_its_name_its_value_and_a_hint(options, words):
     error = refuse(ONE_TOPIC | options)
     assert words in str(error)
     assert any(name.lower() in str(error).lower() for name in options)

@@ -1,4 +1,4 @@
-"""How records become rows, and how those that fail are found: extractions, and the halving of what a sink refuses."""
+"""Extractions, and the bisection of rows that a sink refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rows_are_what_the_function_returned():
     assert (extracted.skipped, extracted.failures) == (0, [])
 
 
-def test_none_is_no_row_and_many_are_as_many_as_there_are():
+def test_none_is_skipped_and_an_iterable_gives_all_its_rows():
     one = MessageExtraction(lambda m: m.value or None, many=False, schema=None).extract(P0, records(b"a", b"", b"c"))
     assert (one.rows, one.skipped) == ([b"a", b"c"], 1)
     many = MessageExtraction(lambda m: m.value.split(), many=True, schema=None).extract(P0, records(b"a b", b"", b"c"))
@@ -114,7 +114,7 @@ def test_a_batch_function_sees_the_columns_asked_for_and_may_drop_rows():
     assert table.extract(P0, records(b"a")).rows.num_rows == 2
 
 
-def test_a_batch_function_that_returns_something_else_is_no_failure_of_messages():
+def test_a_batch_function_that_returns_something_else_is_a_usage_error():
     with pytest.raises(OptionError, match=r"returned list.*leave out extracts"):
         BatchExtraction(lambda b: b.to_pylist(), columns=["value"], schema=None).extract(P0, records(b"a"))
     schemas = iter([pa.int32(), pa.int64()])
@@ -147,7 +147,7 @@ PIECES = st.lists(st.lists(st.sampled_from([b"good", b"bad"]), min_size=1, max_s
 
 
 @given(PIECES, st.sets(st.integers(0, 30), max_size=6), st.booleans())
-def test_what_is_refused_is_found_and_all_else_is_written_once_whatever_comes_between(pieces, troubles, one_by_one):
+def test_refused_rows_are_found_and_all_others_are_written_once(pieces, troubles, one_by_one):
     """Tries that fail at any moment: what was written is not written again, what was not is."""
     if one_by_one:
         extraction = MessageExtraction(lambda m: [m.value, b"%d" % m.offset], many=False, schema=None)
@@ -249,14 +249,14 @@ def test_letters_count_as_bytes_that_are_held():
     assert not backlog.is_due(limits, 0.0)
 
 
-def test_a_log_that_begins_anew_is_committed_where_it_is_read_now():
+def test_a_recreated_log_is_committed_at_its_new_position():
     backlog = Backlog()
     backlog.reached(P0, 1000, now=0.0)
     backlog.reached(P0, 3, now=0.0)  # the topic was deleted and made anew
     assert backlog.clear() == {P0: 3}
 
 
-def test_what_is_dropped_takes_its_letters_and_its_position_along():
+def test_dropping_a_partition_drops_its_letters_and_its_position():
     backlog = Backlog()
     for tp in (P0, P1):
         backlog.add(Piece(tp, batch_of("t", tp.partition, 0, [b"a", b"b"]), [1, 2]))

@@ -1,4 +1,4 @@
-"""The streamer's rules I1, I2 and I4 on a connector made of lists: what is written, and what is committed by then."""
+"""The streamer's rules I1, I2 and I4 with a fake connector: which records are written before which commit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ GOOD = {"topic": "t", "threads": 1, "sink": print, "config": CONFIG}
         ({"limit": 0}, "option limit"),
     ],
 )
-def test_I1_what_is_missing_or_wrong_is_named(wrong, said):
+def test_I1_a_missing_or_wrong_argument_is_named(wrong, said):
     with pytest.raises(OptionError, match=said.replace("?", r"\?").replace("(", r"\(")):
         Streamer(**(GOOD | wrong))
 
@@ -131,7 +131,7 @@ def test_decoders_work_before_the_extractor(fake_connector):
         assert streamer.metrics().failed == 1
 
 
-def test_what_is_skipped_still_moves_the_offset(fake_connector):
+def test_skipped_records_still_move_the_offset(fake_connector):
     sink = ListSink()
     with running(fake_connector, sink, extractor=lambda message: None):
         fake_connector.put(0, [b"a", b"b"])
@@ -160,7 +160,7 @@ def test_offsets_are_committed_after_the_sink_has_the_rows_and_not_more_than_tha
 
 
 def test_a_gap_after_the_last_record_is_committed_too(fake_connector):
-    """Transaction markers, aborted records: without them a group would lag for ever."""
+    """Transaction markers, aborted records: without them a group would lag forever."""
     with running(fake_connector, ListSink()):
         fake_connector.put(0, [b"a"], gap=5)
         committed(fake_connector, {P0: 6, P1: 0})
@@ -314,7 +314,7 @@ def test_until_the_end_stops_there_and_takes_nothing_beyond(fake_connector, monk
     assert fake_connector.committed == {P0: 3, P1: 2}
 
 
-def test_a_partition_that_left_after_its_batch_was_handed_out_is_no_error(fake_connector, monkeypatch):
+def test_a_partition_revoked_after_its_batch_was_read_is_not_an_error(fake_connector, monkeypatch):
     """A connector pauses and seeks only what it has; a group that has waited long enough takes a partition away."""
 
     def gone(partitions):

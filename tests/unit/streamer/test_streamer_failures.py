@@ -1,4 +1,4 @@
-"""The streamer's rule I3, and rebalances, on a connector made of lists: what fails when, and what is not lost."""
+"""The streamer's rule I3, and rebalances, with a fake connector: failures at every step lose no record."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_I3_an_error_that_stays_fails_the_streamer(fake_connector):
             streamer.wait(SECONDS)
 
 
-def test_an_error_of_a_partition_that_has_left_is_nobodys(fake_connector, caplog):
+def test_an_error_of_a_revoked_partition_is_ignored(fake_connector, caplog):
     sink = ListSink()
     with running(fake_connector, sink) as streamer:
         fake_connector.raise_at(0, CorruptBatch("t", 8, 1, 0, "CRC is wrong"))
@@ -240,7 +240,7 @@ def test_an_error_of_a_partition_that_has_left_is_nobodys(fake_connector, caplog
         assert streamer.metrics().retries == 0
 
 
-def test_I3_errors_that_the_connector_recovers_from_are_told_and_counted(fake_connector, caplog):
+def test_I3_errors_that_the_connector_recovers_from_are_logged_and_counted(fake_connector, caplog):
     sink = ListSink()
     with running(fake_connector, sink, max_retries=2) as streamer:
         for _ in range(3):
@@ -256,7 +256,7 @@ def test_I3_errors_that_the_connector_recovers_from_are_told_and_counted(fake_co
 
 
 @pytest.mark.parametrize("error", [OffsetOutOfRange("t", 0, 5, "9 to 12"), NoGroupOffset("g", [("t", 0)])])
-def test_an_error_that_somebody_asked_for_fails_the_streamer_at_once(fake_connector, error):
+def test_an_error_by_auto_offset_reset_none_fails_the_streamer_at_once(fake_connector, error):
     with running(fake_connector, ListSink()) as streamer:
         fake_connector.raise_at(0, error)
         with pytest.raises(type(error)):
@@ -293,7 +293,7 @@ def test_a_commit_that_fails_is_tried_again_and_stops_nothing(fake_connector, ca
     assert "the commit failed" in caplog.text
 
 
-def test_a_commit_that_is_refused_is_told_and_the_next_one_counts(fake_connector, caplog):
+def test_a_refused_commit_is_logged_and_the_next_one_succeeds(fake_connector, caplog):
     sink = ListSink()
     refused = [CommitRefused("g", "it is rebalancing")]
 
@@ -313,7 +313,7 @@ def test_a_commit_that_is_refused_is_told_and_the_next_one_counts(fake_connector
 # --- rebalances -----------------------------------------------------------------------------------------------------
 
 
-def test_before_partitions_leave_what_is_held_of_them_is_written_and_committed(fake_connector):
+def test_held_records_of_revoked_partitions_are_written_and_committed_first(fake_connector):
     sink = ListSink()
     with running(fake_connector, sink, threads=2, flush_rows=10**6, flush_interval=60):
         fake_connector.put(0, [b"a", b"b"])
@@ -351,7 +351,7 @@ def test_of_a_batch_in_the_middle_only_what_went_through_is_written_and_committe
 
 
 @pytest.mark.parametrize("why", ["interval", "stop", "rebalance"])
-def test_a_slow_extractor_does_not_keep_a_thread_from_what_is_due(fake_connector, monkeypatch, why):
+def test_a_slow_extractor_does_not_delay_due_work(fake_connector, monkeypatch, why):
     """A slice of it would take minutes."""
     monkeypatch.setattr("penstock.streamer.worker.SLICE_SECONDS", 0.05)
     sink, begun = ListSink(), threading.Event()
@@ -423,7 +423,7 @@ def test_a_thread_that_hangs_is_not_waited_for_longer_than_allowed(fake_connecto
     assert sink.rows == [b"a", b"a", b"b"], "at least once, and nothing of the second time is lost"
 
 
-def test_a_partition_that_left_and_came_back_starts_where_the_group_says(fake_connector):
+def test_a_partition_assigned_again_starts_at_the_committed_offset(fake_connector):
     sink = ListSink()
     with running(fake_connector, sink):
         fake_connector.put(0, [b"a", b"b", b"c"])
@@ -435,10 +435,10 @@ def test_a_partition_that_left_and_came_back_starts_where_the_group_says(fake_co
 
 
 @pytest.mark.parametrize("middle_of_a_batch", [False, True])
-def test_what_was_let_go_of_unwritten_is_not_committed_while_the_consumer_still_lists_it(
+def test_dropped_records_are_not_committed_while_the_consumer_still_lists_their_partition(
     fake_connector, monkeypatch, middle_of_a_batch
 ):
-    """Its position counts what was handed out, and between the answer and the end of the release anybody may look."""
+    """Its position counts records that were read, and a worker may look at it before the revocation ends."""
     monkeypatch.setattr("penstock.streamer.extraction.MessageExtraction.slice", 1 if middle_of_a_batch else 100)
     sink = ListSink()
     down, busy, ticks = threading.Event(), threading.Event(), []

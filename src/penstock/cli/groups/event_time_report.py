@@ -167,16 +167,16 @@ def headline(group: GroupEventTime) -> str:
         unknown = [row.name for row in group.partitions if row.state is State.UNKNOWN]
         others = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
         why = f": no committed record has a timestamp in {unknown[0]}{others}" if unknown else ""
-        said = f"Event time: no watermark yet{why}"
+        text = f"Event time: no watermark yet{why}"
     else:
-        said = f"Event time: watermark {moment(group.watermark_ms)}, {behind(group.behind_now_ms)}"
-        said += f", slowest {group.slowest}" if group.slowest else ", all records are read"
+        text = f"Event time: watermark {moment(group.watermark_ms)}, {behind(group.behind_now_ms)}"
+        text += f", slowest {group.slowest}" if group.slowest else ", all records are read"
     for state in (State.IDLE, State.HELD, State.GONE):
         if count := group.count(state):
-            said += f", {count:,} {state}"
+            text += f", {count:,} {state}"
             if state is State.HELD:
-                said += f" by a drift of {span(group.strategy.max_drift)}"
-    return said
+                text += f" by a drift of {span(group.strategy.max_drift)}"
+    return text
 
 
 def documents(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:

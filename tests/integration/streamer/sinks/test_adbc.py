@@ -1,4 +1,4 @@
-"""PostgreSQL as a sink, a real one: what its driver copies as bytes must fit, and what fails is told apart."""
+"""A real PostgreSQL as a sink: types that its driver does not convert, and kinds of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a group is in event time, as plain values: E1 to E4 of what it has committed."""
+"""The progress of a group in event time, with plain values (E1 to E4)."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_E2_the_group_is_as_far_as_its_slowest_partition():
     assert [row.ahead_ms for row in group.partitions] == [DAY - HOUR, 0, DAY - MINUTE]
 
 
-def test_E3_a_partition_that_is_read_to_its_end_holds_nobody_back():
+def test_E3_a_partition_that_is_read_to_its_end_does_not_hold_back_others():
     group = times({0: HOUR, 1: DAY, 2: MINUTE}, lags={1: 0})
     assert (group.watermark_ms, group.slowest) == (NOW - HOUR - 1, "t-0")
     assert states(group) == ["slowest", "idle", ""]
@@ -98,7 +98,7 @@ def test_E3_a_partition_that_retention_has_emptied_is_idle():
     assert group.watermark_ms == NOW - 1
 
 
-def test_E4_what_is_further_ahead_than_the_drift_is_held_back():
+def test_E4_a_partition_further_ahead_than_the_drift_is_held_back():
     group = times({0: HOUR, 1: DAY, 2: DAY - 5 * MINUTE, 3: DAY - 5 * MINUTE - 1}, strategy=drift("5m"))
     assert states(group) == ["held back", "slowest", "", "held back"]
     assert group.watermark_ms == NOW - DAY - 1
@@ -160,7 +160,7 @@ def test_all_groups_have_a_line_each_for_people_and_for_scripts():
         (-185_000, "-3 min 5 s"),
     ],
 )
-def test_spans_are_told_as_people_tell_them(milliseconds, said):
+def test_spans_show_their_two_largest_units(milliseconds, said):
     assert span(milliseconds) == said
 
 

@@ -1,4 +1,4 @@
-"""`penstock groups` as far as it needs no broker: where a reset leads, what a file says, what a description holds."""
+"""`penstock groups` without a broker: the offsets of a reset, files of offsets, descriptions."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there_is_named():
         (["--event-time", "reset", "g", "--topic", "t", "--to", "earliest"], "cannot be used with reset"),
     ],
 )
-def test_wrong_usage_is_told_before_any_broker_is_asked(arguments, words, capsys, monkeypatch):
+def test_wrong_usage_fails_before_any_request(arguments, words, capsys, monkeypatch):
     monkeypatch.delenv("PENSTOCK_BOOTSTRAP", raising=False)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     assert cli.main(["groups", *arguments]) == cli.WRONG_USAGE
@@ -175,7 +175,7 @@ def test_wrong_usage_is_told_before_any_broker_is_asked(arguments, words, capsys
     "arguments",
     [["reset", "g", "--topic", "t"], ["reset", "g", "--to", "earliest", "--by", "1"], ["describe"], []],
 )
-def test_what_is_missing_or_too_much_ends_with_usage(arguments, capsys):
+def test_missing_and_extra_arguments_print_the_usage(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["groups", *arguments])
     assert ended.value.code == cli.WRONG_USAGE
@@ -210,7 +210,7 @@ def test_the_broker_may_stand_before_or_after_the_verb(arguments, monkeypatch):
 # --- describe -----------------------------------------------------------------------------------------------------
 
 
-def test_standings_hold_what_is_committed_and_what_is_read():
+def test_standings_have_committed_and_owned_partitions():
     one, two, three = (TopicPartition("clicks", number) for number in range(3))
     described = DescribedGroup("g", "classic", "Stable", "range", (GroupMember("m", "c", "h", None, (two, three)),))
     assert standings(described, {one: 5, two: 200}, {one: 10, two: 150, three: 7}) == [

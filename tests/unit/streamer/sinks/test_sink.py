@@ -1,4 +1,4 @@
-"""Sinks by themselves: files that are whole or not there, and SQLite through ADBC."""
+"""Sinks alone: complete files, and SQLite through ADBC."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_rows_that_parquet_has_no_type_for_are_no_reason_to_try_again(tmp_path):
         writer.write(pa.table({"u": unions}))
 
 
-def test_what_a_killed_process_left_goes_after_a_while(tmp_path):
+def test_files_of_a_killed_process_are_removed_after_an_hour(tmp_path):
     (tmp_path / "date=2025-01-31").mkdir()
     old = tmp_path / "date=2025-01-31" / ".part-1.parquet.unfinished"
     young, stranger = tmp_path / ".part-2.parquet.unfinished", tmp_path / ".hidden"
@@ -222,7 +222,7 @@ def test_a_column_that_is_not_there_cannot_be_partitioned_by(tmp_path):
         ({"path": "x", "file_seconds": "60"}, "file_seconds = .*more than 0 seconds"),
     ],
 )
-def test_what_makes_no_parquet_sink(arguments, said):
+def test_wrong_arguments_of_a_parquet_sink_are_refused(arguments, said):
     with pytest.raises(OptionError, match=said):
         ParquetSink(**arguments)
 
@@ -232,13 +232,13 @@ def test_what_makes_no_parquet_sink(arguments, said):
     [{"compresion": "zstd"}, {"compression": "zsdt"}, {"row_group_size": 0}],
     ids=str,
 )
-def test_I1_options_that_pyarrow_does_not_take_are_told_at_the_start(tmp_path, options):
-    """Each write would fail by them, and be tried again for ever."""
+def test_I1_options_that_pyarrow_does_not_accept_fail_the_start(tmp_path, options):
+    """Each write would fail with them, and be retried forever."""
     with pytest.raises(SinkError, match="does not accept these options"):
         ParquetSink(tmp_path, **options).open("0")
 
 
-def test_I1_a_folder_that_cannot_be_written_to_is_told_at_the_start(tmp_path):
+def test_I1_a_folder_that_is_not_writable_fails_the_start(tmp_path):
     with pytest.raises(SinkError, match="Parquet files cannot be written to /proc/self"):
         ParquetSink("/proc/self").open("0")
     ParquetSink(tmp_path).open("0")
@@ -362,7 +362,7 @@ def test_a_value_that_sqlite_cannot_hold_is_refused(tmp_path, type_):
     assert isinstance(said, RowsRefused)
 
 
-def test_a_statement_that_can_never_be_is_no_reason_to_try_again(tmp_path):
+def test_a_statement_that_cannot_succeed_is_not_retried(tmp_path):
     said = sqlite_says(tmp_path / "x.db", "CREATE VIEW t AS SELECT 1 AS a", 1)
     assert not isinstance(said, RowsRefused)
     assert "is a view" in str(said)
@@ -414,7 +414,7 @@ def test_after_an_error_that_may_pass_a_new_connection_is_made(tmp_path):
         ({"uri": "sqlite:x", "table": "t", "mode": "replace"}, "append or create_append"),
     ],
 )
-def test_what_makes_no_adbc_sink(arguments, said):
+def test_wrong_arguments_of_an_adbc_sink_are_refused(arguments, said):
     with pytest.raises(OptionError, match=said):
         AdbcSink(**arguments)
 
