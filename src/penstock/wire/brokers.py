@@ -208,18 +208,33 @@ class Brokers:
                     yield answered
 
     def _acquire(self, host: str, port: int, timeout: float, check: OverdueCheck | None = None) -> Connection:
-        # Sleeping for 0 s is not free: on a busy machine it gives the core to another process (0.3 ms).
-        if self._wait is not time.sleep and self._wait(0):
+        if self._aborted():
             raise Interrupted
         with self._noticed(host, port):
-            return POOL.acquire(self.config, host, port, timeout, check)
+            return POOL.acquire(self.config, host, port, timeout, self._until_aborted(check))
+
+    def _aborted(self) -> bool:
+        # Sleeping for 0 s is not free: on a busy machine it gives the core to another process (0.3 ms).
+        return self._wait is not time.sleep and bool(self._wait(0))
+
+    def _until_aborted(self, check: OverdueCheck | None) -> OverdueCheck | None:
+        """Ends the wait of a thread that is still connecting: `abort` does not reach a connection before it is made."""
+        if self._wait is time.sleep:
+            return check
+
+        def aborted_or_overdue() -> str | None:
+            if self._aborted():
+                return "the client is closing"
+            return None if check is None else check()
+
+        return aborted_or_overdue
 
     @contextmanager
     def _released(self, connection: Connection) -> Iterator[Connection]:
         """Return a connection to the pool afterwards; meanwhile `abort` reaches it."""
         self._held.append(connection)
         try:
-            if self._wait is not time.sleep and self._wait(0):  # an abort that came while we were connecting
+            if self._aborted():  # an abort that came while we were connecting
                 raise Interrupted
             yield connection
         finally:

@@ -1,5 +1,7 @@
 """What a stream's planner does when discovery fails (F14): it says so and stops, instead of reading on without it."""
 
+import threading
+
 import pytest
 
 from fixtures.consumer import Reading, eventually
@@ -83,6 +85,7 @@ def test_F14_a_consumer_that_shuts_down_ends_its_discovery_quietly(kafka, consum
     try:
         eventually(lambda: discovering, "discovery asks, and gets no answer")
         connector.shutdown(10)
+        assert not [thread.name for thread in threading.enumerate() if connector.config.group in thread.name]
     finally:
         kafka.resume_node(1)
     reading.join()
