@@ -204,6 +204,26 @@ def test_any_bytes_are_user_data_or_none(data):
     AssignmentUserData.decode(MAGIC + data)
 
 
+def test_the_format_of_user_data_is_that_of_earlier_versions():
+    """Members of different versions meet in a group, so the format must not change."""
+    owned = {TopicPartition("a", 0): 1}
+    for value, text in (
+        (
+            SubscriptionUserData("c", {"a": 2, "b": 1}, True, owned),
+            b'{"consumer":"c","threads":{"a":2,"b":1},"fresh":true,"streams":{"a":{"0":1}}}',
+        ),
+        (SubscriptionUserData("c", {"a": 2, "b": 2}), b'{"consumer":"c","threads":2,"fresh":false,"streams":{}}'),
+    ):
+        encoded = value.encode(7)
+        assert encoded.startswith(b"\0\0\0\7penstock\1")
+        assert zlib.decompress(encoded[13:]) == text
+    encoded = AssignmentUserData("m", False, owned, {TopicPartition("a", 1): "d-0"}).encode()
+    assert encoded.startswith(b"penstock\1")
+    assert zlib.decompress(encoded[9:]) == (
+        b'{"member":"m","fresh":false,"streams":{"a":{"0":1}},"others":{"a":{"1":"d-0"}}}'
+    )
+
+
 def test_own_threads_are_named_by_the_current_consumer_id():
     value = AssignmentUserData("m", False, {TopicPartition("t", 0): 1}, {TopicPartition("t", 1): "other-0"})
     assert value.threads_of_group("me") == {"t": {0: "me-1", 1: "other-0"}}
