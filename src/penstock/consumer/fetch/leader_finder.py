@@ -63,7 +63,6 @@ class LeaderFinder:
     ) -> None:
         """`on_error` gets errors that are not retriable, `on_reset` a cursor whose position was reset."""
         self._config = config
-        self._rule = rule
         self._fetchers_per_broker = fetchers
         self._backoff = backoff
         self.failed = on_error
