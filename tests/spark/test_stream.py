@@ -378,7 +378,7 @@ def test_F19_event_time_is_the_records_own_timestamp(table, topic, produce, spar
         ({"startingOffsets": '{"t": '}, "is not JSON"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "is not a whole number of at least -2"),
         ({"maxOffsetsPerTriger": "5"}, "Did you mean maxOffsetsPerTrigger?"),
-        ({"subscribePattern": "a.*"}, "only one of subscribe, subscribePattern, assign may be given"),
+        ({"subscribePattern": "a.*"}, "only one of subscribe, subscribePattern, assign may be set"),
         ({"commitMode": "on-checkpoint"}, "Set kafka.group.id"),
         ({"endingOffsets": '{"t": -2}'}, "the end cannot be the beginning"),
     ],
