@@ -16,8 +16,8 @@ from penstock.model.subscription import AssignedPartitions, Subscription, TopicN
 def stream_scope(query_id: str | None, options: SourceOptions, plan: TypedPlan) -> LetterScope:
     """The scope of one source of a streaming query.
 
-    Spark passes the query id to tasks as a local property of the thread that runs the batch. Threads that a user starts
-    inside `foreachBatch` do not inherit it: then the source's options identify it, as they did in version 1.
+    Spark passes the query id to tasks as a local property of the thread that runs the batch. A thread that a user
+    starts inside `foreachBatch` may not inherit it: then the options identify the source, as they did in version 1.
     """
     formats = (options.formats.key.format, options.formats.value.format)
     earlier = version_1_scope(options.rules.group, options.subscription, plan.key, plan.value)
