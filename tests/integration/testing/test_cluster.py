@@ -519,7 +519,7 @@ class TestCache:
 
         monkeypatch.setattr(ivy, "retrieve", forged)
         monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
-        with pytest.raises(EmbeddedBrokerError, match=r"pinned: re2j-1.8.jar is not the one"):
+        with pytest.raises(EmbeddedBrokerError, match=r"pinned one: re2j-1.8.jar is not the pinned one"):
             get_distribution()
         assert not (tmp_path / "kafka-4.3.1").exists()
 
