@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from penstock.errors import BrokerError, EmbeddedBrokerError, OptionError
 from penstock.testing.certificates import make_identity
@@ -23,7 +23,10 @@ from penstock.testing.distribution import Distribution, get_distribution
 from penstock.testing.listeners import Listener, check_listener
 from penstock.testing.listeners import listener as make_listener
 from penstock.testing.node import LOOPBACK, Jvm, Node, Ports, free_ports, wait_until
-from penstock.wire.api.topic_admin import Admin
+
+if TYPE_CHECKING:
+    from penstock.wire.api.topic_admin import Admin
+    from penstock.wire.transport.security import Security
 
 # Measured, start to ready: 2.0 s on 2 idle cores; on busy ones 2.9-3.8 s with these two and 4.7-5.0 s without.
 # They cost throughput, so benchmarks run brokers without them.
@@ -274,7 +277,7 @@ class EmbeddedKafka:
         assert self._listener is not None or not self._nodes
         up = [node for node in self._started() if node.running]
         servers = ",".join(f"{LOOPBACK}:{node.ports.client}" for node in up) or self.bootstrap_servers
-        return Admin(servers, self._listener.node_security() if self._listener else None)
+        return _connect(servers, self._listener.node_security() if self._listener else None)
 
     def _make_listener(self, java: Path) -> Listener:
         assert self._work_dir is not None
@@ -376,7 +379,7 @@ class EmbeddedKafka:
         """Log in to every node as the last user: nodes apply users one after the other."""
         assert self._listener is not None
         for node in self._nodes:
-            admin = Admin(f"{LOOPBACK}:{node.ports.client}", self._listener.last_user_security())
+            admin = _connect(f"{LOOPBACK}:{node.ports.client}", self._listener.last_user_security())
             while True:
                 try:
                     admin.describe(seconds=_DESCRIBE_SECONDS)
@@ -442,3 +445,10 @@ def _defaults(nodes: int) -> dict[str, str]:
 
 def _as_setting(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _connect(servers: str, security: Security | None) -> Admin:
+    """An admin client. Imported here: `make` fetches the broker's jars before kafka-python is installed."""
+    from penstock.wire.api.topic_admin import Admin
+
+    return Admin(servers, security)
