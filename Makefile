@@ -158,7 +158,7 @@ test-kernel:
 $(VENV)/spark.jsa: $(VENV)/.packages
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_jvm
 
-$(VENV)/kafka.jsa: $(VENV)/.packages | broker
+$(VENV)/kafka.jsa: $(VENV)/.packages | broker $(VENV)/.kernel-dev
 	@PYTHONPATH=src:tests $(BIN)/python -m support.kafka_jvm
 
 # Tests that need PostgreSQL are skipped by name where it is missing: `make postgres` installs it.
