@@ -55,6 +55,9 @@ broker: $(VENV)/.packages
 # saves half of that time.
 QUICK_INSTALL := --no-compile --config-settings=--build-option=--compression=stored
 
+# The package's own dependencies too, so that brokers and Spark can start before the kernel is built.
+DEPENDENCIES = $(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')"
+
 # Stamps: a step runs again when its inputs have changed.
 $(VENV)/.maturin: pyproject.toml
 	@tools/prerequisites.sh "$(PYTHON)"
@@ -64,7 +67,7 @@ $(VENV)/.maturin: pyproject.toml
 
 $(VENV)/.packages: $(VENV)/.maturin
 	$(say) "Python packages into $(VENV) (PySpark is large: a minute)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(QUICK_INSTALL) --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(QUICK_INSTALL) --group dev -r <($(DEPENDENCIES))
 	@touch $@
 
 # The kernel in one of three profiles (kernel/Cargo.toml says what each is for). The build needs only maturin, so it runs
@@ -158,7 +161,7 @@ test-kernel:
 $(VENV)/spark.jsa: $(VENV)/.packages
 	@PYTHONPATH=tests $(BIN)/python -m support.spark_jvm
 
-$(VENV)/kafka.jsa: $(VENV)/.packages | broker $(VENV)/.kernel-dev
+$(VENV)/kafka.jsa: $(VENV)/.packages | broker
 	@PYTHONPATH=src:tests $(BIN)/python -m support.kafka_jvm
 
 # Tests that need PostgreSQL are skipped by name where it is missing: `make postgres` installs it.

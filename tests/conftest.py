@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import subprocess
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -84,22 +85,18 @@ worker idle. Files that start several Sparks alternate with files that mostly wa
 kind compete for the cores, and two of the second kind leave them idle."""
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before -m selects
-def mark_extended(items: list[pytest.Item]) -> None:
-    paths = [TESTS / name for name in EXTENDED]
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests before `-m` selects, and run long files first: after pytest-randomly has shuffled them."""
+    extended = [TESTS / name for name in EXTENDED]
     for item in items:
-        if any(path in (item.path, *item.path.parents) for path in paths):
+        if any(path in (item.path, *item.path.parents) for path in extended):
             item.add_marker("extended")
-
-
-@pytest.hookimpl(trylast=True)  # after the order was shuffled
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run long files first, and mark tests that use a broker or a Spark session."""
-    turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
-    items.sort(key=lambda item: turns.get(item.path, len(LONG)))
-    for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"kafka", "kafka_cluster"}:
             item.add_marker("broker")
         if "spark" in fixtures:
             item.add_marker("spark")
+    yield
+    turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
+    items.sort(key=lambda item: turns.get(item.path, len(LONG)))

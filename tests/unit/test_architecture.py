@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -200,6 +201,23 @@ def test_a_test_is_named_after_the_module_it_tests(path):
         assert package.is_dir(), f"there is no package {folder}"
         modules = {each.stem for each in package.glob("*.py")} | {package.name}
     assert any(name == module or name.startswith(f"{module}_") for module in modules), f"{folder} has no such module"
+
+
+def test_the_file_map_names_every_module():
+    """docs/file-map.md: a heading for each folder, a row for each module."""
+    mapped: set[str] = set()
+    folder = ""
+    for line in (ROOT / "docs" / "file-map.md").read_text("utf-8").splitlines():
+        if line.startswith("## "):
+            folder = line.removeprefix("## ").removeprefix("src/penstock/")
+        elif found := re.match(r"\| `(\w+)` \|", line):
+            mapped.add(f"{folder}{found[1]}")
+    tree = {
+        path.relative_to(SOURCE / "penstock").with_suffix("").as_posix()
+        for path in (SOURCE / "penstock").rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert {name for name in mapped if not name.startswith("kernel/") and not name.endswith("__init__")} == tree
 
 
 # --- the contract -----------------------------------------------------------------------------------------------------
