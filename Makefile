@@ -24,7 +24,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= raw fixed_crc json avro protobuf avro_schema protobuf_schema
 # Limits for one input: seconds, and megabytes. Schemas of a few bytes can ask for far more of both.
 FUZZ_LIMITS ?= -timeout=60 -rss_limit_mb=3072 -malloc_limit_mb=2048
-WORKERS ?= 2
+WORKERS ?= 3
 TESTS ?= tests
 
 say = @printf '\n==> %s\n'

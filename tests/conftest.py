@@ -58,6 +58,10 @@ TESTS = Path(__file__).parent
 
 EXTENDED = (
     "chaos",
+    "integration/consumer/group/test_membership_mixed.py",
+    "integration/reader/test_range_reader_failures.py",
+    "integration/test_consumer_docs.py",
+    "integration/wire/test_brokers_hanging.py",
     "spark/test_against_jvm_source.py",
     "spark/test_checkpoint_migration.py",
     "spark/test_connect.py",

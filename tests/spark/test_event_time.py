@@ -153,6 +153,7 @@ def test_E4_a_replay_of_a_skewed_topic_loses_nothing(replay, skewed_topic):
     assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
 
 
+@pytest.mark.extended
 @pytest.mark.jvm
 @pytest.mark.timeout(1500)  # PySpark 4.2.0 may have to be fetched, which is large
 def test_E4_where_sparks_own_source_drops_penstock_keeps_everything(both_sources, kafka, skewed_topic, tmp_path):
