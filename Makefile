@@ -72,7 +72,7 @@ $(VENV)/.packages: $(VENV)/.maturin
 
 # The kernel in one of three profiles (kernel/Cargo.toml says what each is for). The build needs only maturin, so it runs
 # beside pip; installing it needs the packages and takes two seconds.
-MATURIN = $(ALONE) VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
+MATURIN = $(ALONE) PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet
 
 $(VENV)/.built-%: $(VENV)/.maturin $(KERNEL_SOURCES)
 	$(say) "The kernel, profile $* ($(if $(filter release,$*),about four minutes,one to two minutes) the first time)"
