@@ -49,6 +49,7 @@ setup: ## make .venv, build the kernel (dev profile), fetch the embedded Kafka
 	@$(MAKE) kernel-dev broker
 
 broker: $(VENV)/.packages
+	@tools/prerequisites.sh "$(BIN)/python" java
 	@PYTHONPATH=src $(BIN)/python tools/fetch_broker.py
 
 # PySpark comes as source: 450 MB that pip would compress into a wheel, unpack again, and compile, used or not. This
@@ -96,6 +97,7 @@ postgres: ## install PostgreSQL for the tests of the streamer (as root, on Debia
 # --- trying it --------------------------------------------------------------------------------------------------------
 
 demo: ## a million events through Kafka into PySpark, with a real broker
+	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)" java
 	@$(MAKE) $(SIDE_BY_SIDE) $(VENV)/.packages $(VENV)/.built-quick
 	@$(MAKE) $(SIDE_BY_SIDE) kernel-quick broker
 	@$(BIN)/penstock demo
@@ -113,7 +115,7 @@ unit: ## tests without Java, Kafka or PostgreSQL: a minute
 	@$(PYTEST) $(ARGS) tests/unit tests/hostile tests/golden
 
 test: ## what CI runs: linters, Rust, unit, integration, Spark
-	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)"
+	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)" java
 	@$(MAKE) $(SIDE_BY_SIDE) checks
 	@$(MAKE) test-python
 

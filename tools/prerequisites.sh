@@ -5,6 +5,7 @@
 # POSIX sh, because Python may be missing.
 
 python=${1:-}
+needs=${2:-} # "java", or nothing: `make unit` runs without a JDK
 missing=0
 
 missing() {
@@ -27,14 +28,16 @@ elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 
 # Java: Spark and the embedded Kafka run on it. On macOS /usr/bin/java exists without a Java, so this runs it.
-get=$(how "apt install openjdk-17-jdk-headless (or set JAVA_HOME)" "brew install openjdk@17, then follow its caveats")
-java=java
-[ -n "${JAVA_HOME:-}" ] && java=$JAVA_HOME/bin/java
-version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
-if [ -z "$version" ]; then
-    missing "JDK 17 or newer: no ${JAVA_HOME:+working }$java. Get it: $get"
-elif [ "$version" -lt 17 ]; then
-    missing "JDK 17 or newer: $java is version $version. Get it: $get"
+if [ "$needs" = java ]; then
+    get=$(how "apt install openjdk-17-jdk-headless (or set JAVA_HOME)" "brew install openjdk@17, then follow its caveats")
+    java=java
+    [ -n "${JAVA_HOME:-}" ] && java=$JAVA_HOME/bin/java
+    version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    if [ -z "$version" ]; then
+        missing "JDK 17 or newer: no ${JAVA_HOME:+working }$java. Get it: $get"
+    elif [ "$version" -lt 17 ]; then
+        missing "JDK 17 or newer: $java is version $version. Get it: $get"
+    fi
 fi
 
 # Rust, at least the version in kernel/Cargo.toml.
