@@ -1,6 +1,6 @@
 """Penstock returns what Spark's own Kafka source returns: the same queries on the same topics, row for row.
 
-Moving is one word, `.format("kafka")` to `.format("penstock")`. So nobody's opinion decides here what a query should
+Moving is one word, `.format("kafka")` to `.format("penstock")`. So Spark's own source decides here what a query should
 return: all of them run in Spark's own source first, in one process, and Penstock is held against that.
 """
 

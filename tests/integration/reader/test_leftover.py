@@ -76,7 +76,7 @@ def test_what_a_leftover_holds_is_read_without_a_broker(topic, produce, kafka, m
     first, second = cut(r, 0, 20, 1000)
     offsets(first, options)
     POOL.close()
-    monkeypatch.setattr(POOL, "acquire", None)  # whoever wants a connection fails
+    monkeypatch.setattr(POOL, "acquire", None)  # a request for a connection fails
     nowhere = dataclasses.replace(second, host="127.0.0.1", port=1)
     assert offsets(nowhere, options) == list(range(20, 1000))
 
@@ -122,7 +122,7 @@ def test_transactions_across_one_another_cut_at_every_offset(topic, produce, kaf
         at += count
 
     def end(producer, commit):
-        """Over when its marker is written: a broker says so earlier, and whoever writes then may be quicker."""
+        """Over when its marker is written: a broker says so earlier, and the next writer may be quicker."""
         nonlocal at
         (producer.commit_transaction if commit else producer.abort_transaction)(60)
         at += 1

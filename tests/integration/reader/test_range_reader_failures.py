@@ -241,7 +241,7 @@ def test_a_broker_that_dies_under_dead_letters_costs_none_and_doubles_none(kafka
     nodes = dict(zip(ports, kafka_cluster.node_ids, strict=True))
     range_ = OffsetRange(source, 0, 0, 50)
     coordinator(client, LetterScope("query", "any"), dead, range_.topic_partition)  # makes the topic of transactions
-    elect_preferred(kafka_cluster, "__transaction_state")  # whoever was down meanwhile would coordinate none
+    elect_preferred(kafka_cluster, "__transaction_state")  # a broker that was down coordinates none
     leader = Cluster(client).metadata((dead,)).topics[dead].partitions[0].broker.port
     scopes = (LetterScope("query", str(number)) for number in range(100))
     scope = next(each for each in scopes if leader == coordinator(client, each, dead, range_.topic_partition))

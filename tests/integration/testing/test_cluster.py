@@ -558,7 +558,7 @@ class TestCommand:
                 assert process.stderr.read() == ""
                 assert process.returncode == code
             finally:
-                process.kill()  # nothing, when it has ended; else the `with` would wait for ever
+                process.kill()  # nothing, when it has ended; else the `with` would wait forever
         assert list(tmp_path.iterdir()) == []
 
     def test_failure_is_one_line_and_exit_code_1(self, tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ def test_what_a_command_raises_becomes_a_line_and_a_code(monkeypatch, capsys):
         monkeypatch.setattr("penstock.cli.topics.run", fail)
         return cli.main(["topics", "-b", "h:1"]), capsys.readouterr().err
 
-    assert run(BrokerUnavailable("nobody answers", ["after 1 s: refused"])) == (
+    assert run(BrokerUnavailable("no broker answers", ["after 1 s: refused"])) == (
         1,
-        "penstock topics: nobody answers\ntried:\n  - after 1 s: refused\n",
+        "penstock topics: no broker answers\ntried:\n  - after 1 s: refused\n",
     )
     assert run(KeyboardInterrupt()) == (130, "")
     code, said = run(ZeroDivisionError("oh"))

@@ -73,7 +73,7 @@ def test_a_schema_that_the_registry_did_not_have_is_asked_for_again_after_a_whil
     assert registry.asked == [3, 5]
     now[0] = decoding.UNKNOWN_SECONDS + 1
     assert decode(3, 3)[0] == [1, 1]
-    assert registry.asked == [3, 5], "no record names it, so nobody asks"
+    assert registry.asked == [3, 5], "no record names it, so the registry is not asked"
     assert decode(3, 5, extra=[b"\0", b"", None, b"\1\0\0\0\5\2"])[0] == [1, 1, None, None, None, None]
     assert registry.asked == [3, 5, 5]
 
@@ -135,7 +135,7 @@ def test_refused_ids_are_forgotten_when_there_are_many(registry, decode, now, mo
 
 def test_without_a_registry_no_id_is_kept(monkeypatch):
     decoder = _KernelDecoder("value", Avro('"long"', pa.int64(), framed=True), None, drops_malformed=True)
-    monkeypatch.delattr(_KernelDecoder, "_look_up")  # nobody may be asked
+    monkeypatch.delattr(_KernelDecoder, "_look_up")  # the registry may not be asked
     values = [b"\0" + schema_id.to_bytes(4) + b"\x02" for schema_id in (1, 7, 2**32 - 1)]
     assert decoder.decode(pa.record_batch({"value": values})).array.to_pylist() == [1, 1, 1]
 

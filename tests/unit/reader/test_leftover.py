@@ -392,7 +392,7 @@ def test_leftovers_go_when_their_time_has_come(monkeypatch):
         time.sleep(0.04)
     deadline = time.monotonic() + 60
     while leftovers.kept_bytes or leftovers._sweeper is not None:
-        assert time.monotonic() < deadline, "they stay for ever"
+        assert time.monotonic() < deadline, "they stay forever"
         time.sleep(0.02)
 
 

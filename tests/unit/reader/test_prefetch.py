@@ -63,7 +63,7 @@ def test_F17_stopping_early_wakes_a_blocked_fetch_and_joins_it():
     def produce():
         yield 1
         yield 2
-        assert woken.wait(60), "nobody woke the fetch"
+        assert woken.wait(60), "the fetch was not woken"
         yield 3
 
     taken = prefetch(produce, woken.set, "test-fetch")

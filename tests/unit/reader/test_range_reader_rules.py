@@ -96,7 +96,7 @@ class Leader:
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """`scripted(answers, leader)` reads offsets 0 to 1000 from a broker that gives these answers, the last for ever."""
+    """`scripted(answers, leader)` reads offsets 0 to 1000 from a broker that gives these answers, the last forever."""
     monkeypatch.setattr(reader_module, "POOL", Pool())
 
     def make(answers, leader=None, **options):

@@ -252,7 +252,7 @@ def test_letters_count_as_bytes_that_are_held():
 def test_a_recreated_log_is_committed_at_its_new_position():
     backlog = Backlog()
     backlog.reached(P0, 1000, now=0.0)
-    backlog.reached(P0, 3, now=0.0)  # the topic was deleted and made anew
+    backlog.reached(P0, 3, now=0.0)  # the topic was deleted and recreated
     assert backlog.clear() == {P0: 3}
 
 

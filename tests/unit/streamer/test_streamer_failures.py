@@ -347,7 +347,7 @@ def test_of_a_batch_in_the_middle_only_what_went_through_is_written_and_committe
         leaving.join(SECONDS)
         assert sink.rows == [b"0", b"1", b"2", b"3"]
         assert fake_connector.committed[P0] == 4
-    assert len(sink.rows) == 4, "the rest of the batch is somebody else's"
+    assert len(sink.rows) == 4, "the rest of the batch belongs to the new owner"
 
 
 @pytest.mark.parametrize("why", ["interval", "stop", "rebalance"])
@@ -396,7 +396,7 @@ def test_a_sink_that_is_down_does_not_hold_partitions_back_that_leave(fake_conne
         fake_connector.listener._streamer._workers[0].wake()
         assert until(lambda: fake_connector.committed.get(P1) == 1, SECONDS), fake_connector.committed
         assert fake_connector.committed.get(P0, 0) == 0, "its beginning at most"
-    assert sink.rows == [b"b"], "what left is written by whoever has it now"
+    assert sink.rows == [b"b"], "the new owner writes the revoked partition"
     assert "1 records of t-0 are not written and will be read again" in caplog.text
 
 

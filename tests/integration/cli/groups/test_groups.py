@@ -256,7 +256,7 @@ def test_groups_of_all_brokers_are_listed(penstock, kafka_cluster):
     name = f"t-{uuid.uuid4().hex[:12]}"
     kafka_cluster.create_topic(name, 1)
     admin = GroupAdmin(cluster_of(kafka_cluster).config)
-    admin.commit("whoever comes first", {TopicPartition(name, 0): 0})  # makes the topic of offsets
+    admin.commit("first-group", {TopicPartition(name, 0): 0})  # makes the topic of offsets
     elect_preferred(kafka_cluster, "__consumer_offsets")  # or all coordinators may be on one
     groups = {f"g-{uuid.uuid4().hex[:12]}" for _ in range(20)}
     for group in groups:
