@@ -82,7 +82,7 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-def written(value: Any, kind: pa.DataType, draw: Draw) -> str:
+def written(value: Any, kind: pa.DataType, draw: Draw) -> str:  # noqa: C901 - one branch for each type of Spark
     """`value` in one of the ways that JSON has."""
     blank = draw(st.sampled_from(["", "", "", " ", "\n\t  "]))
     if value is None:
