@@ -263,8 +263,6 @@ class RangeReader:
         timeout = self._attempts.remaining() + self._config.fetch_max_wait
         response = session.fetch.answer(session.buffer, timeout)
         self._is_untried = False
-        if response.error_code:
-            check(response.error_code, f"fetch from {address}")
         if response.throttle > 0 and not response.partitions:
             # Over its quota, a client gets a response without partitions, and is muted for that long.
             self._await_throttle(response.throttle)
