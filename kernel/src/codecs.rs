@@ -24,15 +24,15 @@ const KEPT_SIZE: usize = 16 << 20;
 /// A snappy element of 3 bytes produces at most 64 bytes.
 const SNAPPY_GAIN: usize = 64;
 const SNAPPY_ELEMENT: usize = 3;
-const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\x00";
+pub(crate) const XERIAL_MAGIC: &[u8; 8] = b"\x82SNAPPY\x00";
 /// Magic, version and minimum compatible version.
 const XERIAL_HEADER: usize = 16;
 /// The header of a frame as the Java producer and librdkafka write it: version 1, independent blocks of at most 64 KiB,
 /// no checksums, no content size; then the checksum of this header.
-const LZ4_USUAL: &[u8; 7] = b"\x04\x22\x4d\x18\x60\x40\x82";
-const LZ4_BLOCK: usize = 64 << 10;
+pub(crate) const LZ4_USUAL: &[u8; 7] = b"\x04\x22\x4d\x18\x60\x40\x82";
+pub(crate) const LZ4_BLOCK: usize = 64 << 10;
 /// Bit of a block's length: the block is not compressed.
-const LZ4_STORED: u32 = 1 << 31;
+pub(crate) const LZ4_STORED: u32 = 1 << 31;
 /// ZSTD_error_dstSize_tooSmall, as the library returns it.
 const ZSTD_OUTPUT_FULL: usize = 0usize.wrapping_sub(70);
 

@@ -1,10 +1,13 @@
-//! The Python module: takes buffers, returns Arrow capsules or messages, raises `penstock.errors.CorruptBatch`.
+//! The Python module: takes buffers, returns Arrow capsules or messages, raises `penstock.errors.CorruptBatch`. And takes
+//! Arrow capsules, returns record batches, raises `penstock.errors.UnwritableRecord`.
 //!
 //! The only module with `unsafe` code. It is needed to read a Python buffer with the GIL released, to import an Arrow
 //! array from another library (`ffi/arrow.rs`), and to define a Python class without PyO3's macro (`ffi/message.rs`).
 
 mod arrow;
+mod encoder;
 mod format;
+mod format_encoder;
 mod message;
 mod messages;
 
@@ -244,12 +247,17 @@ fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Batch>()?;
     module.add("Message", message::class(module.py())?)?;
     module.add_class::<messages::Messages>()?;
+    module.add_class::<encoder::Encoder>()?;
+    module.add_class::<encoder::EncodedBatch>()?;
     module.add_class::<format::Format>()?;
     module.add_class::<format::Decoded>()?;
     module.add_class::<format::Type>()?;
+    module.add_class::<format_encoder::FormatEncoder>()?;
+    module.add_class::<format_encoder::Encoded>()?;
     module.add_function(wrap_pyfunction!(format::avro_type, module)?)?;
     module.add_function(wrap_pyfunction!(format::protobuf_type, module)?)?;
     module.add_function(wrap_pyfunction!(format::protobuf_message, module)?)?;
+    module.add_function(wrap_pyfunction!(format::protobuf_file, module)?)?;
     module.add_function(wrap_pyfunction!(format::compile_protobuf, module)?)?;
     module.add_function(wrap_pyfunction!(scan, module)?)?;
     module.add("COLUMNS", PyTuple::new(module.py(), Column::ALL.map(Column::name))?)?;

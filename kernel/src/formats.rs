@@ -8,12 +8,13 @@
 //! A record that does not parse does not affect the others. It becomes a row whose fields are null (a partly readable
 //! JSON document keeps the fields that were read), and a [`Fault`] gives the reason. Types are exactly those that
 //! PySpark derives from a Spark schema: every field nullable, a list's child named `element`, timestamps in
-//! microseconds and `UTC`.
+//! microseconds and `UTC`. [`encoder`] is the way back.
 #![forbid(unsafe_code)]
 
 pub mod avro;
 mod budget;
 mod columns;
+pub mod encoder;
 pub mod framing;
 pub mod json;
 pub mod protobuf;

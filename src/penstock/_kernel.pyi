@@ -1,4 +1,4 @@
-"""The Rust kernel: decodes the bytes of a fetch response into Arrow columns, or into messages, one per row."""
+"""The Rust kernel: fetch responses into Arrow columns or messages, and Arrow columns into record batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
@@ -71,6 +71,41 @@ class Format:
         another call.
         """
 
+@final
+class Encoded:
+    """A column of bytes. `pyarrow.array(it)` converts it."""
+
+    @property
+    def faults(self) -> list[tuple[int, str]]:
+        """Rows that cannot be encoded, and why: (row, reason). Their bytes are null."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+@final
+class FormatEncoder:
+    """Encodes one typed column into the bytes of keys or values. Any number of threads may use it at once.
+
+    `given` is the Arrow type of the column. With `schema_id`, the bytes begin with a zero byte and the id. Constructors
+    raise a ValueError that names the field which the format cannot hold.
+    """
+
+    @staticmethod
+    def json(
+        given: _ArrowSchema,
+        *,
+        time_zone: str | None = None,
+        ignore_null_fields: bool = True,
+        schema_id: int | None = None,
+    ) -> FormatEncoder: ...
+    @staticmethod
+    def avro(schema: str, given: _ArrowSchema, *, schema_id: int | None = None) -> FormatEncoder: ...
+    @staticmethod
+    def protobuf(
+        descriptors: bytes, message: str, given: _ArrowSchema, *, schema_id: int | None = None
+    ) -> FormatEncoder: ...
+    def encode(self, column: _ArrowArray) -> Encoded:
+        """One value per row; null stays null. Raises ValueError for a column of another type."""
+
 def avro_type(schema: str) -> Type:
     """The column type of an Avro schema (JSON). Raises ValueError."""
 
@@ -82,6 +117,9 @@ def protobuf_message(descriptors: bytes, message: str) -> str:
 
     If `message` is empty: the name of the first message of the set's last file.
     """
+
+def protobuf_file(descriptors: bytes) -> tuple[bytes, list[str]]:
+    """The main file of a descriptor set, serialized, and the names of the files that it imports. Raises ValueError."""
 
 def compile_protobuf(main: str, files: Sequence[tuple[str, str | bytes]]) -> bytes:
     """Compiles files into a serialized descriptor set. Raises ValueError.
@@ -243,6 +281,119 @@ class Messages:
     @property
     def remaining(self) -> int:
         """The number of messages still to come; 0 after `stop`."""
+
+@final
+class EncodedBatch:
+    """One record batch of a partition, ready for a produce request."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def data(self) -> bytes:
+        """The record batch (magic 2), compressed, with header and CRC."""
+
+    @property
+    def count(self) -> int:
+        """The number of records."""
+
+    @property
+    def base_sequence(self) -> int:
+        """The sequence of the first record; -1 without a producer."""
+
+    @property
+    def first_row(self) -> int:
+        """The row of the first record, counted over all rows of the encoder."""
+
+    @property
+    def last_row(self) -> int:
+        """The row of the last record. A batch of one record has the same first and last row."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of the records before compression."""
+
+    def split(self) -> tuple[EncodedBatch, EncodedBatch]:
+        """Two batches with half of the records each, and with contiguous sequences.
+
+        For a batch that the broker finds too large. Raises ValueError for a batch of one record.
+        """
+
+    def first_key(self) -> bytes | None:
+        """The key of the first record."""
+
+@final
+class Encoder:
+    """Encodes Arrow batches into record batches (magic 2), for the partitions of any number of topics.
+
+    Each partition has one open batch, which grows until it is full. Only one thread at a time may use an encoder.
+    """
+
+    def __init__(
+        self,
+        *,
+        compression: str = "none",
+        level: int | None = None,
+        batch_size: int,
+        max_record_size: int,
+        buffer_size: int,
+        hashed: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """`compression`: none, gzip, snappy, lz4 or zstd. `level`: as in Kafka's `compression.<codec>.level`; for lz4,
+        9 is the fast compressor, as in Java. Raises ValueError for others.
+
+        `batch_size`: bytes before compression, header included, at which a batch is cut. `max_record_size`: a record
+        is refused if a batch with it alone is larger than this, before compression. `buffer_size`: bytes of all open
+        batches together, at which all of them are closed. `hashed`: keep `content_hash`. `seed`: the partition at
+        which the rotation of rows without a key begins.
+        """
+
+    def set_producer(self, producer_id: int, epoch: int, transactional: bool) -> None:
+        """Sets the producer of all further batches. The sequences of all partitions restart at 0.
+
+        Raises ValueError while batches are open.
+        """
+
+    def add_topic(self, topic: str, partitions: int, available: Sequence[int] = ()) -> None:
+        """Adds a topic, or changes its number of partitions.
+
+        `available`: the partitions for rows that have neither key nor partition. Empty: all.
+        """
+
+    def append(self, batch: _ArrowArray, *, topic: str | None, timestamp: int) -> list[EncodedBatch]:
+        """Encodes all rows of a record batch. Returns the batches that became full, in order per partition.
+
+        Columns: value (required) and key of binary or string types; topic (string), read if `topic` is None; partition
+        (int32), null for a choice by key; headers (list of structs of key and value); timestamp (a timestamp, or int64
+        in milliseconds), null for `timestamp`, in milliseconds. Other columns are ignored.
+
+        A row without partition goes where Java's producer puts its key. Rows without a key go to one partition until
+        its batch is full, then to the next one.
+
+        Raises ValueError for missing columns and wrong types, and penstock.errors.UnwritableRecord for a row without a
+        known topic, with a partition that does not exist, above `max_record_size`, with a timestamp before 1970, or
+        with a header without a name. After that the encoder must not be used any more.
+        """
+
+    def flush(self) -> list[EncodedBatch]:
+        """Closes all open batches and returns them."""
+
+    @property
+    def open_bytes(self) -> int:
+        """The bytes of all open batches, before compression."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows appended so far."""
+
+    @property
+    def content_hash(self) -> int:
+        """A hash of all rows appended so far, 64 bits. It does not depend on their order; 0 if not `hashed`.
+
+        Covers topic, key, value and headers, and partition and timestamp of rows that have their own.
+        """
 
 def scan(data: Buffer, start: int) -> int:
     """The offset after the last complete batch of a chunk, from the batch headers alone.

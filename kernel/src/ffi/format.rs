@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, BinaryArray, new_empty_array};
 use arrow_schema::{DataType, Field};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyTuple};
 
 use super::arrow::{array_capsule, arrow_error, refused, schema_capsule, take_array, type_of};
 use crate::formats::avro::{self, Avro};
@@ -167,6 +167,15 @@ pub fn protobuf_message(descriptors: &[u8], message: &str) -> PyResult<String> {
     protobuf::message_name(descriptors, message).map_err(PyValueError::new_err)
 }
 
+#[pyfunction]
+pub fn protobuf_file<'py>(
+    py: Python<'py>,
+    descriptors: &[u8],
+) -> PyResult<(Bound<'py, PyBytes>, Vec<String>)> {
+    let (file, imports) = protobuf::main_file(descriptors).map_err(PyValueError::new_err)?;
+    Ok((PyBytes::new(py, &file), imports))
+}
+
 /// A `.proto` file: `str` or `bytes`.
 #[derive(Clone, FromPyObject)]
 pub enum File {
@@ -188,7 +197,7 @@ pub fn compile_protobuf(main: &str, files: Vec<(String, File)>) -> PyResult<Vec<
     protobuf::compile(main, &files).map_err(PyValueError::new_err)
 }
 
-fn type_capsule<'py>(py: Python<'py>, data_type: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
+pub fn type_capsule<'py>(py: Python<'py>, data_type: &DataType) -> PyResult<Bound<'py, PyCapsule>> {
     schema_capsule(py, &Field::new("", data_type.clone(), true))
 }
 

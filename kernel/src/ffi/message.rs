@@ -131,7 +131,7 @@ fn read<'py>(
 
 /// Like `PyBytes::new`, which panics when memory is short.
 #[inline]
-fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+pub fn new_bytes<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: pointer and length are those of a slice, and the bytes are copied. The result is a new object, or null
     // with an error set.
     unsafe {

@@ -4,11 +4,15 @@
 //! writer's schema ┐ reader's schema ┼> resolve ─> fill   how each written value gets into its column, or is skipped
 //! selected type   ┘             │ records ──────────> cursor ───┴────> columns, the same for all writers
 //! ```
+//!
+//! `encoder` is the way back: columns into records.
 #![forbid(unsafe_code)]
 
 mod bad_record;
 mod cursor;
 mod defaults;
+mod encoder;
+mod encoder_plan;
 mod fill;
 mod resolve;
 mod schema;
@@ -26,6 +30,7 @@ use arrow_schema::{ArrowError, DataType};
 use super::{Decoded, Fault, Format, Row};
 use bad_record::Kind;
 use cursor::Cursor;
+pub use encoder::AvroEncoder;
 use fill::{Column, Fill};
 use resolve::Resolver;
 use schema::Schema;

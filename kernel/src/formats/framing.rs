@@ -26,6 +26,14 @@ impl Framing {
     }
 }
 
+/// The bytes before a payload: of a schema id, or none.
+pub fn frame(schema_id: Option<u32>) -> Vec<u8> {
+    match schema_id {
+        None => Vec::new(),
+        Some(id) => [&[MAGIC][..], &id.to_be_bytes()].concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,6 +43,12 @@ mod tests {
         assert_eq!(Framing::Confluent.cut(&[0, 0, 0, 1, 2, 7, 8]), Ok((Some(258), &[7, 8][..])));
         assert_eq!(Framing::Confluent.cut(&[0, 0, 0, 0, 9]), Ok((Some(9), &[][..])));
         assert_eq!(Framing::None.cut(&[0, 0, 0, 1, 2]), Ok((None, &[0, 0, 0, 1, 2][..])));
+    }
+
+    #[test]
+    fn a_frame_is_cut_off_again() {
+        assert_eq!(Framing::Confluent.cut(&frame(Some(70_000))), Ok((Some(70_000), &[][..])));
+        assert!(frame(None).is_empty());
     }
 
     #[test]

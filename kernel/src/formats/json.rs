@@ -9,16 +9,22 @@
 //!
 //! Only selected fields are parsed into columns. The others are skipped, but checked: a malformed document is malformed
 //! as a whole.
+//!
+//! `encoder` is the way back: columns into documents, by the rules of Spark's `to_json`, with `java_numbers` and
+//! `time_texts`.
 #![forbid(unsafe_code)]
 
 mod cursor;
 mod decimal;
+mod encoder;
 mod escapes;
 mod field_names;
+mod java_numbers;
 mod swar;
 #[cfg(test)]
 mod tests;
 mod text;
+mod time_texts;
 mod times;
 mod types;
 mod values;
@@ -26,6 +32,8 @@ mod values;
 use std::borrow::Cow;
 
 use arrow_schema::{ArrowError, DataType};
+
+pub use self::encoder::JsonEncoder;
 
 use self::cursor::{Cursor, Malformed, Scratch};
 use self::field_names::FieldNames;

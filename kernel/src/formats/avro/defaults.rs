@@ -21,9 +21,7 @@ pub fn encode_default(
     budget: &mut SchemaBudget,
 ) -> Result<Default, String> {
     let refused = |reason: &dyn std::fmt::Display| path.error(format!("its default {reason}"));
-    let mut writer = Writer { schema, to: Vec::new(), budget };
-    writer.write(id, value).map_err(|reason| refused(&reason))?;
-    let Writer { to: bytes, budget, .. } = writer;
+    let bytes = encode_value(schema, id, value, budget).map_err(|reason| refused(&reason))?;
     let mut resolver = Resolver::new(schema, schema, budget);
     let fill = resolver.resolve(id, id, wanted, path)?;
     let mut default = Default { bytes, fill, shared: resolver.finish()?, cost: 0 };
@@ -38,6 +36,18 @@ pub fn encode_default(
         return Err(refused(&format!("takes {} bytes of columns, more than a record may", default.cost)));
     }
     Ok(default)
+}
+
+/// The bytes of a default.
+pub fn encode_value(
+    schema: &Schema,
+    id: NodeId,
+    value: &Value,
+    budget: &mut SchemaBudget,
+) -> Result<Vec<u8>, String> {
+    let mut writer = Writer { schema, to: Vec::new(), budget };
+    writer.write(id, value)?;
+    Ok(writer.to)
 }
 
 /// The number of characters of a wrong value that an error shows.
@@ -147,7 +157,8 @@ impl Writer<'_> {
     }
 }
 
-fn long(value: i64, to: &mut Vec<u8>) {
+#[inline]
+pub fn long(value: i64, to: &mut Vec<u8>) {
     let mut value = ((value << 1) ^ (value >> 63)) as u64;
     while value >= 0x80 {
         to.push(value as u8 | 0x80);

@@ -3,8 +3,8 @@
 use jiff::civil;
 use jiff::tz::TimeZone;
 
-const SECONDS_PER_DAY: i64 = 86_400;
-const MICROS_PER_SECOND: i64 = 1_000_000;
+pub const SECONDS_PER_DAY: i64 = 86_400;
+pub const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// The period of the Gregorian calendar in days. Time zone rules repeat with it.
 const DAYS_PER_400_YEARS: i64 = 146_097;
@@ -88,6 +88,23 @@ impl Zone {
             }
         };
         (seconds - offset).checked_mul(MICROS_PER_SECOND)?.checked_add(micros_of_day)
+    }
+
+    /// Seconds that local time is ahead of UTC at this second since 1970.
+    pub fn offset_at(&self, seconds: i64) -> i64 {
+        const CYCLE: i64 = DAYS_PER_400_YEARS * SECONDS_PER_DAY;
+        // The database does not cover other years: use those of the last cycle, or the first year.
+        const FIRST: i64 = -700_000 * SECONDS_PER_DAY;
+        const LAST: i64 = 2_900_000 * SECONDS_PER_DAY;
+        match self {
+            Zone::Offset { seconds } => *seconds,
+            Zone::Region(zone) => {
+                let near =
+                    if seconds < LAST { seconds.max(FIRST) } else { LAST - CYCLE + (seconds - LAST) % CYCLE };
+                jiff::Timestamp::from_second(near)
+                    .map_or(0, |instant| zone.to_offset(instant).seconds().into())
+            }
+        }
     }
 
     fn today(&self) -> i64 {
@@ -350,7 +367,7 @@ fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     cycle * DAYS_PER_400_YEARS + day_of_cycle - 719_468
 }
 
-fn civil_from_days(days: i64) -> (i64, u32, u32) {
+pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     let days = days + 719_468;
     let cycle = days.div_euclid(DAYS_PER_400_YEARS);
     let day_of_cycle = days.rem_euclid(DAYS_PER_400_YEARS);

@@ -81,7 +81,7 @@ fn read_indexes(cursor: &mut Cursor<'_>) -> Option<Vec<i64>> {
 }
 
 /// The indexes of a message: its index in the file, or in each enclosing message.
-fn indexes(message: &MessageDescriptor, count_entries: bool) -> Option<Vec<i64>> {
+pub fn indexes(message: &MessageDescriptor, count_entries: bool) -> Option<Vec<i64>> {
     let mut indexes = Vec::new();
     let mut message = message.clone();
     while let Some(parent) = message.parent_message() {
