@@ -9,13 +9,18 @@
     │   ├── AuthorizationFailed   the broker accepted the login but does not allow the request
     │   ├── UnknownTopic          a topic or partition does not exist
     │   ├── TimeLookupTimeout     the first record of a time was not found within the deadline
+    │   ├── TopicRecreated        a topic was deleted and created again while a producer wrote to it
+    │   ├── TransactionLost       another producer took the transactional id, or the broker ended the transaction
     │   ├── CommitRefused         the group assigned the partitions to others, or removed this member
     │   └── ProtocolError         the broker's response is invalid
     ├── CorruptBatch              the bytes of a record batch are damaged
     ├── RecordTooLarge            a record does not fit into a fetch response
+    ├── UnwritableRecord          Kafka will never accept a record
     ├── DataLoss                  requested offsets no longer exist
     ├── OpenTransaction           requested offsets are behind a transaction that did not end in time
     ├── OffsetOutOfRange          a consumer's position no longer exists and auto.offset.reset is none
+    ├── ColumnError               a column to write is missing or has the wrong type
+    ├── ReplayError               a replayed batch has other rows than those that are visible already
     ├── SinkError                 the sink of a Streamer failed
     │   └── RowsRefused           the sink will never store some of the rows
     ├── MalformedRecord           a key or value does not parse, and mode is FAILFAST
@@ -23,6 +28,7 @@
     │   ├── RegistryUnavailable   no answer after all retries; has the history of tries
     │   ├── RegistryRefused       the registry, or a proxy, refused the login, or the TLS handshake failed
     │   ├── SchemaNotFound        the registry does not have an id, subject or version
+    │   ├── SchemaRefused         the registry does not register a schema: it is incompatible or invalid
     │   ├── UnreadableSchema      Penstock does not support the type of a schema, or it has too many references
     │   └── IncompatibleSchema    records cannot be read with the reader's schema
     ├── DeserializerFailed        a user's deserializer failed on a record, or broke its contract
@@ -31,6 +37,7 @@
     ├── MessageStreamsExist       a connector creates its streams once, and a second call asks for more
     ├── NoOffsetForTimestamp      no record is at or after a timestamp, and the strategy is `error`
     ├── NoGroupOffset             the group has no committed offset and auto.offset.reset is none
+    ├── UnknownQuery              a LagListener has not seen a streaming query of this name or id
     └── EmbeddedBrokerError       the embedded broker could not be downloaded or started
 
 An error says what happened, where (topic, partition, offset) and how to fix it. All errors can be pickled, because they
@@ -150,6 +157,34 @@ class TimeLookupTimeout(BrokerError):
         )
 
 
+class TopicRecreated(BrokerError):
+    """A topic was deleted and created again while a producer wrote to it."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        super().__init__(
+            f"topic {topic!r} was deleted and created again during the write. Records that were written before are "
+            "lost with the old topic. Start the write again to write to the new one"
+        )
+
+
+class TransactionLost(BrokerError):
+    """Another producer has taken the transactional id, or the coordinator has ended the transaction.
+
+    `aborted`: whether it is certain that the transaction is not committed. Otherwise it may be, if a commit was
+    requested.
+    """
+
+    def __init__(self, transactional_id: str, reason: str, aborted: bool = False, hint: str = "") -> None:
+        self.transactional_id = transactional_id
+        self.reason = reason
+        self.aborted = aborted
+        super().__init__(
+            f"the transaction of transactional id {transactional_id!r} is lost: {reason}. Another producer has taken "
+            "the id, or the transaction took longer than transaction.timeout.ms" + (f". {hint}" if hint else "")
+        )
+
+
 class CommitRefused(BrokerError):
     """The coordinator refused a commit: the group was rebalanced, or this member is no longer in it."""
 
@@ -249,6 +284,23 @@ class RecordTooLarge(PenstockError):
         )
 
 
+class ColumnError(PenstockError, ValueError):
+    """A column to write is missing or has the wrong type."""
+
+    def __init__(self, column: str, reason: str, hint: str = "") -> None:
+        super().__init__(f"column {column}: {reason}{'. ' + hint if hint else ''}")
+        self.column = column
+        self.reason = reason
+        self.hint = hint
+
+
+class ReplayError(PenstockError):
+    """A batch that was committed in part has other rows in its replay, or its notes cannot be read.
+
+    Some of its rows would be visible twice, or never. Nothing more of the batch is committed.
+    """
+
+
 class SinkError(PenstockError):
     """The sink of a Streamer failed.
 
@@ -283,6 +335,29 @@ class MalformedRecord(PenstockError):
             f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To skip such "
             "records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
         )
+
+
+class UnwritableRecord(PenstockError):
+    """Kafka will never accept a record (W8). `row` counts the rows of a task, or of a Writer, from 0.
+
+    `topic` is None if the row does not name one, and `partition` if none was chosen. `key` holds the first bytes of
+    the key. `too_large`: the topic refused it because of its size.
+    """
+
+    def __init__(
+        self, topic: str | None, partition: int | None, row: int, key: bytes | None, reason: str, hint: str = ""
+    ) -> None:
+        self.too_large = False
+        self.topic = topic
+        self.partition = partition
+        self.row = row
+        self.key = None if key is None else bytes(key[:FIRST_BYTES])
+        self.reason = reason
+        self.hint = hint
+        place = "" if topic is None else f" for topic {topic!r}"
+        place += "" if partition is None else f", partition {partition}"
+        shown = "without a key" if self.key is None else f"with key {self.key!r}"
+        super().__init__(f"row {row}{place} ({shown}) cannot be written: {reason}" + (f". {hint}" if hint else ""))
 
 
 class RegistryError(PenstockError):
@@ -322,6 +397,25 @@ class SchemaNotFound(RegistryError):
             f"the schema registry at {url} has no {what}. It may have been deleted, or registered elsewhere: check "
             "schemaRegistry.url, and subjectNameStrategy if a subject is missing"
         )
+
+
+class SchemaRefused(RegistryError):
+    """The schema registry does not register a schema. `reason` is the registry's message."""
+
+    def __init__(self, url: str, subject: str, reason: str, status: int) -> None:
+        self.url = url
+        self.subject = subject
+        self.reason = reason
+        self.status = status
+        if status == 409:
+            what = f"the schema is incompatible with the versions of subject {subject!r}"
+            hint = (
+                "Change the columns or the schema so that the subject's compatibility rule allows them, for example "
+                "new fields with a default. Or write with the registered schema: remove valueSchema"
+            )
+        else:
+            what, hint = f"the schema for subject {subject!r} is not valid", "Correct valueSchema"
+        super().__init__(f"the schema registry at {url} refuses to register: {what}: {reason}. {hint}")
 
 
 class UnreadableSchema(RegistryError):
@@ -441,6 +535,17 @@ class NoGroupOffset(PenstockError):
             "starting offsets, or set auto.offset.reset to earliest or latest (for the Spark source: "
             "startingOffsets, kafka.auto.offset.reset)"
         )
+
+
+class UnknownQuery(PenstockError, LookupError):
+    """A LagListener has not seen a streaming query of this name or id."""
+
+    def __init__(self, query: str, known: Sequence[str]) -> None:
+        self.query = query
+        self.known = tuple(known)
+        names = f"It has seen {', '.join(map(repr, self.known))}" if self.known else "It has seen no query so far"
+        hint = "" if self.known else ": add it with spark.streams.addListener before the query starts"
+        super().__init__(f"the listener has seen no query named {query!r}. {names}{hint}")
 
 
 class EmbeddedBrokerError(PenstockError):

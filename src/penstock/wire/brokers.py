@@ -66,6 +66,11 @@ class Brokers:
         for connection in list(self._held):
             connection.abort()
 
+    def wait(self, seconds: float) -> None:
+        """Sleep. Raises Interrupted if the owner is closing."""
+        if self._wait(seconds):
+            raise Interrupted
+
     # --- until a deadline -----------------------------------------------------------------------------------------
 
     def attempts(self, what: str, timeout: float | None = None) -> Attempts:

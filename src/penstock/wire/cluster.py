@@ -17,7 +17,17 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
-from penstock.wire.api.metadata import UNLISTED, Broker, Leader, Metadata, Topic, ask_metadata, departed, nearest
+from penstock.wire.api.metadata import (
+    UNLISTED,
+    Broker,
+    Leader,
+    Metadata,
+    Topic,
+    ask_may_write,
+    ask_metadata,
+    departed,
+    nearest,
+)
 from penstock.wire.api.offset_commit import ask_commit
 from penstock.wire.api.offset_fetch import Committed, ask_committed
 from penstock.wire.api.offset_for_leader_epoch import UNKNOWN_EPOCH, ask_epoch_ends
@@ -74,22 +84,25 @@ class Cluster:
         """All metadata so far. A new object whenever there is new metadata."""
         return self._known
 
-    def metadata(self, topics: Sequence[str] | None) -> Metadata:
-        """The named topics (None: all) with their leaders. Raises UnknownTopic for a name the cluster does not have."""
-        metadata, unknown = self.listing(topics)
+    def metadata(self, topics: Sequence[str] | None, create: bool = False) -> Metadata:
+        """The named topics (None: all) with their leaders. Raises UnknownTopic for a name the cluster does not have.
+
+        `create`: let brokers create missing topics, if their auto.create.topics.enable is true.
+        """
+        metadata, unknown = self.listing(topics, create)
         if unknown:
             attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for all topics")
             others, _ = self._brokers.retry(attempts, lambda: self._ask_metadata(None, attempts))
             raise UnknownTopic(unknown[0], detail=nearest(unknown[0], others))
         return metadata
 
-    def listing(self, topics: Sequence[str] | None) -> tuple[Metadata, list[str]]:
+    def listing(self, topics: Sequence[str] | None, create: bool = False) -> tuple[Metadata, list[str]]:
         """The named topics (None: all) with their leaders, and the names that the cluster does not have."""
         attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for topics")
         started = time.monotonic()
 
         def ask() -> tuple[Metadata, list[str]]:
-            metadata, unknown = self._ask_metadata(topics, attempts)
+            metadata, unknown = self._ask_metadata(topics, attempts, create)
             if unknown and not self._is_over(started):
                 raise RetriableError(f"topic {unknown[0]!r} is unknown so far")
             missing = [name for name in topics or () if name not in metadata.topics and name not in unknown]
@@ -98,17 +111,39 @@ class Cluster:
             return metadata, unknown
 
         metadata, unknown = self._brokers.retry(attempts, ask)
+        self._learn(topics, metadata, unknown)
+        return metadata, unknown
+
+    def try_listing(self, topics: Sequence[str], timeout: float) -> tuple[Metadata, list[str]]:
+        """The same, asked once: a failure is raised, and a topic that was just created may still be unknown."""
+        attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for topics", timeout)
+        metadata, unknown = self._ask_metadata(topics, attempts)
+        self._learn(topics, metadata, unknown)
+        return metadata, unknown
+
+    def _learn(self, topics: Sequence[str] | None, metadata: Metadata, unknown: Sequence[str]) -> None:
         known = metadata if topics is None or self._known is None else self._known.updated(metadata)
         self._known = known.without(unknown) if unknown else known
         self._known_since, self._leader_was_wrong = time.monotonic(), False
-        return metadata, unknown
 
-    def _ask_metadata(self, topics: Sequence[str] | None, attempts: Attempts) -> tuple[Metadata, list[str]]:
+    def _ask_metadata(
+        self, topics: Sequence[str] | None, attempts: Attempts, create: bool = False
+    ) -> tuple[Metadata, list[str]]:
         metadata, unknown = self._brokers.ask_any(
-            attempts, lambda connection, timeout: ask_metadata(connection, topics, timeout)
+            attempts, lambda connection, timeout: ask_metadata(connection, topics, timeout, create)
         )
         self._brokers.learn(metadata.brokers.values())
         return metadata, unknown
+
+    def may_write(self, topic: str) -> bool | None:
+        """Whether ACLs allow this user to write to a topic; None if brokers do not say."""
+        attempts = self._brokers.attempts(f"asking {self.config.bootstrap_text} for permissions on topic {topic!r}")
+        return self._brokers.retry(
+            attempts,
+            lambda: self._brokers.ask_any(
+                attempts, lambda connection, timeout: ask_may_write(connection, topic, timeout)
+            ),
+        )
 
     def departed(self, broker: Broker, read_from: Mapping[TopicPartition, Leader | None]) -> dict[TopicPartition, str]:
         """The partitions that must no longer be read from this broker, and why. Asks another broker, once.
@@ -136,10 +171,11 @@ class Cluster:
 
     def _is_over(self, started: float) -> bool:
         """Whether a topic that has been unknown since then counts as missing."""
-        return time.monotonic() - started >= self._grace
+        return time.monotonic() - started >= self.unknown_topic_grace
 
     @property
-    def _grace(self) -> float:
+    def unknown_topic_grace(self) -> float:
+        """Seconds after which a topic that is unknown counts as missing."""
         return min(UNKNOWN_TOPIC_GRACE, self.config.api_timeout / 2)
 
     # --- offsets --------------------------------------------------------------------------------------------------
@@ -436,7 +472,7 @@ class Cluster:
         questions, leaderless = metadata.by_leader(partitions)
         for tp in leaderless:
             # A partition that was added a moment ago is unknown to some brokers, too.
-            if not metadata.lists(tp) and attempts.elapsed >= self._grace:
+            if not metadata.lists(tp) and attempts.elapsed >= self.unknown_topic_grace:
                 count = len(metadata.topics[tp.topic].partitions)
                 raise UnknownTopic(tp.topic, tp.partition, f"the topic has partitions 0 to {count - 1}")
         self._note_leaderless(leaderless, attempts)
@@ -459,13 +495,18 @@ class Cluster:
         found = self.commits(group, wanted)
         return {tp: found[tp].offset if tp in found else None for tp in wanted}
 
-    def commits(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The same, with the leader epoch and the metadata that were committed beside the offset."""
+    def commits(
+        self, group: str, partitions: Iterable[TopicPartition], stable: bool = True
+    ) -> dict[TopicPartition, Committed]:
+        """The same, with the leader epoch and the metadata that were committed beside the offset.
+
+        `stable`: retry while a transaction has commits for these partitions and is not ended.
+        """
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the committed offsets of group {group!r}")
 
         def ask(connection: Connection) -> dict[TopicPartition, Committed]:
-            return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout))
+            return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout), stable)
 
         return self._ask_coordinator(group, attempts, ask)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from penstock.errors import ProtocolError
 from penstock.wire.api.error_codes import check
 from penstock.wire.api.message import Api, Structure, array, int8, int16, int32, nullable_text, text, texts
@@ -54,5 +57,18 @@ def find_coordinator(connection: Connection, name: str, timeout: float, kind: in
         if len(response.coordinators) != 1:
             raise ProtocolError(f"asked for one coordinator, the response has {len(response.coordinators)}")
         response = response.coordinators[0]
-    check(response.error_code, f"coordinator of {'group' if kind == GROUP else 'transactional id'} {name!r}")
-    return Broker(response.node_id, response.host, response.port)
+    return _checked(response, name, kind)
+
+
+def find_coordinators(connection: Connection, names: Sequence[str], timeout: float, kind: int) -> dict[str, Broker]:
+    """The same for many names. Older brokers are asked for one name after the other."""
+    version = connection.version(FIND_COORDINATOR)
+    if version < MANY_KEYS:
+        return {name: find_coordinator(connection, name, timeout, kind) for name in names}
+    response = connection.call(FIND_COORDINATOR.request(version, key_type=kind, coordinator_keys=names), timeout)
+    return {each.key: _checked(each, each.key, kind) for each in response.coordinators}
+
+
+def _checked(answer: Any, name: str, kind: int) -> Broker:
+    check(answer.error_code, f"coordinator of {'group' if kind == GROUP else 'transactional id'} {name!r}")
+    return Broker(answer.node_id, answer.host, answer.port)

@@ -23,6 +23,17 @@ def encode_text(text: str, flexible: bool) -> bytes:
     return (encode_varint(len(data) + 1) if flexible else struct.pack(">h", len(data))) + data
 
 
+def encode_nullable_text(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\0" if flexible else b"\xff\xff"
+    return encode_text(text, flexible)
+
+
+def encode_length(length: int, flexible: bool) -> bytes:
+    """The length of bytes."""
+    return encode_varint(length + 1) if flexible else struct.pack(">i", length)
+
+
 def encode_varint(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
@@ -39,6 +50,8 @@ class FrameReader:
         self.frame = frame
         self.at = 0
         self.flexible = flexible
+        self.last_tags: dict[int, memoryview] = {}
+        """The tagged fields that were read last, by their numbers: after a whole message, its own."""
 
     def response_header(self, expected: int, *, tagged: bool = True) -> None:
         """Read the header of a response: the correlation id, which must be the expected one, and tagged fields."""
@@ -79,15 +92,17 @@ class FrameReader:
         return self.take(max(length, 0))
 
     def tags(self) -> None:
-        """Skip the tagged fields; versions that are not flexible have none."""
+        """Read the tagged fields into `last_tags`; versions that are not flexible have none."""
         if not self.flexible:
             return
+        if self.last_tags:
+            self.last_tags = {}
         if self.frame[self.at] == 0:  # as in nearly all messages
             self.at += 1
             return
         for _ in range(self.varint()):
-            self.varint()
-            self.take(self.varint())
+            number = self.varint()
+            self.last_tags[number] = self.take(self.varint())
 
     def varint(self) -> int:
         value = shift = 0

@@ -16,6 +16,7 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, RetriableError, check
 from penstock.wire.api.find_coordinator import GROUP
+from penstock.wire.api.group_membership import HEARTBEAT
 from penstock.wire.api.message import (
     Api,
     Structure,
@@ -212,6 +213,22 @@ class GroupAdmin(Cluster):
             return ask_committed(connection, group, None, timeout, stable=False)
 
         return self._coordinated(group, f"asking for the committed offsets of group {group!r}", ask)
+
+    def check_may_read(self, group: str) -> None:
+        """Raise AuthorizationFailed if this user may not join the group. Changes nothing.
+
+        Asked by a heartbeat of a member that does not exist: brokers check the permission first.
+        """
+
+        def ask(connection: Connection, timeout: float) -> None:
+            request = HEARTBEAT.request(
+                connection.version(HEARTBEAT), group_id=group, generation_id=-1, member_id="penstock-doctor"
+            )
+            answer = connection.call(request, timeout)
+            if answer.error_code != CODES["UNKNOWN_MEMBER_ID"]:
+                check(answer.error_code, f"reading group {group!r}")
+
+        self._coordinated(group, f"asking for permission to read group {group!r}", ask)
 
     def delete(self, group: str) -> None:
         """Delete a group and its committed offsets. Raises if it does not exist or has members."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
-from penstock.wire.api.frame import FrameReader, encode_count, encode_text, encode_varint
+from penstock.wire.api.frame import FrameReader, encode_count, encode_length, encode_nullable_text, encode_text
 
 Fields: TypeAlias = tuple["Field", ...]
 Values: TypeAlias = Mapping[str, Any]
@@ -184,11 +184,14 @@ class EncodedRequest:
 
     def encode(self, correlation_id: int, client_id: str) -> bytes:
         """The frame to send: length, header and body."""
+        return self.header(len(self.body), correlation_id, client_id) + self.body
+
+    def header(self, body_size: int, correlation_id: int, client_id: str) -> bytes:
+        """The length of the frame, and the header."""
         client = client_id.encode()
         tags = b"\0" if self.version >= self.api.flexible else b""
-        size = _HEADER.size - 4 + len(client) + len(tags) + len(self.body)
-        start = _HEADER.pack(size, self.api.key, self.version, correlation_id, len(client))
-        return b"".join((start, client, tags, self.body))
+        size = _HEADER.size - 4 + len(client) + len(tags) + body_size
+        return _HEADER.pack(size, self.api.key, self.version, correlation_id, len(client)) + client + tags
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -213,9 +216,9 @@ def _encode_step(field: Field, version: int, flexible: bool) -> Encode:
 def _writer(field: Field, version: int, flexible: bool) -> Callable[[Any], bytes]:
     match field.kind:
         case "text":
-            return lambda value: _encode_nullable_text(value, flexible)
+            return lambda value: encode_nullable_text(value, flexible)
         case "data":
-            return lambda value: _encode_length(len(value), flexible) + value
+            return lambda value: encode_length(len(value), flexible) + value
         case "uuid":
             return lambda value: bytes(16) if value is None else bytes(value.bytes)
         case "texts":
@@ -232,16 +235,6 @@ def _writer(field: Field, version: int, flexible: bool) -> Callable[[Any], bytes
             return _encoder(field.element, version, flexible)
         case layout:
             return struct.Struct(f">{layout}").pack
-
-
-def _encode_nullable_text(value: str | None, flexible: bool) -> bytes:
-    if value is None:
-        return b"\0" if flexible else b"\xff\xff"
-    return encode_text(value, flexible)
-
-
-def _encode_length(length: int, flexible: bool) -> bytes:
-    return encode_varint(length + 1) if flexible else struct.pack(">i", length)
 
 
 def _encode_array(elements: Sequence[bytes] | None, flexible: bool) -> bytes:

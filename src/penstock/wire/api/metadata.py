@@ -208,12 +208,17 @@ def departed(
     return found
 
 
-def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: float) -> tuple[Metadata, list[str]]:
-    """The named topics (None: all) that this broker knows, and the names it does not know."""
+def ask_metadata(
+    connection: Connection, topics: Sequence[str] | None, timeout: float, create: bool = False
+) -> tuple[Metadata, list[str]]:
+    """The named topics (None: all) that this broker knows, and the names it does not know.
+
+    `create`: a broker with auto.create.topics.enable begins to create those that it does not know.
+    """
     request = METADATA.request(
         connection.version(METADATA),
         topics=None if topics is None else [{"name": name} for name in topics],
-        allow_auto_topic_creation=False,
+        allow_auto_topic_creation=create,
     )
     response = connection.call(request, timeout)
     brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
@@ -236,6 +241,28 @@ def ask_metadata(connection: Connection, topics: Sequence[str] | None, timeout: 
             {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
         )
     return Metadata(brokers, found), unknown
+
+
+WRITE = 4
+"""Kafka's number of the operation, and its bit in `topic_authorized_operations`."""
+
+_NOT_SAID = -(1 << 31)
+
+
+def ask_may_write(connection: Connection, topic: str, timeout: float) -> bool | None:
+    """Whether ACLs allow this user to write to a topic. None if the broker is too old to say (before Kafka 2.3)."""
+    if not connection.speaks(METADATA, 8):
+        return None
+    request = METADATA.request(
+        connection.version(METADATA),
+        topics=[{"name": topic}],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    for each in connection.call(request, timeout).topics:
+        if each.name == topic and each.error_code == 0 and each.topic_authorized_operations != _NOT_SAID:
+            return bool(each.topic_authorized_operations >> WRITE & 1)
+    return None
 
 
 def nearest(name: str, metadata: Metadata) -> str:

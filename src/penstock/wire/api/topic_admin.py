@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.admin import KafkaAdminClient, UserScramCredentialUpsertion
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, UserScramCredentialUpsertion
 from kafka.protocol.admin import DescribeClusterRequest
 
 from penstock.errors import (
@@ -23,7 +23,11 @@ from penstock.errors import (
     BrokerUnavailable,
     UnknownTopic,
 )
+from penstock.wire.transport.aws import AwsLogin
 from penstock.wire.transport.security import Security
+
+OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+"""Kafka's name for the source of a setting that was set for its topic."""
 
 SCRAM_ITERATIONS = 4096  # the least that brokers accept
 
@@ -45,6 +49,23 @@ class ClusterDescription:
 
     id: str
     brokers: tuple[RegisteredBroker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    """The brokers of a partition, by id."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    partitions: tuple[PartitionReplicas, ...]
+    settings: Mapping[str, str]
+    """Those that were set for the topic. Empty if this user may not see them."""
 
 
 class Admin:
@@ -96,6 +117,26 @@ class Admin:
                     raise kafka_errors.for_code(made["error_code"])(made["error_message"])
             client.wait_for_topics([name], timeout_ms=int(self._seconds * 1000))
 
+    def describe_topic(self, name: str) -> TopicDescription:
+        """The replicas of a topic's partitions, and the settings that differ from those of the brokers."""
+        with self._client(f"describing topic {name!r}") as client:
+            (topic,) = client.describe_topics([name])
+            if topic["error_code"]:
+                raise kafka_errors.for_code(topic["error_code"])()
+            resource = ConfigResource(ConfigResourceType.TOPIC, name)
+            found = client.describe_configs([resource], config_filter="all")["topic"][name]
+        partitions = [
+            PartitionReplicas(
+                each["partition_index"],
+                each["leader_id"] if each["leader_id"] >= 0 else None,
+                tuple(each["replica_nodes"]),
+                tuple(each["isr_nodes"]),
+            )
+            for each in topic["partitions"]
+        ]
+        settings = {key: value["value"] for key, value in sorted(found.items()) if value["config_source"] == OF_TOPIC}
+        return TopicDescription(tuple(sorted(partitions, key=lambda each: each.partition)), settings)
+
     def topics(self) -> list[str]:
         """The names of all topics except internal ones."""
         with self._client("listing topics") as client:
@@ -132,6 +173,10 @@ class Admin:
 
     @contextlib.contextmanager
     def _client(self, what: str, seconds: float | None = None) -> Iterator[KafkaAdminClient]:
+        if self._security.aws not in (None, AwsLogin()):  # kafka-python would use other credentials
+            raise AuthenticationFailed(
+                f"{what}: a profile or role in the JAAS line has no effect here. Set AWS_PROFILE"
+            )
         timeout_ms = max(1, int((self._seconds if seconds is None else seconds) * 1000))
         settings: dict[str, Any] = {"security_protocol": self._security.protocol}
         if self._security.uses_tls:

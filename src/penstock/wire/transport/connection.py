@@ -69,6 +69,7 @@ class Connection:
         self._versions: dict[int, tuple[int, int]] = {}
         """By API key: the lowest and the highest version that the broker speaks. Empty until it has answered."""
         self._agreed: dict[tuple[Api, int | None], int] = {}
+        self._features: dict[str, int] = {}
         self._session_ends = float("inf")
         self.last_used = time.monotonic()
         deadline = time.monotonic() + min(timeout, config.connect_timeout)
@@ -95,6 +96,11 @@ class Connection:
         return f"{self.host}:{self.port}"
 
     @property
+    def peer_certificate(self) -> bytes | None:
+        """The broker's certificate in DER; None without TLS."""
+        return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, ssl.SSLSocket) else None
+
+    @property
     def session_over(self) -> bool:
         """Whether the SASL session is about to end: the next request needs a new connection."""
         return time.monotonic() >= self._session_ends
@@ -105,9 +111,16 @@ class Connection:
         if self._unanswered or self._socket.fileno() < 0 or self.session_over:
             return False
         # Bytes (or an end) without a request: the broker has closed the connection meanwhile.
-        return not self._has_input()
+        return not self.has_input()
 
-    def _has_input(self) -> bool:
+    def fileno(self) -> int:
+        """For `select`. Bytes that TLS has decrypted already do not show there: ask `has_input` first."""
+        return self._socket.fileno()
+
+    def has_input(self) -> bool:
+        """Whether bytes of an answer, or the end of the connection, can be read at once."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(0))
@@ -139,6 +152,10 @@ class Connection:
         """Whether this broker knows at least that version of an API."""
         return self._versions.get(api.key, (0, -1))[1] >= version
 
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster has enabled, when this connection was made. 0 if it is unknown."""
+        return self._features.get(name, 0)
+
     # --- requests -------------------------------------------------------------------------------------------------
 
     def call(self, request: EncodedRequest, timeout: float) -> Any:
@@ -161,6 +178,11 @@ class Connection:
                 ) from error
 
         return read
+
+    def tell(self, request: EncodedRequest, timeout: float) -> None:
+        """Send a request that the broker does not answer: a Produce with acks=0."""
+        self.send(request, timeout)
+        self._unanswered -= 1
 
     def send(self, request: EncodedRequest, timeout: float) -> int:
         """Send a request without waiting; returns its correlation id."""
@@ -185,6 +207,13 @@ class Connection:
             raise self._lost("sending failed", error) from error
         self.last_used = time.monotonic()
         return correlation_id
+
+    def hold_back(self, held: bool) -> None:
+        """Keep small requests in the kernel until `held` is False, or for 200 ms. If the process is killed meanwhile,
+        the kernel sends them. Only Linux can."""
+        if hasattr(socket, "TCP_CORK"):
+            with contextlib.suppress(OSError):  # closed: the next call says so
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, held)
 
     def receive_into(self, buffer: bytearray, timeout: float, allowed: float = 0.0) -> memoryview:
         """Read one response frame into `buffer`, which grows if the frame is larger, and return a view of the frame.
@@ -252,7 +281,7 @@ class Connection:
     def _check_overdue(self) -> str | None:
         """The reason to stop waiting for an answer, unless it has arrived during the check."""
         reason = None if self.overdue_check is None else self.overdue_check()
-        return None if reason is None or self._has_input() else reason
+        return None if reason is None or self.has_input() else reason
 
     def _within(self, seconds: float, option: int) -> None:
         """Limit the next calls of the socket to this time; `option` is the kernel's for sending or for receiving.
@@ -328,7 +357,8 @@ class Connection:
 
     def _encrypted(self, plain: socket.socket, wait: BrokerWait) -> socket.socket:
         security = self.config.security
-        encrypted = security.tls_context().wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
+        context = security.tls_context(self.config.option_prefix)
+        encrypted = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)
         try:
             while True:
                 encrypted.settimeout(wait.seconds_left())
@@ -357,7 +387,7 @@ class Connection:
                 raise ProtocolError(f"{self.address}: ApiVersions failed with error code {response.error_code}")
             _, known = spoken.get(API_VERSIONS.key, (0, 0))
             version = max(0, min(known, version - 1))
-        self._versions = spoken
+        self._versions, self._features = spoken, response.features
 
     def _authenticate(self, deadline: float) -> None:
         # Imported only by clients that log in.
@@ -385,6 +415,10 @@ class Connection:
                     raise self._refused_login(answer.error_message, token)
                 login.receive(answer.auth_bytes)
                 lifetime = answer.session_lifetime_ms
+        except TokenUnavailable as error:
+            raise ConnectionLost(f"{self.address}: SASL {name}: {error}") from error
+        except TokenRefused as error:
+            raise AuthenticationFailed(f"{self.address}: SASL {name}: {error}") from error
         except BrokerError:
             raise
         except ScramError as error:
@@ -417,8 +451,10 @@ class Connection:
             # Retriable, like a broker that does not answer: the endpoint may return in a moment.
             raise ConnectionLost(f"{self.address}: no access token for the login: {error}") from error
         except TokenRefused as error:
+            source = "sasl.oauthbearer.token.endpoint.url"
+            if login.callback is not None:
+                source = "sasl.login.callback.handler.class"
             raise AuthenticationFailed(
-                f"{self.address}: no access token for the login: {error}. Check "
-                f"{self.config.option('sasl.oauthbearer.token.endpoint.url')} and "
+                f"{self.address}: no access token for the login: {error}. Check {self.config.option(source)} and "
                 f"{self.config.option('sasl.jaas.config')}"
             ) from error

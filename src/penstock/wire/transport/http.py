@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 CONNECTIONS_KEPT = 4
 """Idle connections that are kept per host."""
 
+SHORT_TRY = 1.0
+"""Seconds. A time-out says nothing about the endpoint if the deadline left the try less than this: the error then tells
+the failure before it, for example a refused connection."""
+
 LONGEST_RETRY_AFTER = 30.0
 """The longest pause that an endpoint may ask for (Retry-After)."""
 
@@ -125,6 +129,7 @@ class _Failure:
 
     reason: str
     pause: float = 0.0
+    timed_out: bool = False
 
 
 class HttpClient:
@@ -163,6 +168,8 @@ class HttpClient:
                 answer = self._try(url, request, timeout, policy.connect_timeout)
                 if isinstance(answer, Answer):
                     return url, answer
+                if answer.timed_out and timeout < min(SHORT_TRY, policy.timeout) and history:
+                    raise HttpUnavailable(history)
                 history.append(f"{shown(url)}: {answer.reason}")
                 pause = max(pause, answer.pause)
             tried += 1
@@ -301,11 +308,11 @@ class HttpClient:
             reason = getattr(error, "verify_message", "") or (error.reason or str(error)).replace("_", " ").lower()
             raise HttpRefused(shown(url), f"TLS failed: {reason}") from None
         if isinstance(error, _NoConnection):
-            return _Failure(f"{through}no connection within {timeout:g} s")
+            return _Failure(f"{through}no connection within {timeout:g} s", timed_out=True)
         if isinstance(error, AnswerTooSlow):
-            return _Failure(f"{through}the answer took longer than {timeout:g} s")
+            return _Failure(f"{through}the answer took longer than {timeout:g} s", timed_out=True)
         if isinstance(error, TimeoutError):
-            return _Failure(f"{through}no answer within {timeout:g} s")
+            return _Failure(f"{through}no answer within {timeout:g} s", timed_out=True)
         if isinstance(error, OSError):
             return _Failure(through + (error.strerror or str(error) or type(error).__name__).lower())
         return _Failure(f"{through}the answer is broken ({type(error).__name__})")

@@ -1,14 +1,15 @@
 """OAUTHBEARER: access tokens for a login. They come by the client credentials grant, as in Kafka's Java client, from a
-file, or are unsigned for development.
+file, from a function of the user, or are unsigned for development.
 
-Tokens of an endpoint are kept per process until shortly before they expire: a read opens many connections, and each
-logs in. Spark's workers fork, and a fork begins without tokens.
+Tokens of an endpoint and of a function are kept per process until shortly before they expire: a read opens many
+connections, and each logs in. Spark's workers fork, and a fork begins without tokens.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import importlib
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from urllib.parse import unquote, urlencode, urlsplit
 from penstock.errors import BrokerError
 from penstock.masking import MASK, get_logger
 from penstock.wire.transport.http_address import shown
+from penstock.wire.transport.key_store import KeyStoreError
 from penstock.wire.transport.tls import Tls
 
 if TYPE_CHECKING:
@@ -45,11 +47,11 @@ _LIFETIME = "unsecuredLoginLifetimeSeconds"
 
 
 class TokenUnavailable(BrokerError):
-    """The token endpoint gave no usable answer in time. Retriable."""
+    """The token endpoint, or the user's function, gave no usable answer in time. Retriable."""
 
 
 class TokenRefused(BrokerError):
-    """The token endpoint refused, or its answer is not a token. Not retriable."""
+    """The token endpoint, or the user's function, refused, or its answer is not a token. Not retriable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +59,15 @@ class OAuthLogin:
     """Everything that identifies a login by OAUTHBEARER. Times in seconds. Hashable: tokens are kept by it."""
 
     endpoint: str | None = field(default=None, repr=False)
-    """An http(s) address, or file: with the path of a token. None: unsigned tokens with `claims`."""
+    """An http(s) address, or file: with the path of a token. None: by the callback, or unsigned with `claims`."""
+    callback: str | None = None
+    """The import path of a function that returns tokens, as module:name. It is imported at the first login."""
+    entries: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """What the callback gets."""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str | None = None
+    audience: str | None = None
     urlencode: bool
     """Whether id and secret are encoded before they go into the header: RFC 6749 says so, many endpoints do not."""
     extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -114,9 +121,9 @@ class TokenCache:
 
     def get(self, login: OAuthLogin, deadline: float) -> AccessToken:
         """A token that is valid now. Raises TokenUnavailable when the deadline (time.monotonic) passes before."""
-        if login.endpoint is None:
+        if login.endpoint is None and login.callback is None:
             return AccessToken(unsecured_token(dict(login.claims)))
-        if login.endpoint.startswith("file:"):
+        if login.endpoint is not None and login.endpoint.startswith("file:"):
             return AccessToken(_from_file(login.endpoint))
         kept = self._of(login)
         now = time.monotonic()
@@ -127,7 +134,8 @@ class TokenCache:
         if not kept.fetching.acquire(timeout=0 if known else max(0.0, deadline - now)):
             if known is not None:
                 return known
-            raise TokenUnavailable(f"{shown(login.endpoint)}: no answer to another thread's request yet")
+            source = login.callback or shown(login.endpoint or "")
+            raise TokenUnavailable(f"{source}: no answer to another thread's request yet")
         try:
             now = time.monotonic()
             if kept.token is not None and now < kept.refresh_at:
@@ -166,12 +174,15 @@ os.register_at_fork(after_in_child=TOKENS.forget_all)
 
 
 def fetch_token(login: OAuthLogin, deadline: float) -> tuple[AccessToken, float]:
-    """A new token of the login's endpoint, and for how many seconds it is valid (0 if that is not known)."""
+    """A new token of the login, and for how many seconds it is valid (0 if that is not known)."""
+    if login.callback is not None:
+        return _from_callback(login.callback, dict(login.entries))
     from penstock.wire.transport.http import HttpClient, HttpRefused, HttpUnavailable, Request, RetryPolicy, basic
 
     assert login.endpoint is not None
     encoded = form_quoted if login.urlencode else str
-    form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
+    form = {"grant_type": "client_credentials"}
+    form |= {name: value for name, value in (("scope", login.scope), ("audience", login.audience)) if value}
     headers = {
         "Authorization": basic(encoded(login.client_id), encoded(login.client_secret)),
         "Content-Type": "application/x-www-form-urlencoded",
@@ -190,7 +201,9 @@ def fetch_token(login: OAuthLogin, deadline: float) -> tuple[AccessToken, float]
             tls=login.tls if login.endpoint.startswith("https:") else None, body_limit=TOKEN_BYTES, proxy=login.proxy
         )
     except OSError as error:
-        raise TokenRefused(f"the TLS files for {shown(login.endpoint)} cannot be loaded ({error})") from None
+        setting = f"{error.setting}: " if isinstance(error, KeyStoreError) else ""
+        where = shown(login.endpoint)
+        raise TokenRefused(f"the TLS files for {where} cannot be loaded ({setting}{error})") from None
     try:
         request = Request("POST", "", headers, urlencode(form).encode())
         _, answer = client.call([login.endpoint], request, policy)
@@ -254,6 +267,40 @@ def _lifetime(expires_in: object, token: str) -> float:
     except (IndexError, binascii.Error, ValueError):
         return 0.0
     return max(0.0, min(ends, 10**12) - time.time()) if isinstance(ends, int | float) else 0.0
+
+
+def _from_callback(path: str, entries: dict[str, str]) -> tuple[AccessToken, float]:
+    """The token of the user's function. An OSError, which the errors of most HTTP packages are, is retriable."""
+    module, _, name = path.partition(":")
+    try:
+        function: Any = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+    except ImportError as error:
+        raise TokenRefused(
+            f"{path} cannot be imported: {error}. The module must be on the path of driver and executors"
+        ) from error
+    except AttributeError:
+        raise TokenRefused(f"{path} cannot be imported: the module {module} has no {name}") from None
+    try:
+        returned = function(entries)
+    except (TokenUnavailable, TokenRefused):
+        raise
+    except OSError as error:
+        raise TokenUnavailable(f"{path} failed: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        raise TokenRefused(f"{path} failed: {type(error).__name__}: {error}") from error
+    match returned:
+        case str() as token:
+            lifetime = _lifetime(None, token)
+        case (str() as token, int() | float() as expires_at):
+            lifetime = max(0.0, float(expires_at) - time.time())
+        case _:
+            what = f"{type(returned).__name__}"
+            raise TokenRefused(f"{path} returned a {what}, not a token, or a token and the time at which it expires")
+    if not _TOKEN.fullmatch(token):
+        raise TokenRefused(f"{path} returned a text that is not an access token")
+    return AccessToken(token), lifetime
 
 
 def _from_file(url: str) -> str:

@@ -1,7 +1,7 @@
 """SASL logins: the client's side of each mechanism.
 
-PLAIN, OAUTHBEARER and SCRAM are here and in `scram`. Kerberos and AWS come from kafka-python, which is imported for
-them alone: they need packages of their own anyway.
+PLAIN and OAUTHBEARER are here, SCRAM in `scram`, AWS in `aws`. Kerberos comes from kafka-python, which is imported for
+it alone: it needs a package of its own anyway.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from penstock.wire.transport.aws import MskIamLogin
 from penstock.wire.transport.oauth import AccessToken
 from penstock.wire.transport.scram import HASHES, ScramLogin
 from penstock.wire.transport.security import Security
@@ -76,9 +77,13 @@ def new_login(security: Security, host: str, token: AccessToken | None) -> SaslL
     name = security.sasl_mechanism
     if name in HASHES or name == "PLAIN":
         user, password = security.sasl_username or "", security.sasl_password or ""
-        return PlainLogin(user, password) if name == "PLAIN" else ScramLogin(user, password, name)
+        if name == "PLAIN":
+            return PlainLogin(user, password)
+        return ScramLogin(user, password, name, is_token=security.is_delegation_token)
     if name == "OAUTHBEARER" and security.oauth is not None and token is not None:
         return OAuthBearerLogin(token.text, dict(security.oauth.extensions))
+    if security.aws is not None:
+        return MskIamLogin(security.aws, host)
     from kafka.net.sasl import get_sasl_mechanism
 
     login: Any = get_sasl_mechanism(name)(host=host, **security.kafka_python_settings())

@@ -39,12 +39,15 @@ class ScramError(Exception):
 class ScramLogin:
     """One login. `auth_bytes` is the next message; `receive` takes the answer and may raise ScramError."""
 
-    def __init__(self, user: str, password: str, mechanism: str, nonce: str | None = None) -> None:
+    def __init__(
+        self, user: str, password: str, mechanism: str, nonce: str | None = None, *, is_token: bool = False
+    ) -> None:
+        """`is_token`: user and password are the id and the HMAC of a delegation token (KIP-48)."""
         self._hash = HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce or secrets.token_hex(16)
         name = user.replace("=", "=3D").replace(",", "=2C")
-        self._first = f"n={name},r={self._nonce}"
+        self._first = f"n={name},r={self._nonce}" + (",tokenauth=true" if is_token else "")
         self._final: str | None = None
         self._signature = b""
         self._verified = False

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import AuthenticationFailed
+from penstock.wire.transport.aws import AwsLogin
+from penstock.wire.transport.key_store import KeyStoreError
 from penstock.wire.transport.oauth import OAuthLogin
 from penstock.wire.transport.tls import Tls
 
@@ -26,10 +28,14 @@ class Security:
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    is_delegation_token: bool = False
+    """Whether user and password are those of a delegation token. For SCRAM."""
     oauth: OAuthLogin | None = None
     kerberos_service: str | None = None
     """Of mechanism GSSAPI."""
     kerberos_domain: str | None = None
+    aws: AwsLogin | None = None
+    """Of mechanism AWS_MSK_IAM."""
 
     @property
     def uses_tls(self) -> bool:
@@ -39,15 +45,21 @@ class Security:
     def uses_sasl(self) -> bool:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
-    def tls_context(self) -> ssl.SSLContext:
+    def tls_context(self, option_prefix: str = "kafka.") -> ssl.SSLContext:
+        """The prefix is that of the user's options, for errors."""
         try:
             return self.tls.context()
+        except KeyStoreError as error:
+            raise AuthenticationFailed(
+                f"the TLS certificates cannot be loaded: {option_prefix}{error.setting}: {error}"
+            ) from error
         except OSError as error:  # which ssl.SSLError is too
             if error.errno in NO_DESCRIPTORS and not isinstance(error, ssl.SSLError):
                 raise  # not about the certificates: a later attempt may succeed
+            names = ("ssl.truststore.location", "ssl.keystore.location", "ssl.key.password")
+            first, second, third = (option_prefix + name for name in names)
             raise AuthenticationFailed(
-                f"the TLS certificates cannot be loaded ({error}). Penstock reads PEM files: check "
-                "kafka.ssl.truststore.location, kafka.ssl.keystore.location and kafka.ssl.key.password"
+                f"the TLS certificates cannot be loaded ({error}). Check {first}, {second} and {third}"
             ) from error
 
     def kafka_python_settings(self) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
+
+from penstock.wire.transport.key_store import KEY_STORE, TRUST_STORE, load_key, load_trusted, private_file, store_type
 
 TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 """By their names in Java. Older versions are insecure."""
@@ -33,9 +32,16 @@ class Tls:
 
     check_hostname: bool = True
     ca_file: str | None = None
+    """PEM, JKS or PKCS12."""
+    ca_type: str | None = None
+    """By the user. None: the file's content says."""
+    ca_password: str | None = field(default=None, repr=False)
     ca_pem: str | None = field(default=None, repr=False)
     certificate_file: str | None = None
-    """PEM file with the client's certificate chain, and with its private key unless `key_file` has that."""
+    """PEM, JKS or PKCS12: the client's certificate chain, and its private key unless `key_file` has that."""
+    certificate_type: str | None = None
+    certificate_password: str | None = field(default=None, repr=False)
+    """Of a JKS or PKCS12 store. `key_password` is of the private key."""
     key_file: str | None = None
     key_pem: str | None = field(default=None, repr=False)
     """Certificate chain and private key as text."""
@@ -45,29 +51,47 @@ class Tls:
     """OpenSSL's names; empty for its default."""
 
     def context(self) -> ssl.SSLContext:
-        """Raises OSError (which ssl.SSLError is too) if a file cannot be loaded."""
+        """Raises OSError if a file cannot be loaded: KeyStoreError or ssl.SSLError, mostly."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         allowed = [version for name, version in TLS_VERSIONS.items() if name in self.versions]
         context.minimum_version, context.maximum_version = min(allowed), max(allowed)
         context.check_hostname = self.check_hostname
         if older := [name for name in self.cipher_suites if name not in TLS13_SUITES]:
             context.set_ciphers(":".join(older))
-        if self.ca_file or self.ca_pem:
-            context.load_verify_locations(cafile=self.ca_file, cadata=self.ca_pem)
-        else:
-            context.load_default_certs()
-        if self.certificate_file:
-            self._load_key(context, self.certificate_file, self.key_file)
-        elif self.key_pem:
-            # The ssl module loads keys from files only: write a private one, and delete it before this returns.
-            handle, name = tempfile.mkstemp(suffix=".pem")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(self.key_pem)
-                self._load_key(context, name, None)
-            finally:
-                Path(name).unlink()
+        self._load_trusted(context)
+        self._load_certificate(context)
         return context
+
+    def _load_trusted(self, context: ssl.SSLContext) -> None:
+        if self.ca_file is None and self.ca_pem is None:
+            context.load_default_certs()
+            return
+        # Like Java: what the user trusts ends the chain, also an authority that another one has signed.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if self.ca_pem is not None:
+            context.load_verify_locations(cadata=self.ca_pem)
+        if self.ca_file is not None:
+            if store_type(self.ca_file, self.ca_type, self.ca_password is not None, TRUST_STORE) == "PEM":
+                context.load_verify_locations(cafile=self.ca_file)
+            else:
+                context.load_verify_locations(cadata=load_trusted(self.ca_file, self.ca_password))
+
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        file, password = self.certificate_file, self.certificate_password
+        if file is not None:
+            if store_type(file, self.certificate_type, password is not None, KEY_STORE) == "PEM":
+                self._load_key(context, file, self.key_file)
+                return
+            text, opened = load_key(file, password, self.key_password), True
+        elif self.key_pem:
+            text, opened = self.key_pem, False
+        else:
+            return
+        with private_file(text) as name:
+            if opened:
+                context.load_cert_chain(name)
+            else:
+                self._load_key(context, name, None)
 
     def _load_key(self, context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:
         # A function even without a password: otherwise OpenSSL asks for an encrypted key's password on the terminal.

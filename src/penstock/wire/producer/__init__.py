@@ -1,0 +1,1 @@
+"""The producer: writes record batches, idempotently or in transactions."""
