@@ -9,6 +9,7 @@ from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import flag, fraction, http_proxy, milliseconds, number, text
 from penstock.config.tls import TLS_OPTIONS, TLS_REFUSED, tls
 from penstock.errors import OptionError, did_you_mean
+from penstock.wire.transport.aws import JAAS_ENTRIES, OAUTH_CALLBACK
 from penstock.wire.transport.http_address import sends_plaintext, without_login
 from penstock.wire.transport.oauth import OAuthLogin, check_claim
 
@@ -17,6 +18,8 @@ LOGIN = "kafka.sasl.login."
 JAAS = "kafka.sasl.jaas.config"
 ENDPOINT = f"{OAUTH}token.endpoint.url"
 ENDPOINT_EXAMPLE = "https://login.example.org/oauth2/token"
+CALLBACK = f"{LOGIN}callback.handler.class"
+AWS_CALLBACK = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
 JAVA_OAUTH = "org.apache.kafka.common.security.oauthbearer."
 _ALLOW_PLAINTEXT = f"{OAUTH}token.endpoint.allow.plaintext"
 _ms = milliseconds
@@ -169,13 +172,24 @@ OAUTH_REFUSED = {
 }
 """OAUTHBEARER settings of Java's clients that Penstock cannot support, each with the alternative."""
 
+_OF_ENDPOINT = (
+    *(ENDPOINT, _ALLOW_PLAINTEXT, f"{OAUTH}token.endpoint.proxy", f"{OAUTH}header.urlencode"),
+    *(f"{LOGIN}connect.timeout.ms", f"{LOGIN}read.timeout.ms", f"{LOGIN}retry.backoff.ms"),
+)
+"""Options that have an effect on requests to a token endpoint only."""
+
 _EXTENSION = "extension_"
 _EXAMPLE = f'Example: {JAVA_OAUTH}OAuthBearerLoginModule required clientId="me" clientSecret="...";'
-_ENTRIES = ("clientId", "clientSecret", "scope", f"{_EXTENSION}NAME", "ssl.truststore.location")
+_ENTRIES = ("clientId", "clientSecret", "scope", "audience", f"{_EXTENSION}NAME", "ssl.truststore.location")
 
 
 def oauth_login(values: OptionValues, jaas: Mapping[str, str]) -> OAuthLogin:
     """`jaas`: the entries of the JAAS line."""
+    callback = OAUTH_CALLBACK if values[CALLBACK] == AWS_CALLBACK else values[CALLBACK]
+    if callback == OAUTH_CALLBACK and (unknown := next((name for name in jaas if name not in JAAS_ENTRIES), None)):
+        raise OptionError(JAAS, None, f"its entry {unknown} is not supported", did_you_mean(unknown, JAAS_ENTRIES))
+    if is_python(callback):
+        return _by_callback(callback, values, jaas)
     _check_entries(jaas)
     url = values[ENDPOINT]
     client_id = values[f"{OAUTH}client.credentials.client.id"] or jaas.get("clientId", "")
@@ -196,11 +210,43 @@ def oauth_login(values: OptionValues, jaas: Mapping[str, str]) -> OAuthLogin:
         client_id=client_id,
         client_secret=client_secret,
         scope=values[f"{OAUTH}scope"] or jaas.get("scope"),
-        extensions=tuple((name.removeprefix(_EXTENSION), v) for name, v in jaas.items() if name.startswith(_EXTENSION)),
+        audience=jaas.get("audience"),
+        extensions=_extensions(jaas),
         claims=tuple((name, value) for name, value in jaas.items() if name.startswith("unsecuredLogin")),
         tls=tls(_endpoint_tls(jaas)),
         **values.fields(OAUTH_OPTIONS),
     )
+
+
+def is_python(callback: str | None) -> bool:
+    """Whether the name of a callback is an import path. The name of a Java class never contains a colon."""
+    return callback is not None and ":" in callback
+
+
+def _by_callback(callback: str, values: OptionValues, jaas: Mapping[str, str]) -> OAuthLogin:
+    """A login with the tokens of the user's function, which gets all entries but the SASL extensions."""
+    for name in _OF_ENDPOINT:
+        if name in values.given:
+            raise OptionError(name, None, f"has no effect: the function in {CALLBACK} gets the token", "Leave it out")
+    _check_entries({name: value for name, value in jaas.items() if name.startswith(_EXTENSION)})
+    entries = {name: value for name, value in jaas.items() if not name.startswith(_EXTENSION)}
+    for entry, option in (
+        ("clientId", "client.credentials.client.id"),
+        ("clientSecret", "client.credentials.client.secret"),
+        ("scope", "scope"),
+    ):
+        if values[OAUTH + option] is not None:
+            entries[entry] = values[OAUTH + option]
+    return OAuthLogin(
+        callback=callback,
+        entries=tuple(entries.items()),
+        extensions=_extensions(jaas),
+        **values.fields(OAUTH_OPTIONS),
+    )
+
+
+def _extensions(jaas: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name.removeprefix(_EXTENSION), v) for name, v in jaas.items() if name.startswith(_EXTENSION))
 
 
 def _check_entries(jaas: Mapping[str, str]) -> None:

@@ -82,6 +82,14 @@ class OptionTable(Mapping[str, Option]):
             self._defaults[name] = None if option.default is None else option.parse(name, option.default)
         return self._defaults[name]
 
+    def declares(self, name: str) -> bool:
+        """Whether a name, in any case that the table accepts, is that of an option: not of one refused or ignored."""
+        return self._known.get(self._folded(name)) in self._options
+
+    def declared_name(self, name: str) -> str:
+        """A name in the case of its declaration; unchanged if the table does not have it."""
+        return self._known.get(self._folded(name), name)
+
     def parse(self, given: Mapping[str, object]) -> OptionValues:
         """Parse a user's options. Raises OptionError for the first wrong one, under the name the user gave it."""
         values: dict[str, Any] = {}

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from penstock.config.times import Time, TimesOption, parse_time
 from penstock.errors import OptionError, did_you_mean
-from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartMode
+from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets, Latest, PerPartition, StartMode
 from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.transport.http_address import check_proxy
+
+Each = TypeVar("Each")
 
 
 def text(name: str, value: str) -> str:
     if not value.strip():
         raise OptionError(name, value, "is empty")
     return value.strip()
+
+
+def password(name: str, value: str) -> str:
+    """Unchanged, as in Kafka: a password may begin or end with a blank."""
+    if not value:
+        raise OptionError(name, None, "is empty")
+    return value
 
 
 def number(low: int, high: int = 2**63 - 1) -> Callable[[str, str], int]:
@@ -106,7 +116,7 @@ def _json(name: str, value: str, example: str) -> dict[str, Any]:
 
 ASSIGN_EXAMPLE = '{"topicA": [0, 1], "topicB": [2]}'
 OFFSETS_EXAMPLE = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}'
-TIMES_EXAMPLE = '{"topicA": {"0": 1000, "1": 2000}, "topicB": 1500}'
+TIMES_EXAMPLE = '{"topicA": {"0": 1738324800000, "1": "2025-01-31T12:00Z"}, "topicB": "-1h"}'
 
 
 def assigned_partitions(name: str, value: str) -> AssignedPartitions:
@@ -124,25 +134,21 @@ def _whole(name: str, value: str, number: object, low: int) -> int:
     return number
 
 
-def _per_partition(name: str, value: str, low: int, words: Mapping[str, int], example: str) -> PerPartition:
-    """Parse a number per partition, or per whole topic, which Spark's own source does not accept."""
-
-    def number(raw: object) -> int:
-        if isinstance(raw, str) and raw.lower() in words:
-            return words[raw.lower()]
-        return _whole(name, value, raw, low)
-
-    topics: dict[str, int] = {}
-    partitions: dict[TopicPartition, int] = {}
+def _per_partition(
+    name: str, value: str, example: str, parse: Callable[[object], Each]
+) -> tuple[dict[str, Each], dict[TopicPartition, Each]]:
+    """Parse what a JSON says about partitions, or about whole topics, which Spark's own source does not accept."""
+    topics: dict[str, Each] = {}
+    partitions: dict[TopicPartition, Each] = {}
     for topic, given in _json(name, value, example).items():
         if not isinstance(given, dict):
-            topics[topic] = number(given)
+            topics[topic] = parse(given)
             continue
         for key, raw in given.items():
             if not key.isdecimal():
                 raise OptionError(name, value, f"{key!r} is not a partition of {topic!r}", f"Example: {example}")
-            partitions[TopicPartition(topic, int(key))] = number(raw)
-    return PerPartition(topics, partitions)
+            partitions[TopicPartition(topic, int(key))] = parse(raw)
+    return topics, partitions
 
 
 WORDS = {"earliest": -2, "latest": -1}
@@ -159,15 +165,25 @@ def offset_mode(name: str, value: str) -> StartMode:
     if not word.startswith("{"):
         near = did_you_mean(word, ("earliest", "latest", "group"))
         raise OptionError(name, value, "must be earliest, latest, group or JSON", near or f"Example: {OFFSETS_EXAMPLE}")
-    return AtOffsets(_per_partition(name, value, -2, WORDS, OFFSETS_EXAMPLE), name)
+
+    def offset(raw: object) -> int:
+        if isinstance(raw, str) and raw.lower() in WORDS:
+            return WORDS[raw.lower()]
+        return _whole(name, value, raw, -2)
+
+    return AtOffsets(PerPartition(*_per_partition(name, value, OFFSETS_EXAMPLE, offset)), name)
 
 
-def timestamp_mode(name: str, value: str) -> AtTimestamp:
-    return AtTimestamp(number(0)(name, value), name)
+def timestamp_mode(name: str, value: str) -> TimesOption:
+    return TimesOption(name, parse_time(name, value))
 
 
-def timestamps_mode(name: str, value: str) -> AtTimestamp:
-    return AtTimestamp(_per_partition(name, value, 0, {}, TIMES_EXAMPLE), name)
+def timestamps_mode(name: str, value: str) -> TimesOption:
+    def time(raw: object) -> Time:
+        return parse_time(name, raw) if isinstance(raw, str) else _whole(name, value, raw, 0)
+
+    topics, partitions = _per_partition(name, value, TIMES_EXAMPLE, time)
+    return TimesOption(name, topics=tuple(topics.items()), partitions=tuple(partitions.items()))
 
 
 def servers(name: str, value: str) -> tuple[tuple[str, int], ...]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from penstock.config.oauth import ENDPOINT, JAAS, JAVA_OAUTH, LOGIN, OAUTH
+from penstock.config.oauth import AWS_CALLBACK, CALLBACK, JAAS, JAVA_OAUTH, LOGIN, OAUTH, is_python
 from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import one_of, text
 from penstock.errors import OptionError
+from penstock.wire.transport.aws import JAAS_ENTRIES
 from penstock.wire.transport.security import MECHANISMS
 
 MECHANISM = "kafka.sasl.mechanism"
 _KERBEROS = "kafka.sasl.kerberos."
 
 JAVA_CLASSES = {
-    f"{LOGIN}callback.handler.class": {
+    CALLBACK: {
         f"{JAVA_OAUTH}OAuthBearerLoginCallbackHandler": "OAUTHBEARER",
         f"{JAVA_OAUTH}secured.OAuthBearerLoginCallbackHandler": "OAUTHBEARER",
+        AWS_CALLBACK: "OAUTHBEARER",
         f"{JAVA_OAUTH}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler": "OAUTHBEARER",
     },
     "kafka.sasl.client.callback.handler.class": {
@@ -31,15 +33,22 @@ JAVA_CLASSES = {
 """Java classes whose work Penstock does itself, each with the mechanism that it belongs to."""
 
 
+_IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
 def java_class(name: str, value: str) -> str:
-    known = JAVA_CLASSES["kafka." + name.removeprefix("kafka.")]  # a consumer's settings have no prefix
-    if value.strip() not in known:
+    option = "kafka." + name.removeprefix("kafka.")  # a consumer's settings have no prefix
+    known = JAVA_CLASSES[option]
+    if option == CALLBACK and is_python(value):
+        if not _IMPORT_PATH.fullmatch(value.strip()):
+            raise OptionError(name, value, "is not an import path", "Example: my_package.tokens:get_token")
+    elif value.strip() not in known:
         raise OptionError(
             name,
             value,
             "Penstock cannot load Java classes. It does the work of "
             + ", ".join(each.rpartition(".")[2] for each in known),
-            f"OAUTHBEARER can also read a token from a file: set {ENDPOINT} to file:/path",
+            f"For OAUTHBEARER, set {CALLBACK} to a Python function that returns a token: my_package.tokens:get_token",
         )
     return value.strip()
 
@@ -56,9 +65,10 @@ SASL_OPTIONS = OptionTable(
         JAAS,
         text,
         None,
-        'The login as a JAAS line, as in Java. `username="..."` and `password="..."` are read from it. For OAUTHBEARER '
-        "also `clientId`, `clientSecret`, `scope`, `extension_*` (SASL extensions) and `ssl.*` (TLS to the token "
-        "endpoint).",
+        'The login as a JAAS line, as in Java. `username="..."` and `password="..."` are read from it, and for SCRAM '
+        '`tokenauth="true"`, with the id and HMAC of a delegation token. For OAUTHBEARER '
+        "`clientId`, `clientSecret`, `scope`, `audience`, `extension_*` (SASL extensions) and `ssl.*` (TLS to the "
+        "token endpoint). For AWS_MSK_IAM `awsProfileName`, `awsRoleArn` and the other entries of AWS's Java module.",
     ),
 )
 
@@ -73,13 +83,19 @@ KERBEROS_OPTIONS = OptionTable(
     ),
 )
 
+_CALLBACK_DOC = (
+    "A Python function that returns tokens for OAUTHBEARER, as `module:function`. It gets the entries of the JAAS line "
+    "as a dict, and returns a token, or a token and the Unix time in seconds at which it expires. Or a Java class "
+    "whose work Penstock does itself: "
+)
+
 JAVA_CLASS_OPTIONS = OptionTable(
     *(
         Option(
             name,
             java_class,
             None,
-            "Accepted only for Java classes whose work Penstock does itself: "
+            (_CALLBACK_DOC if name == CALLBACK else "Accepted only for Java classes whose work Penstock does itself: ")
             + ", ".join(f"`{known.rpartition('.')[2]}`" for known in classes)
             + ".",
         )
@@ -101,21 +117,14 @@ SASL_REFUSED = {
 _MECHANISM_OF = {OAUTH: "OAUTHBEARER", LOGIN: "OAUTHBEARER", _KERBEROS: "GSSAPI"}
 """Prefixes of options that have an effect with one mechanism only."""
 
-_NO_DELEGATION = (r"tokenauth", "Penstock does not support delegation tokens: use a user name and a password")
-
 _JAAS_REFUSED: dict[str, tuple[str, str]] = {
     "GSSAPI": (
         r"keyTab|useKeyTab|principal",
         "Penstock reads the ticket from the cache: run kinit -k -t KEYTAB PRINCIPAL, or set KRB5_CLIENT_KTNAME in the "
         "environment of driver and executors",
     ),
-    "AWS_MSK_IAM": (
-        r"aws\w*",
-        "Penstock finds credentials as boto does: set AWS_PROFILE, AWS_ROLE_ARN or the like in the environment of "
-        "driver and executors",
-    ),
-    "SCRAM-SHA-256": _NO_DELEGATION,
-    "SCRAM-SHA-512": _NO_DELEGATION,
+    "AWS_MSK_IAM": (rf"(?!({'|'.join(JAAS_ENTRIES)})$)aws\w*", f"Known entries are {', '.join(JAAS_ENTRIES)}"),
+    "PLAIN": (r"tokenauth", "Brokers take delegation tokens by SCRAM-SHA-256 and SCRAM-SHA-512 only"),
 }
 """Entries of a JAAS line that would have no effect, by mechanism, with the alternative."""
 
@@ -132,7 +141,7 @@ def check_mechanism(values: OptionValues, mechanism: str, jaas: Mapping[str, str
     for name, value in values.given.items():
         wanted = next((of for prefix, of in _MECHANISM_OF.items() if name.startswith(prefix)), mechanism)
         if name in JAVA_CLASSES:
-            wanted = JAVA_CLASSES[name][value]
+            wanted = JAVA_CLASSES[name].get(value, "OAUTHBEARER")  # a Python function is for OAUTHBEARER
         if wanted != mechanism:
             raise OptionError(name, None, f"has no effect with {MECHANISM} {mechanism}", f"Set that to {wanted}")
     pattern, hint = _JAAS_REFUSED.get(mechanism, ("", ""))

@@ -19,6 +19,7 @@ from penstock.config.sasl import (
 )
 from penstock.config.tls import TLS_OPTIONS, TLS_REFUSED, tls
 from penstock.errors import OptionError
+from penstock.wire.transport.aws import aws_login
 from penstock.wire.transport.security import PROTOCOLS, Security, parse_jaas
 
 PROTOCOL = "kafka.security.protocol"
@@ -54,6 +55,8 @@ def security(values: OptionValues) -> Security:
     if protocol.startswith("SASL"):
         mechanism = mechanism or "GSSAPI"  # Kafka's default
         check_mechanism(values, mechanism, jaas)
+        if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
+            raise OptionError(PROTOCOL, protocol, f"is not encrypted, which {mechanism} needs", "Set SASL_SSL")
     elif (given := _first_given(values, "kafka.sasl.")) is not None:
         raise OptionError(
             PROTOCOL, protocol, f"does not log in, but {given} is given", "Set SASL_SSL or SASL_PLAINTEXT"
@@ -68,7 +71,9 @@ def security(values: OptionValues) -> Security:
         sasl_mechanism=mechanism,
         sasl_username=jaas.get("username"),
         sasl_password=jaas.get("password"),
+        is_delegation_token=jaas.get("tokenauth", "").lower() == "true",
         oauth=oauth_login(values, jaas) if mechanism == "OAUTHBEARER" else None,
+        aws=aws_login(jaas) if mechanism == "AWS_MSK_IAM" else None,
         kerberos_service=kerberos_service(values, jaas) if mechanism == "GSSAPI" else None,
         **values.fields(KERBEROS_OPTIONS),
     )

@@ -31,6 +31,7 @@ from penstock.config.parsers import (
 )
 from penstock.config.security import SECURITY_REFUSED
 from penstock.config.stream import STREAM_OPTIONS, StreamOptions, stream_options
+from penstock.config.times import TimesOption, now_ms
 from penstock.errors import OptionError, did_you_mean
 from penstock.model.offset_spec import (
     EARLIEST,
@@ -112,25 +113,29 @@ OPTIONS = OptionTable(
         "startingTimestamp",
         timestamp_mode,
         None,
-        "The time at which every partition starts, in milliseconds since 1970.",
+        "The time at which every partition starts, in milliseconds since 1970, as text in ISO 8601 such as "
+        "`2025-01-31T12:00Z`, or relative such as `-1h`, `-30m` or `-2d`. Text without a zone is in the local zone of "
+        "the driver. A relative time counts from the moment at which the DataFrame is made.",
     ),
     Option(
         "endingTimestamp",
         timestamp_mode,
         None,
-        "The time at which every partition stops, in milliseconds since 1970: before the first record at or after it.",
+        "The time at which every partition stops: before the first record at or after it. Written like "
+        "`startingTimestamp`.",
     ),
     Option(
         "startingOffsetsByTimestamp",
         timestamps_mode,
         None,
-        f"The time at which each partition or topic starts, in milliseconds since 1970, as JSON: `{TIMES_EXAMPLE}`.",
+        f"The time at which each partition or topic starts, as JSON: `{TIMES_EXAMPLE}`. Times are written like "
+        "`startingTimestamp`.",
     ),
     Option(
         "endingOffsetsByTimestamp",
         timestamps_mode,
         None,
-        "The time at which each partition or topic stops, in milliseconds since 1970, as JSON.",
+        "The time at which each partition or topic stops, as JSON. Times are written like `startingTimestamp`.",
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
@@ -222,6 +227,8 @@ RESET_ADVICE = (
 
 
 def _hint(key: str) -> str:
+    if key.lower() in ("topic", "topics"):
+        return "A read names its topics with option subscribe"
     near = did_you_mean(key, [*SOURCE_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)])
     if not near and "kafka." + key.lower() in KAFKA_OPTIONS:
         return f"Did you mean kafka.{key}?"
@@ -242,8 +249,12 @@ SOURCE_OPTIONS = OptionTable(
 """Every option of a read. Names are accepted in any case, as in Spark."""
 
 
-def parse_options(given: Mapping[str, Any]) -> SourceOptions:
-    """Parse a user's options. Raises OptionError for the first wrong one."""
+def parse_options(given: Mapping[str, Any], now: int | None = None) -> SourceOptions:
+    """Parse a user's options. Raises OptionError for the first wrong one.
+
+    `now`: the time from which relative times count, in milliseconds since 1970; None: this moment. A caller that parses
+    the options of one query several times passes the same one.
+    """
     values = SOURCE_OPTIONS.parse(given)
     chosen = [name for name in SUBSCRIPTIONS if name in values.given]
     if len(chosen) != 1:
@@ -252,7 +263,7 @@ def parse_options(given: Mapping[str, Any]) -> SourceOptions:
         raise OptionError(" and ".join(chosen) or SUBSCRIPTIONS[0], None, what, hint)
     if "kafka.bootstrap.servers" not in values.given:
         raise OptionError("kafka.bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
-    starting, ending = _start_and_end(values)
+    starting, ending = _start_and_end(values, now_ms() if now is None else now)
     formats = format_options(values)
     return SourceOptions(
         client=client_config(values),
@@ -287,10 +298,10 @@ def default_options(client: ClientConfig, subscription: Subscription, formats: F
     )
 
 
-def _start_and_end(values: OptionValues) -> tuple[StartMode | None, EndMode | None]:
+def _start_and_end(values: OptionValues, now: int) -> tuple[StartMode | None, EndMode | None]:
     """Of several options for one thing the first counts: the order of precedence is Spark's."""
-    starting = _first_of(values, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-    ending = _first_of(values, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+    starting = _first_of(values, now, "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+    ending = _first_of(values, now, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
     group, reset = values["kafka.group.id"], values["kafka.auto.offset.reset"]
     if isinstance(starting, GroupOffsets) and group is None:
         raise OptionError("startingOffsets", "group", "needs the name of the group", "Set kafka.group.id")
@@ -306,8 +317,9 @@ def _start_and_end(values: OptionValues) -> tuple[StartMode | None, EndMode | No
     return starting, ending
 
 
-def _first_of(values: OptionValues, *names: str) -> Any:
-    return next((values[name] for name in names if name in values.given), None)
+def _first_of(values: OptionValues, now: int, *names: str) -> Any:
+    first = next((values[name] for name in names if name in values.given), None)
+    return first.at(now) if isinstance(first, TimesOption) else first
 
 
 def warn_in_batch(options: SourceOptions) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from penstock.config.option import Option, OptionTable, OptionValues
-from penstock.config.parsers import hostname_check, one_of, text
+from penstock.config.parsers import hostname_check, one_of, password, text
 from penstock.errors import OptionError
+from penstock.wire.transport.key_store import STORE_TYPES
 from penstock.wire.transport.tls import TLS13_SUITES, TLS_VERSIONS, Tls, openssl_cipher
 
 _SUITE_EXAMPLE = "Example: TLS_AES_256_GCM_SHA384"
-_CONVERT = "Convert it: keytool -importkeystore to PKCS12, then openssl pkcs12 -in store.p12 -out store.pem"
+_CONVERT = "Convert it to PKCS12: keytool -importkeystore -deststoretype PKCS12"
+
+
+def store_type(name: str, value: str) -> str:
+    kind = value.strip().upper()
+    if kind not in STORE_TYPES:
+        raise OptionError(name, value, f"must be one of {', '.join(STORE_TYPES)}", _CONVERT)
+    return kind
 
 
 def tls_versions(name: str, value: str) -> tuple[str, ...]:
@@ -32,13 +40,26 @@ def cipher_suites(name: str, value: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+_TYPE_DOC = (
+    "The type of the {} store: `PEM`, `JKS` or `PKCS12`. A store of the two latter types is opened by its content, as "
+    "in Java. Default: by the content of the file."
+)
+
 TLS_OPTIONS = OptionTable(
     Option(
         "kafka.ssl.truststore.location",
         text,
         None,
-        "The PEM file of the certificate authorities to trust. Default: the system's authorities.",
+        "The file of the certificate authorities to trust: PEM, JKS or PKCS12. PKCS12 needs `penstock[keystores]`. "
+        "Default: the system's authorities.",
         "ca_file",
+    ),
+    Option(
+        "kafka.ssl.truststore.password",
+        password,
+        None,
+        "The password of a JKS or PKCS12 trust store. Without it, a JKS store is read unchecked, as in Java.",
+        "ca_password",
     ),
     Option(
         "kafka.ssl.truststore.certificates",
@@ -47,18 +68,32 @@ TLS_OPTIONS = OptionTable(
         "The certificate authorities to trust, as PEM text.",
         "ca_pem",
     ),
-    Option("kafka.ssl.truststore.type", text, "PEM", "The type of the trust store. Only `PEM` is supported."),
+    Option("kafka.ssl.truststore.type", store_type, None, _TYPE_DOC.format("trust"), "ca_type"),
     Option(
         "kafka.ssl.keystore.location",
         text,
         None,
-        "The PEM file with the client's certificate chain and private key.",
+        "The file with the client's certificate chain and private key: PEM, JKS or PKCS12. PKCS12 needs "
+        "`penstock[keystores]`. A JKS store must have one private key; of a PKCS12 store the first is used.",
         "certificate_file",
+    ),
+    Option(
+        "kafka.ssl.keystore.password",
+        password,
+        None,
+        "The password of a JKS or PKCS12 key store.",
+        "certificate_password",
     ),
     Option("kafka.ssl.keystore.certificate.chain", text, None, "The client's certificate chain, as PEM text."),
     Option("kafka.ssl.keystore.key", text, None, "The client's private key, as PEM text."),
-    Option("kafka.ssl.keystore.type", text, "PEM", "The type of the key store. Only `PEM` is supported."),
-    Option("kafka.ssl.key.password", text, None, "The password of the client's private key.", "key_password"),
+    Option("kafka.ssl.keystore.type", store_type, None, _TYPE_DOC.format("key"), "certificate_type"),
+    Option(
+        "kafka.ssl.key.password",
+        password,
+        None,
+        "The password of the client's private key. Default: for JKS and PKCS12 `kafka.ssl.keystore.password`.",
+        "key_password",
+    ),
     Option(
         "kafka.ssl.endpoint.identification.algorithm",
         hostname_check,
@@ -89,7 +124,6 @@ TLS_OPTIONS = OptionTable(
 )
 
 _NO_JAVA = "It names a part of Java, which Penstock does not have. Leave it out"
-_NO_PASSWORD = "PEM files have no password. Leave it out. The password of a private key is kafka.ssl.key.password"  # noqa: S105
 
 TLS_REFUSED = {
     **{
@@ -99,21 +133,13 @@ TLS_REFUSED = {
             "trustmanager.algorithm",
         )
     },
-    "kafka.ssl.keystore.password": _NO_PASSWORD,
-    "kafka.ssl.truststore.password": _NO_PASSWORD,
 }
 """TLS settings of Java's clients that Penstock cannot support, each with the alternative."""
 
 
 def tls(values: OptionValues) -> Tls:
-    for store in ("truststore", "keystore"):
-        kind = values[f"kafka.ssl.{store}.type"].upper()
-        location = values[f"kafka.ssl.{store}.location"] or ""
-        if kind != "PEM":
-            raise OptionError(f"kafka.ssl.{store}.type", kind, "Penstock reads PEM files", _CONVERT)
-        if location.lower().endswith((".jks", ".p12", ".pfx")):
-            reason = "has the name of a Java key store; Penstock reads PEM files"
-            raise OptionError(f"kafka.ssl.{store}.location", location, reason, _CONVERT)
+    for store, texts in (("truststore", ("certificates",)), ("keystore", ("certificate.chain", "key"))):
+        _check_store(values, f"kafka.ssl.{store}.", [f"kafka.ssl.{store}.{name}" for name in texts])
     chain, key = values["kafka.ssl.keystore.certificate.chain"], values["kafka.ssl.keystore.key"]
     if (chain is None) != (key is None):
         given, missing = ("certificate.chain", "key") if chain else ("key", "certificate.chain")
@@ -125,6 +151,18 @@ def tls(values: OptionValues) -> Tls:
         cipher_suites=suites,
         **values.fields(TLS_OPTIONS),
     )
+
+
+def _check_store(values: OptionValues, store: str, texts: list[str]) -> None:
+    """Refuse a store that is given twice, and settings of a file without the file. `texts`: the options of PEM text."""
+    location, kind, secret = f"{store}location", f"{store}type", f"{store}password"
+    written = [name for name in texts if values[name] is not None]
+    if written and values[location] is not None:
+        raise OptionError(location, values[location], f"is given, and {written[0]} too", "Keep one of them")
+    if written and values[kind] not in (None, "PEM"):
+        raise OptionError(kind, values[kind], f"is not the type of {written[0]}, which is PEM", "Leave it out")
+    if values[secret] is not None and (written or values[location] is None or values[kind] == "PEM"):
+        raise OptionError(secret, None, f"has no effect: it is the password of a JKS or PKCS12 store in {location}")
 
 
 def _versions(values: OptionValues) -> tuple[tuple[str, ...], tuple[str, ...]]:

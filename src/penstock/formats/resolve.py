@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from penstock._kernel import avro_type, compile_protobuf, protobuf_message, protobuf_type
+from penstock._kernel import avro_type, protobuf_message, protobuf_type
 from penstock.config.formats import ColumnOptions, FormatOptions
 from penstock.errors import OptionError
 from penstock.formats.decoding import descriptors_of, kernel_format
@@ -19,6 +18,7 @@ from penstock.formats.plan import TypedSource
 from penstock.formats.registry.client import RegisteredSchema, SchemaRegistry
 from penstock.formats.registry.subject_name import subject_name
 from penstock.formats.schema import parse_schema
+from penstock.formats.schema_files import descriptor_set, shortened, text_or_file
 from penstock.formats.spec import Avro, ColumnSpec, Custom, Json, Protobuf, RawBytes, Text
 from penstock.model.columns import TYPES
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
@@ -154,14 +154,14 @@ class _ColumnResolver:
         schema_id = None
         name = column.option("Schema")
         if column.schema is not None:
-            text = self._text_or_file(column.schema, (".avsc", ".json"))
+            text = text_or_file(name, column.schema, (".avsc", ".json"))
         else:
             found = self._registered("AVRO")
             text, schema_id = self._interpret(found, found.avro_text), found.id
         try:
             type_ = pa.field(avro_type(text)).type
         except ValueError as error:
-            raise OptionError(name, _shortened(text), str(error)) from None
+            raise OptionError(name, shortened(text), str(error)) from None
         return Avro(text, type_, column.framed, schema_id)
 
     def _protobuf(self) -> Protobuf:
@@ -169,7 +169,7 @@ class _ColumnResolver:
         schema_id = None
         name = column.option("Schema")
         if column.schema is not None:
-            descriptors = self._descriptors(column.schema)
+            descriptors = descriptor_set(name, column.schema)
         else:
             found = self._registered("PROTOBUF")
             descriptors, schema_id = self._interpret(found, lambda: descriptors_of(found)), found.id
@@ -178,29 +178,6 @@ class _ColumnResolver:
         )
         type_ = self._checked(name, lambda: pa.field(protobuf_type(descriptors, message)).type, message)
         return Protobuf(descriptors, message, type_, column.framed, schema_id)
-
-    def _descriptors(self, given: str) -> bytes:
-        """Read a descriptor set, or a `.proto` file with its imports from the same folder."""
-        name = self._column.option("Schema")
-        path = Path(given)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            hint = "Give a descriptor set (protoc --include_imports --descriptor_set_out=...) or a .proto file"
-            raise OptionError(name, given, f"cannot be read: {error.strerror}", hint) from None
-        if path.suffix != ".proto":
-            return data
-        beside = [(each.name, each.read_text("utf-8")) for each in sorted(path.parent.glob("*.proto"))]
-        compiled: bytes = self._checked(name, lambda: compile_protobuf(path.name, beside), given)
-        return compiled
-
-    def _text_or_file(self, given: str, suffixes: tuple[str, ...]) -> str:
-        if given.lstrip()[:1] in ("{", "[", '"') or not given.endswith(suffixes):
-            return given
-        try:
-            return Path(given).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(self._column.option("Schema"), given, f"cannot be read: {error}") from None
 
     def _registered(self, kind: str) -> RegisteredSchema:
         """The schema of this column's subject."""
@@ -241,9 +218,4 @@ class _ColumnResolver:
         except ValueError as error:
             raise OptionError(name, given or self._column.schema, str(error)) from None
         except RecursionError:
-            raise OptionError(name, given and _shortened(given), "is nested too deeply") from None
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else text[:77] + "..."
+            raise OptionError(name, given and shortened(given), "is nested too deeply") from None

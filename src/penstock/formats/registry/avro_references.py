@@ -123,6 +123,16 @@ def root_names(text: str) -> list[list[str]] | None:
     return names
 
 
+def root_full_name(text: str) -> str | None:
+    """The full name of the record, enum or fixed at the root of a schema; None if there is none."""
+    try:
+        schema = json.loads(text)
+        is_named = isinstance(schema, dict) and schema.get("type") in _NAMED
+        return _full_name_of(schema, "") if is_named else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 

@@ -1,4 +1,4 @@
-"""A schema registry client: schemas by id, or by subject and version, with their references.
+"""A schema registry client: schemas by id, or by subject and version, with their references, and registration.
 
 It uses Confluent's REST API, which Apicurio, Redpanda and Karapace also serve. The schema of an id never changes, so it
 is requested once per process: Spark reuses its workers, so this cache outlives a micro-batch.
@@ -23,7 +23,7 @@ from penstock.errors import RegistryError, SchemaNotFound, UnreadableSchema
 from penstock.formats.registry.avro_references import inline
 from penstock.formats.registry.connection import NotRegistered, RegistryConnection
 
-__all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "clear_schema_cache", "file_descriptor"]
+__all__ = ["Kind", "RegisteredSchema", "RegistryConfig", "SchemaRegistry", "clear_schema_cache", "file_descriptor"]
 
 Kind: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 KINDS: dict[object, Kind] = {None: "AVRO", "AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON": "JSON"}
@@ -112,6 +112,26 @@ class SchemaRegistry:
     def version(self, subject: str, number: int) -> RegisteredSchema:
         """One version of a subject. Not cached. Raises SchemaNotFound."""
         return self._version(subject, str(number))
+
+    def register(self, subject: str, kind: Kind, text: str) -> int:
+        """Register a schema under a subject, unless it is there. Returns its id. Raises SchemaRefused."""
+        what = f"a schema under subject {subject!r}"
+        return self._post(f"/subjects/{quote(subject, safe='')}/versions", what, kind, text, subject)
+
+    def id_of(self, subject: str, kind: Kind, text: str) -> int:
+        """The id of a schema under a subject. Raises SchemaNotFound."""
+        what = f"such schema under subject {subject!r}, and autoRegisterSchemas is false"
+        return self._post(f"/subjects/{quote(subject, safe='')}", what, kind, text, subject)
+
+    def _post(self, path: str, what: str, kind: Kind, text: str, subject: str) -> int:
+        # Without AVRO: older registries do not know the member.
+        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
+        answer = self._connect().post(path, what, body, subject)
+        if isinstance(answer, NotRegistered):
+            raise SchemaNotFound(answer.url, what)
+        url, found = answer
+        schema_id: int = _member(url, what, found, "id", int)
+        return schema_id
 
     def close(self) -> None:
         """Close connections; the next request opens new ones."""

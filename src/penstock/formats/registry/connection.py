@@ -11,16 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.registry_config import RegistryConfig
-from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable
+from penstock.errors import RegistryError, RegistryRefused, RegistryUnavailable, SchemaRefused
 
 if TYPE_CHECKING:
-    from penstock.wire.transport.http import Answer, HttpClient
+    from penstock.wire.transport.http import Answer, HttpClient, Request
 
 RESPONSE_BYTES = 16 << 20
 """Confluent's registry keeps a schema in one Kafka record, of 1 MB by default."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 
+_REFUSED = (409, 422)
+"""HTTP codes of a schema that is incompatible with the subject's versions, or that is not valid."""
+
+_CONTENT = "application/vnd.schemaregistry.v1+json"
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json;q=0.9"
 
 
@@ -45,12 +49,28 @@ class RegistryConnection:
 
     def get(self, path: str, what: str) -> tuple[str, dict[str, Any]] | NotRegistered:
         """The URL that answered, and its JSON object. `what` describes the request in errors."""
-        from penstock.wire.transport.http import HttpRefused, HttpUnavailable, Request, RetryPolicy
+        from penstock.wire.transport.http import Request
+
+        return self._call(Request("GET", path, self._headers), what)
+
+    def post(
+        self, path: str, what: str, body: dict[str, Any], subject: str
+    ) -> tuple[str, dict[str, Any]] | NotRegistered:
+        """As `get`, with a schema of a subject. Raises SchemaRefused. It may be sent more than once: the id stays."""
+        from penstock.wire.transport.http import Request
+
+        headers = self._headers | {"Content-Type": _CONTENT}
+        return self._call(Request("POST", path, headers, json.dumps(body).encode()), what, subject)
+
+    def _call(
+        self, request: Request, what: str, subject: str | None = None
+    ) -> tuple[str, dict[str, Any]] | NotRegistered:
+        from penstock.wire.transport.http import HttpRefused, HttpUnavailable, RetryPolicy
 
         config = self._config
         policy = RetryPolicy(config.timeout, tries=config.retries + 1, backoff=_FIRST_PAUSE, backoff_max=_LONGEST_PAUSE)
         try:
-            url, answer = self._client.call(config.urls, Request("GET", path, self._headers), policy)
+            url, answer = self._client.call(config.urls, request, policy)
         except HttpUnavailable as error:
             hint = " (schemaRegistry.ssl.certificate.location)"
             history = [line + (hint if line.endswith("certificate") else "") for line in error.history]
@@ -58,15 +78,19 @@ class RegistryConnection:
         except HttpRefused as error:
             advice = _PROXY_HINT if error.by_proxy else _TLS_HINT
             raise RegistryRefused(error.url, error.reason, advice) from None
-        return self._checked(url, what, answer)
+        if subject is not None and answer.status in _REFUSED:
+            raise SchemaRefused(url, subject, _message(answer), answer.status)
+        return self._checked(url, what, answer, subject is not None)
 
-    def _checked(self, url: str, what: str, response: Answer) -> tuple[str, dict[str, Any]] | NotRegistered:
+    def _checked(
+        self, url: str, what: str, response: Answer, writes: bool = False
+    ) -> tuple[str, dict[str, Any]] | NotRegistered:
         status, body = response.status, response.body
         if status in (401, 403):
             known = self._config.user is not None or self._config.bearer_token is not None
             reason = "it does not accept the credentials" if known else "it requires credentials"
             if status == 403:
-                reason = f"the user may not read {what}"
+                reason = f"the user may not {'register' if writes else 'read'} {what}"
             raise RegistryRefused(url, f"{reason} ({status})", _LOGIN_HINT)
         if response.redirect is not None:
             raise RegistryError(
@@ -127,6 +151,12 @@ def _headers(config: RegistryConfig) -> dict[str, str]:
     elif config.user is not None:
         headers["Authorization"] = basic(config.user, config.password or "")
     return headers | dict(config.headers)
+
+
+def _message(answer: Answer) -> str:
+    """The registry's own words."""
+    found = (_parse(answer.body) or {}).get("message")
+    return found[:2000] if isinstance(found, str) and found else f"HTTP {answer.status}"
 
 
 def _parse(body: bytes) -> dict[str, Any] | None:
