@@ -1,4 +1,4 @@
-"""Penstock: the fastest way from Kafka into PySpark.
+"""Penstock: the fastest way from Kafka into PySpark and back.
 
     spark.read.format("penstock").option("kafka.bootstrap.servers", "broker:9092").option("subscribe", "words").load()
 
@@ -15,6 +15,7 @@ from penstock.errors import (
     AuthorizationFailed,
     BrokerError,
     BrokerUnavailable,
+    ColumnError,
     CommitRefused,
     ConsumerTimeout,
     CorruptBatch,
@@ -36,18 +37,27 @@ from penstock.errors import (
     RegistryError,
     RegistryRefused,
     RegistryUnavailable,
+    ReplayError,
     RowsRefused,
     SchemaNotFound,
+    SchemaRefused,
     SinkError,
     TimeLookupTimeout,
+    TopicRecreated,
+    TransactionLost,
+    UnknownQuery,
     UnknownTopic,
     UnreadableSchema,
     UnrelatedCheckpoint,
+    UnwritableRecord,
 )
 
 if TYPE_CHECKING:
     from penstock._kernel import Message
-    from penstock.arrow import read_batches
+    from penstock.arrow.reading import read_batches
+    from penstock.arrow.transaction import Transaction
+    from penstock.arrow.write_result import PartitionResult, WriteResult
+    from penstock.arrow.writing import Writer, write_batches
     from penstock.consumer.connector import ConsumerConnector
     from penstock.consumer.event_time.batch import EventBatch
     from penstock.consumer.stream.async_stream import AsyncStream
@@ -75,6 +85,7 @@ __all__ = [
     "BrokerError",
     "BrokerUnavailable",
     "CallableSink",
+    "ColumnError",
     "CommitRefused",
     "ConsumerConnector",
     "ConsumerTimeout",
@@ -100,26 +111,37 @@ __all__ = [
     "OptionError",
     "ParquetSink",
     "PartitionEventTime",
+    "PartitionResult",
     "PenstockError",
     "ProtocolError",
     "RecordTooLarge",
     "RegistryError",
     "RegistryRefused",
     "RegistryUnavailable",
+    "ReplayError",
     "RowsRefused",
     "SchemaNotFound",
+    "SchemaRefused",
     "SinkError",
     "Stream",
     "Streamer",
     "TimeLookupTimeout",
     "TopicPartition",
+    "TopicRecreated",
+    "Transaction",
+    "TransactionLost",
+    "UnknownQuery",
     "UnknownTopic",
     "UnreadableSchema",
     "UnrelatedCheckpoint",
+    "UnwritableRecord",
     "WatermarkStrategy",
+    "WriteResult",
+    "Writer",
     "__version__",
     "read_batches",
     "register",
+    "write_batches",
 ]
 
 _MODULES = {
@@ -137,12 +159,17 @@ _MODULES = {
     "Message": "penstock._kernel",
     "ParquetSink": "penstock.streamer.sinks.parquet",
     "PartitionEventTime": "penstock.eventtime.tracker",
+    "PartitionResult": "penstock.arrow.write_result",
     "Stream": "penstock.consumer.stream.stream",
     "Streamer": "penstock.streamer.streamer",
     "TopicPartition": "penstock.model.topic_partition",
+    "Transaction": "penstock.arrow.transaction",
     "WatermarkStrategy": "penstock.eventtime.strategy",
-    "read_batches": "penstock.arrow",
+    "WriteResult": "penstock.arrow.write_result",
+    "Writer": "penstock.arrow.writing",
+    "read_batches": "penstock.arrow.reading",
     "register": "penstock.spark",
+    "write_batches": "penstock.arrow.writing",
 }
 
 

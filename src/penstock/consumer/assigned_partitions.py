@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import SupportsIndex
 
@@ -18,6 +19,27 @@ class AssignedPartitions:
         self.latest: frozenset[TopicPartition] = frozenset()
         """The group's latest assignment. It has new partitions from the listener's `assigned` on, before their cursors
         exist."""
+        self._lock = threading.Lock()
+        self.revoked_uncommitted: Mapping[TopicPartition, tuple[str, int]] = {}
+        """Partitions that were revoked with records that had been handed out and not committed: the thread id of the
+        stream, and the position. For commits in transactions, which clear it."""
+
+    def note_uncommitted(self, revoked: Iterable[Cursor]) -> None:
+        """Called by a rebalance, when no more records of these cursors leave their streams."""
+        found = {
+            cursor.tp: (cursor.reader.thread_id, cursor.consumed)
+            for cursor in revoked
+            if cursor.uncommitted_since is not None
+            and cursor.consumed is not None
+            and cursor.consumed != cursor.uncommitted_since
+        }
+        with self._lock:
+            self.revoked_uncommitted = {**self.revoked_uncommitted, **found}
+
+    def forget_uncommitted(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = set(partitions)
+        with self._lock:
+            self.revoked_uncommitted = {tp: at for tp, at in self.revoked_uncommitted.items() if tp not in gone}
 
     def __contains__(self, tp: TopicPartition) -> bool:
         return tp in self.cursors

@@ -28,6 +28,7 @@ from penstock.consumer.auto_commit import AutoCommit
 from penstock.consumer.event_time.batch import as_datetime
 from penstock.consumer.event_time.event_time_thread import EventTimeThread
 from penstock.consumer.event_time.shared_tracker import SharedTracker, checked_strategy
+from penstock.consumer.fetch.cursor import CursorReader
 from penstock.consumer.fetch.leader_finder import LeaderFinder
 from penstock.consumer.fetch.position_check import ResetRule
 from penstock.consumer.group.membership import Membership
@@ -40,6 +41,7 @@ from penstock.consumer.stream.records import Decode
 from penstock.consumer.stream.stream import Stream
 from penstock.consumer.stream_factory import StreamFactory
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
+from penstock.consumer.transactional_offsets import TransactionalOffsets
 from penstock.errors import CommitRefused, MessageStreamsExist, OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
@@ -104,6 +106,8 @@ class ConsumerConnector:
         self._offsets = Offsets(
             self.config, self._assigned, self._counters, lambda: self._membership, self._finder.wake
         )
+        self.transactional_offsets = self._transactional_offsets(None)
+        """For `penstock.Writer`, which commits the offsets of all streams in a transaction."""
         self._auto_commit = AutoCommit(self.config, self._offsets.commit_changed)
         self._cluster = Cluster(self.config.client, self._stopped.wait)
         """For the membership thread."""
@@ -181,6 +185,8 @@ class ConsumerConnector:
             if self._membership is not None:
                 raise MessageStreamsExist(self.consumer_id)
             self._streams = streams
+            for _, stream in streams:
+                stream.transactional_offsets = self._transactional_offsets(stream.reader)
             self._rebalancer.reader_of = lambda topic, number: stream_of(topic, number).reader
             self._membership = Membership(self.config, self.consumer_id, subscription, self._rebalancer)
             atexit.register(self.shutdown)
@@ -244,6 +250,9 @@ class ConsumerConnector:
     def paused(self) -> list[TopicPartition]:
         """The partitions that are paused."""
         return self._offsets.paused()
+
+    def _transactional_offsets(self, reader: CursorReader | None) -> TransactionalOffsets:
+        return TransactionalOffsets(self.config, self._assigned, self._offsets, lambda: self._membership, reader)
 
     def set_rebalance_listener(self, listener: RebalanceListener | None) -> None:
         """Call the listener when partitions are revoked, and before new ones are fetched. None removes it."""

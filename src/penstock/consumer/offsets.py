@@ -14,6 +14,7 @@ from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import PenstockError
 from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.group_member import GroupMember
 
 
 class GroupCommits(Protocol):
@@ -25,6 +26,8 @@ class GroupCommits(Protocol):
         epochs: Mapping[TopicPartition, int] | None = None,
         timeout: float | None = None,
     ) -> None: ...
+
+    def member_for(self, partitions: Collection[TopicPartition]) -> GroupMember: ...
 
 
 class Offsets:
@@ -43,7 +46,7 @@ class Offsets:
         self._assigned = assigned
         self._counters = counters
         self._group = group
-        self._wake_fetchers = wake_fetchers
+        self.wake_fetchers = wake_fetchers
         self._committing = threading.Lock()
 
     # --- positions ----------------------------------------------------------------------------------------------------
@@ -62,7 +65,7 @@ class Offsets:
         """Continue from other offsets. Also fetches partitions again that an error had stopped."""
         for cursor, offset in [(self._assigned.cursor(tp), _checked_offset(tp, at)) for tp, at in offsets.items()]:
             cursor.reader.move(cursor, offset)
-        self._wake_fetchers()
+        self.wake_fetchers()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         for cursor in [self._assigned.cursor(tp) for tp in partitions]:
@@ -71,7 +74,7 @@ class Offsets:
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         for cursor in [self._assigned.cursor(tp) for tp in partitions]:
             cursor.reader.resume(cursor)
-        self._wake_fetchers()
+        self.wake_fetchers()
 
     def paused(self) -> list[TopicPartition]:
         return [cursor.tp for cursor in self._assigned.in_order() if cursor.paused]
@@ -80,10 +83,13 @@ class Offsets:
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         """Commit these offsets, or the current positions."""
-        checked = None
-        if offsets is not None:
-            checked = {checked_partition(tp): _checked_offset(tp, offset) for tp, offset in offsets.items()}
+        checked = None if offsets is None else self.checked(offsets)
         self._commit(checked, self._config.client.api_timeout, changed_only=False)
+
+    @staticmethod
+    def checked(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A user's offsets. Raises TypeError or ValueError for a wrong partition or offset."""
+        return {checked_partition(tp): _checked_offset(tp, offset) for tp, offset in offsets.items()}
 
     def commit_changed(self, timeout: float | None = None) -> bool:
         """Commit the positions that have changed since the last commit; returns whether there are any."""
@@ -107,12 +113,18 @@ class Offsets:
                 return False
             epochs = {tp: cursors[tp].epoch for tp in wanted if tp in cursors}
             self.commit_to_group(wanted, epochs, deadline - time.monotonic())
-            for tp, offset in wanted.items():
-                if tp in cursors:
-                    cursors[tp].committed = offset
+            self.note_committed(wanted)
             return True
         finally:
             self._committing.release()
+
+    def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Called when a commit has succeeded."""
+        cursors = self._assigned.cursors
+        for tp, offset in offsets.items():
+            cursor = cursors.get(tp)
+            if cursor is not None:
+                cursor.committed = cursor.uncommitted_since = offset
 
     def commit_to_group(
         self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], timeout: float

@@ -120,6 +120,8 @@ class Rebalancer:
         if self._config.auto_commit and not lost:
             self._try_to_commit(timeout)
         self._notify("revoked", sorted(leaving))
+        # Before the cursors are removed: a commit in a transaction that misses one must find it here.
+        self._assigned.note_uncommitted(leaving.values())
         self._assigned.cursors = {tp: cursor for tp, cursor in cursors.items() if tp not in leaving}
         self._update_tracker()
 

@@ -46,16 +46,24 @@ from typing import Self
 
 import pyarrow as pa
 
-from penstock.dead_letters.letter import DeadLetter, TopicWriter, append_letters, fault_letters
+from penstock.dead_letters.letter import DeadLetter, fault_letters
+from penstock.dead_letters.letter_writer import (
+    SizeLimits,
+    TopicWriter,
+    letter_settings,
+    send_letters,
+    settle_refusal,
+)
 from penstock.dead_letters.scope import PREFIX, LetterNames, LetterScope, letter_names
 from penstock.dead_letters.written_offsets import WrittenOffsets, parse_note
-from penstock.errors import AuthorizationFailed, UnknownTopic
+from penstock.errors import AuthorizationFailed, TransactionLost, UnknownTopic, UnwritableRecord
 from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.transactions import TransactionalProducer, TransactionLost
 from penstock.wire.client_config import ClientConfig
-from penstock.wire.cluster import Cluster, Topic
+from penstock.wire.cluster import Topic
+from penstock.wire.producer.producer import Producer
+from penstock.wire.producer.transaction_client import TransactionClient
 from penstock.wire.transport.retry import Attempts
 
 log = get_logger(__name__)
@@ -74,21 +82,24 @@ committed after 7 s, 40 after 17 s. Without that network 16 need a second."""
 
 def check_topic(config: ClientConfig, topic: str, transactional: bool = True) -> None:
     """Check that tasks will be able to write letters, as far as the driver can tell before anything is read."""
-    cluster = Cluster(config)
+    cluster = TransactionClient(config)
     _, unknown = cluster.listing((topic,))
     if unknown:
         raise UnknownTopic(topic, detail="option deadLetterTopic names it. Create it first")
     if transactional:
         names = letter_names("", topic, TopicPartition(topic, 0))  # only permissions are checked: nothing is written
-        producer = TransactionalProducer(config, names.transactional_id)
         try:
-            producer.find()
+            cluster.check_transactional_id(names.transactional_id)
         except AuthorizationFailed as error:
             raise _explained(error) from error
         try:
-            producer.commits(names.group, [TopicPartition(topic, 0)])
+            cluster.commits(names.group, [TopicPartition(topic, 0)])
         except AuthorizationFailed as error:
             _warn(names.group, str(error))
+
+
+class _LetterCut(Exception):
+    """A letter is too large for the topic, and goes without some of its parts in the next attempt."""
 
 
 class RangeLetters:
@@ -115,7 +126,8 @@ class RangeLetters:
         self._buffered: list[DeadLetter] = []
         self._buffered_bytes = 0
         self._written = 0
-        self._producer: TransactionalProducer | None = None
+        self._limits = SizeLimits()
+        self._producer: Producer | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +136,8 @@ class RangeLetters:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.abort()
+        if self._producer is not None:
+            self._producer.close()
 
     def add(self, records: pa.RecordBatch, faults: Sequence[tuple[int, str, str]]) -> None:
         """Take the records at fault: (row, column, reason). Batches must come in the order of their offsets.
@@ -169,7 +183,8 @@ class RangeLetters:
 
     def _write_once(self, done_until: int) -> int:
         if self._producer is None:
-            self._producer = TransactionalProducer(self._config, self._names.transactional_id)
+            settings = letter_settings(TransactionClient(self._config), transactional=True)
+            self._producer = Producer(self._config, settings, self._names.transactional_id)
         attempts = Attempts(
             f"writing {len(self._buffered)} dead letters of {self._range} to {self._topic!r}",
             self._config.api_timeout,
@@ -183,35 +198,41 @@ class RangeLetters:
             except TransactionLost as error:
                 log.info("dead letters of %s: another attempt came in between: %s", self._range, error)
                 attempts.failed(str(error), error)
+            except _LetterCut:
+                continue
             except AuthorizationFailed as error:
                 raise _explained(error) from error
             finally:
                 self._producer.abort_transaction()  # does nothing after a commit
             attempts.pause()
 
-    def _try(self, producer: TransactionalProducer, done_until: int) -> int:
-        producer.begin_transaction()
+    def _try(self, producer: Producer, done_until: int) -> int:
+        producer.begin()
         source = self._range.topic_partition
-        letter_topic = producer.metadata((self._topic,)).topics[self._topic]
+        letter_topic = producer.cluster.metadata((self._topic,)).topics[self._topic]
         written = self._written_offsets(producer, letter_topic)
         letters = [letter for letter in self._buffered if letter.offset not in written]
         if not letters:
             log.info("all %d dead letters of %s were written before", len(self._buffered), self._range)
             return 0
         target = TopicPartition(self._topic, source.partition % len(letter_topic.partitions))
-        append_letters(lambda records: producer.append(target, records), letters, self._topic)
+        try:
+            send_letters(producer, target, letters, self._limits)
+        except UnwritableRecord as error:
+            settle_refusal(error, letters, self._limits, self._topic)
+            raise _LetterCut from error
         if self._may_use_group:
             note = str(written.with_letters(self._range.start, done_until, [letter.offset for letter in letters]))
             try:
-                producer.commit_offset(self._names.group, source, done_until, note)
+                producer.commit_offsets(self._names.group, {source: (done_until, note)})
             except AuthorizationFailed as error:
                 # The group may be part of the transaction now, or not: begin again without it.
                 self._forgo_group(error)
-                raise TransactionLost(str(error)) from error
+                raise TransactionLost(self._names.transactional_id, str(error)) from error
         producer.commit_transaction()
         return len(letters)
 
-    def _written_offsets(self, producer: TransactionalProducer, letter_topic: Topic) -> WrittenOffsets:
+    def _written_offsets(self, producer: Producer, letter_topic: Topic) -> WrittenOffsets:
         """The offsets of the source partition that have letters, by the note of this scope or of its earlier name."""
         topic_ids = f"{self._range.topic_id or ''}/{letter_topic.topic_id or ''}"
         note = None
@@ -224,16 +245,16 @@ class RangeLetters:
                 self._forgo_group(error)
         return WrittenOffsets(topic_ids) if note is None else parse_note(note, topic_ids)
 
-    def _note(self, producer: TransactionalProducer, names: LetterNames) -> str | None:
+    def _note(self, producer: Producer, names: LetterNames) -> str | None:
         source = self._range.topic_partition
-        committed = producer.commits(names.group, [source]).get(source)
+        committed = producer.cluster.commits(names.group, [source]).get(source)
         return None if committed is None else committed.metadata
 
-    def _earlier_note(self, producer: TransactionalProducer, names: LetterNames) -> str | None:
+    def _earlier_note(self, producer: Producer, names: LetterNames) -> str | None:
         """The note that an earlier version has left. Taking its transactional id ends what a killed task of that
         version had begun: else its note stays unknown until the transaction times out."""
         with suppress(AuthorizationFailed):  # a transactional id that this user may not use was never used
-            TransactionalProducer(self._config, names.transactional_id).begin_transaction()
+            producer.cluster.take_transactional_id(names.transactional_id, producer.settings.transaction_timeout)
         return self._note(producer, names)
 
     def _forgo_group(self, error: AuthorizationFailed) -> None:

@@ -1,6 +1,6 @@
 """Exports the metrics to Prometheus. Requires the extra `penstock[prometheus]`.
 
-A scrape reads the current values of the queries and consumers that run. Nothing is written in between.
+A scrape reads the current values of the queries, consumers and writers that run. Nothing is written in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from weakref import WeakKeyDictionary
 
 from penstock.metrics.consumer import CONSUMER_METRICS, ConsumerMetrics
 from penstock.metrics.metric import Metric, Sample
+from penstock.metrics.sink import SINK_METRICS, SinkMetrics
 from penstock.metrics.source import METRICS, SourceMetrics
+from penstock.metrics.writer import WRITER_METRICS, WriterMetrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 SOURCE = ("query", "source")
 """Labels of a source's series: the query's name (or its id, without a name) and the number of the source in it."""
 
+SINK = ("query",)
+
 CONSUMER = ("group", "consumer")
 """Labels of a connector's series: its group and its consumer id."""
+
+WRITER = ("writer",)
 
 
 class Measured(Protocol):
@@ -60,26 +66,41 @@ class MetricsCollector:
 
 
 def register(
-    registry: CollectorRegistry | None, read: Callable[[], Mapping[tuple[str, str], SourceMetrics]]
+    registry: CollectorRegistry | None,
+    sources: Callable[[], Mapping[tuple[str, str], SourceMetrics]],
+    sinks: Callable[[], Mapping[tuple[str], SinkMetrics]],
 ) -> Callable[[], None]:
-    """Register a collector of sources; None means the default registry. Returns a function that unregisters it."""
+    """Register collectors of the sources and sinks of queries; None means the default registry. Returns a function that
+    unregisters them."""
     chosen = _registry(registry)
-    collector = MetricsCollector(read)  # type: ignore[arg-type] # a Mapping's keys are invariant
+    # A Mapping's keys are invariant.
+    collectors = (
+        MetricsCollector(sources),  # type: ignore[arg-type]
+        MetricsCollector(sinks, SINK_METRICS, SINK),  # type: ignore[arg-type]
+    )
     try:
-        chosen.register(collector)
+        for collector in collectors:
+            chosen.register(collector)
     except ValueError as error:
         raise ValueError(
             "this Prometheus registry already has a LagListener. One listener serves all queries of a session: use "
             "that one, close() it first, or give this one a CollectorRegistry of its own"
         ) from error
-    return lambda: chosen.unregister(collector)
+
+    def unregister() -> None:
+        for collector in collectors:
+            chosen.unregister(collector)
+
+    return unregister
 
 
-# --- connectors ---------------------------------------------------------------------------------------------------
+# --- connectors and writers -------------------------------------------------------------------------------------------
 
-_consumers: WeakKeyDictionary[Any, dict[tuple[str, str], Callable[[], ConsumerMetrics]]] = WeakKeyDictionary()
-"""The connectors of each registry. They share one collector, because a registry accepts each name only once, and a
-program may have two connectors."""
+Readers: TypeAlias = dict[tuple[str, ...], Callable[[], Measured]]
+
+_readers: WeakKeyDictionary[Any, dict[tuple[str, ...], Readers]] = WeakKeyDictionary()
+"""By registry and labels: the connectors, and the writers. Those of one kind share a collector, because a registry
+accepts each name only once, and a program may have two of them."""
 _lock = threading.Lock()
 
 
@@ -90,20 +111,42 @@ def register_consumer(
 
     `read` is called at each scrape, by the thread that scrapes.
     """
+    clash = (
+        f"this Prometheus registry already has a consumer {consumer_id!r} of group {group!r}. Shut that one "
+        "down first, or give this one another consumer.id or a CollectorRegistry of its own"
+    )
+    return _register(registry, CONSUMER_METRICS, CONSUMER, (group, consumer_id), read, clash)
+
+
+def register_writer(
+    registry: CollectorRegistry | None, name: str, read: Callable[[], WriterMetrics]
+) -> Callable[[], None]:
+    """The same for a writer."""
+    clash = (
+        f"this Prometheus registry already has a writer {name!r}. Close that one first, or give this one another "
+        "name or a CollectorRegistry of its own"
+    )
+    return _register(registry, WRITER_METRICS, WRITER, (name,), read, clash)
+
+
+def _register(
+    registry: CollectorRegistry | None,
+    metrics: Sequence[Metric],
+    labels: tuple[str, ...],
+    whose: tuple[str, ...],
+    read: Callable[[], Measured],
+    clash: str,
+) -> Callable[[], None]:
     chosen = _registry(registry)
-    whose = (group, consumer_id)
     with _lock:
-        readers = _consumers.get(chosen)
+        kinds = _readers.setdefault(chosen, {})
+        readers = kinds.get(labels)
         if readers is None:
             readers = {}
-            collector = MetricsCollector(_reading(readers), CONSUMER_METRICS, CONSUMER)
-            chosen.register(collector)
-            _consumers[chosen] = readers
+            chosen.register(MetricsCollector(_reading(readers), metrics, labels))
+            kinds[labels] = readers
         if whose in readers:
-            raise ValueError(
-                f"this Prometheus registry already has a consumer {consumer_id!r} of group {group!r}. Shut that one "
-                "down first, or give this one another consumer.id or a CollectorRegistry of its own"
-            )
+            raise ValueError(clash)
         readers[whose] = read
 
     def unregister() -> None:
@@ -114,7 +157,7 @@ def register_consumer(
     return unregister
 
 
-def _reading(readers: dict[tuple[str, str], Callable[[], ConsumerMetrics]]) -> Read:
+def _reading(readers: Readers) -> Read:
     def read() -> Mapping[tuple[str, ...], Measured]:
         with _lock:
             now = dict(readers)

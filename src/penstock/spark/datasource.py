@@ -1,4 +1,4 @@
-"""`spark.read.format("penstock")` and `spark.readStream.format("penstock")`."""
+"""The format `penstock` of `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`."""
 
 from __future__ import annotations
 
@@ -6,37 +6,60 @@ import sys
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from penstock.config.event_time import default_event_time
-from penstock.config.source import check_batch, parse_options
+from penstock.config.source import SourceOptions, check_batch, parse_options
+from penstock.config.sql import FORMAT, is_create_table, options_of_table, read_of_table, read_options
+from penstock.config.times import now_ms
 from penstock.formats.plan import TypedSource
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark.batch import BatchReader, FilteringBatchReader
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
+from penstock.spark.table_options import kept_options, with_options
 from penstock.spark.tracebacks import without_traceback
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The worker in which Spark creates a reader if filter pushdown is enabled. `auto` checks whether it is loaded."""
 
+COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
+"""The worker in which Spark creates a stream's writer to commit or abort a batch."""
+
 
 class PenstockDataSource(DataSource):
-    """Kafka as a DataFrame, with the options and columns of Spark's own Kafka source."""
+    """Kafka as a DataFrame, with the options and columns of Spark's own Kafka source and sink."""
 
     _source: TypedSource | None = None
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """Called when the DataFrame is made. Spark pickles this object afterwards, and every later call, in other
+        processes, gets a copy. So all agree on the moment from which relative times count."""
+        super().__init__(options)
+        self._made_at = now_ms()
+
     @classmethod
     def name(cls) -> str:
-        return "penstock"
+        return FORMAT
 
     @without_traceback
     def schema(self) -> StructType:
         """Called when the DataFrame is created, so that a wrong option fails here. If the user gives a schema, Spark
         calls nothing before the first action. Whether a batch or a stream follows is unknown here."""
         log_to_driver()
-        options = parse_options(self.options)
+        if not is_create_table(self.options):
+            return self._columns(parse_options(read_options(self.options), self._made_at))
+        kept = options_of_table(self.options)
+        return with_options(self._columns(parse_options(kept, self._made_at)), kept)
+
+    def _columns(self, options: SourceOptions) -> StructType:
         if not options.formats.typed:
             watermarks = options.event_time is not None and options.event_time.include_columns
             return full_schema(options.include_headers, watermarks)
@@ -49,7 +72,7 @@ class PenstockDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options)
+        options = self._read_options(schema)
         check_batch(options)
         push = options.push_filters
         if push is None:
@@ -61,10 +84,26 @@ class PenstockDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from penstock.spark.stream import StreamReader
 
-        options = parse_options(self.options)
+        options = self._read_options(schema)
         if options.event_time is None and not WATERMARK_COLUMNS.keys().isdisjoint(schema.names):
             options = replace(options, event_time=default_event_time(options.formats))
         return StreamReader(options, wanted_columns(options, schema, self._source, is_stream=True))
+
+    def _read_options(self, schema: StructType) -> SourceOptions:
+        return parse_options(read_of_table(self.options, kept_options(schema)), self._made_at)
+
+    @without_traceback
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from penstock.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    @without_traceback
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from penstock.spark.sink import stream_writer
+
+        # Truncation stands for output mode `complete`: Spark's own sink appends the whole result each time, too.
+        return stream_writer(self.options, schema, commits_only=COMMIT_WORKER in sys.modules)
 
 
 def register(spark: SparkSession) -> None:

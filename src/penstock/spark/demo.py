@@ -1,4 +1,4 @@
-"""The Spark part of the demo: a session, a read, an aggregation by windows."""
+"""The Spark part of the demo: a session, a read, an aggregation by windows, and a write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -64,34 +65,44 @@ def windows(frame: DataFrame) -> DataFrame:
             f.approx_count_distinct(f.when(f.col("action") == "order", f.col("user"))).alias("buyers"),
         )
         .select("window.start", "window.end", "views", "carts", "orders", "revenue", "buyers")
-        .orderBy("start")
     )
 
 
+def write(frame: DataFrame, options: dict[str, str], topic: str) -> None:
+    """All columns as JSON, exactly once."""
+    sink = frame.write.format("penstock").options(**options, topic=topic, deliveryGuarantee="exactly-once")
+    sink.options(valueFormat="json", flatten="true").mode("append").save()
+
+
 class SparkStart:
-    """Starts a session of two cores without log output, in a thread. All its files are in `scratch`."""
+    """Starts Spark with two cores and without log output, in a thread. All its files are in `scratch`."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._gateway: JavaGateway | None = None
-        self._session = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
+        self._context = ThreadPoolExecutor(1, "penstock-spark").submit(self._start)
 
-    def result(self) -> SparkSession:
-        return self._session.result()
+    def session(self) -> SparkSession:
+        """Wait for Spark, and make a session for the calling thread.
+
+        Not in the thread that starts Spark: a write finds Python sinks only in a thread with an active session.
+        """
+        from pyspark.sql import SparkSession
+
+        return SparkSession(self._context.result())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._session.done() and self._gateway is not None:
+        if not self._context.done() and self._gateway is not None:
             self._gateway.proc.kill()  # the demo has ended: so does the thread, with an error that is not shown
-        if self._session.exception() is None:
-            self._session.result().stop()
+        if self._context.exception() is None:
+            self._context.result().stop()
 
-    def _start(self) -> SparkSession:
+    def _start(self) -> SparkContext:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = sys.executable  # workers need the interpreter that has Penstock
         settings = SPARK_SETTINGS | {
@@ -106,7 +117,7 @@ class SparkStart:
         try:
             with log.open("wb") as out:
                 self._gateway = launch_gateway(conf, popen_kwargs={"stderr": out})  # type: ignore[no-untyped-call]
-            return SparkSession(SparkContext(conf=conf, gateway=self._gateway))
+            return SparkContext(conf=conf, gateway=self._gateway)
         except Exception as error:
             output = log.read_text("utf-8", "replace").strip()[-2000:]
             raise PenstockError(f"Spark did not start: {error}\n{output}") from error

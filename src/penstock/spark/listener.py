@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +21,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from penstock.errors import UnknownQuery
 from penstock.masking import get_logger
+from penstock.metrics.sink import SinkMetrics
 from penstock.metrics.source import SourceMetrics
 
 if TYPE_CHECKING:
@@ -40,6 +44,8 @@ class _Watched:
     run_id: str
     name: str
     sources: dict[int, SourceMetrics] = field(default_factory=dict)
+    sink: SinkMetrics | None = None
+    """None before the first progress."""
     ended: bool = False
     logged_at: float | None = None
 
@@ -58,13 +64,15 @@ class LagListener(StreamingQueryListener):
             for partition in source.partitions:
                 partition.lag, partition.current_offset, partition.committed_offset
 
-    It logs one line per query to the logger `penstock.lag` (INFO), at most every `log_interval` seconds (None: never):
+    It logs one line per query to the logger `penstock.lag` (INFO), at most every `log_interval` seconds (None: never).
+    Where the program has not configured logging, the lines go to standard error:
 
         query orders: 1,234 records behind in 8 partitions (worst orders-3: 900), 52,300 records/s, 5.3 MB/s,
-        committed 12 times (0 failed)
+        52,300 rows/s written, committed 12 times (0 failed)
 
-    `prometheus=True` registers the metrics of `penstock.metrics.source` in the default registry, a `CollectorRegistry`
-    in that one. Serve it with `prometheus_client.start_http_server(8000)`. A query's series end with the query.
+    `prometheus=True` registers the metrics of `penstock.metrics.source` and `penstock.metrics.sink` in the default
+    registry, a `CollectorRegistry` in that one. Serve it with `prometheus_client.start_http_server(8000)`. A query's
+    series end with the query.
 
     Values are those of the query's last progress: lag is what its last planned batch left. Spark updates them in a
     thread of its own. The class works with a classic session and through Spark Connect.
@@ -79,21 +87,31 @@ class LagListener(StreamingQueryListener):
         if prometheus is not False:
             from penstock.metrics.prometheus import register
 
-            self._unregister = register(None if prometheus is True else prometheus, self._series)
+            self._unregister = register(None if prometheus is True else prometheus, self._series, self._sinks)
+        if log_interval is not None:
+            show_on_stderr(log)
 
     # --- called by any thread -----------------------------------------------------------------------------------------
 
     def metrics(self, query: Any) -> tuple[SourceMetrics, ...]:
         """The newest metrics of a query, one entry for each Kafka source it reads, in Spark's order.
 
-        `query` is a StreamingQuery, or its name or id. Empty before its first progress.
+        `query` is a StreamingQuery, or its name or id. Empty before its first progress. Raises UnknownQuery for a name
+        or id that the listener has not seen.
         """
+        watched = self._watched(query)
         with self._lock:
-            watched = self._find(query)
             return () if watched is None else tuple(watched.sources.values())
 
+    def sink(self, query: Any) -> SinkMetrics | None:
+        """What the sink of a query has written; None before its first progress. Raises UnknownQuery as `metrics`."""
+        watched = self._watched(query)
+        with self._lock:
+            return None if watched is None else watched.sink
+
     def lag(self, query: Any) -> int | None:
-        """The lag of the query in records, over all its Kafka sources; None while unknown."""
+        """The lag of the query in records, over all its Kafka sources; None while unknown. Raises UnknownQuery as
+        `metrics`."""
         return _total(source.lag for source in self.metrics(query))
 
     def close(self) -> None:
@@ -105,7 +123,11 @@ class LagListener(StreamingQueryListener):
     # --- called by Spark's listener thread: must not raise ------------------------------------------------------------
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        pass
+        query_id, run_id = str(event.id), str(event.runId)
+        with self._lock:
+            known = self._queries.get(query_id)
+            if known is None or known.run_id != run_id:
+                self._watch(query_id, run_id, event.name)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         try:
@@ -141,12 +163,18 @@ class LagListener(StreamingQueryListener):
         with self._lock:
             known = self._queries.get(query_id)
             if known is None or known.run_id != run_id:
-                self._queries.pop(query_id, None)  # the newest come last
-                known = self._queries[query_id] = _Watched(query_id, run_id, progress.name or query_id)
+                known = self._watch(query_id, run_id, progress.name)
             known.sources = sources
+            sink = known.sink or SinkMetrics()
+            known.sink = sink.after(progress.batchId, progress.sink.numOutputRows, progress.batchDuration)
             line = self._line(known)
         if line is not None:
             log.info(line)
+
+    def _watch(self, query_id: str, run_id: str, name: str | None) -> _Watched:
+        self._queries.pop(query_id, None)  # the newest come last
+        watched = self._queries[query_id] = _Watched(query_id, run_id, name or query_id)
+        return watched
 
     def _rest(self, query_id: str) -> None:
         """Set the rates of an idle query to 0 if Spark has no newer progress."""
@@ -156,6 +184,8 @@ class LagListener(StreamingQueryListener):
                     number: replace(metrics, num_input_rows=0, records_per_second=0.0, bytes_per_second=0.0)
                     for number, metrics in watched.sources.items()
                 }
+                if watched.sink is not None:
+                    watched.sink = replace(watched.sink, records_per_second=0.0)
 
     def _line(self, watched: _Watched) -> str | None:
         """The line to log, if the interval has passed."""
@@ -165,7 +195,26 @@ class LagListener(StreamingQueryListener):
         if watched.logged_at is not None and now - watched.logged_at < self._log_interval:
             return None
         watched.logged_at = now
-        return describe(watched.name, tuple(watched.sources.values()))
+        return describe(watched.name, tuple(watched.sources.values()), watched.sink)
+
+    def _watched(self, query: Any) -> _Watched | None:
+        """What is known about a query; None if that is nothing yet. Raises UnknownQuery for a name or id that neither
+        the listener nor its session knows."""
+        with self._lock:
+            watched = self._find(query)
+            known = [each.name for each in self._queries.values()]
+        if watched is not None or not isinstance(query, str) or query in self._running():
+            return watched
+        raise UnknownQuery(query, known)
+
+    def _running(self) -> set[str]:
+        """Names and ids of the session's queries. One of them may have started before the listener was added."""
+        session = self._session
+        try:
+            active = [] if session is None else session.streams.active
+        except Exception:  # the session has been stopped, and has no queries
+            return set()
+        return {str(each.id) for each in active} | {each.name for each in active if each.name}
 
     def _find(self, query: Any) -> _Watched | None:
         if not isinstance(query, str):
@@ -182,10 +231,47 @@ class LagListener(StreamingQueryListener):
                 for number, metrics in watched.sources.items()
             }
 
+    def _sinks(self) -> dict[tuple[str], SinkMetrics]:
+        with self._lock:
+            return {
+                (watched.name,): watched.sink
+                for watched in self._queries.values()
+                if not watched.ended and watched.sources and watched.sink is not None
+            }
+
+    @property
+    def _session(self) -> SparkSession | None:
+        return self.spark or self._made_in  # only Connect sets `spark`
+
     def _last_progress(self, query_id: str) -> StreamingQueryProgress | None:
-        session = self.spark or self._made_in  # only Connect sets `spark`
+        session = self._session
         query = None if session is None else session.streams.get(query_id)
         return None if query is None else query.lastProgress
+
+
+class StderrHandler(logging.Handler):
+    """Writes to standard error until the program configures logging."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__()
+        self._parent = logger.parent
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._parent is None or not self._parent.hasHandlers():
+            # Not kept: a notebook replaces the stream for each cell.
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+
+
+def show_on_stderr(logger: logging.Logger) -> None:
+    """Show a logger's INFO lines, unless the program has configured a handler for them."""
+    if logger.hasHandlers():
+        return
+    handler = StderrHandler(logger)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
 
 
 def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]:
@@ -204,8 +290,8 @@ def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]
     return {number: metrics for number, metrics in enumerate(found) if metrics is not None}
 
 
-def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
-    """One line about the sources of a query."""
+def describe(name: str, sources: Sequence[SourceMetrics], sink: SinkMetrics | None = None) -> str:
+    """One line about the sources and the sink of a query."""
     lag = _total(source.lag for source in sources)
     count = sum(len(source.partitions) for source in sources)
     text = "lag unknown" if lag is None else f"{lag:,} {'record' if lag == 1 else 'records'} behind"
@@ -220,6 +306,8 @@ def describe(name: str, sources: Sequence[SourceMetrics]) -> str:
     size = _total(source.bytes_per_second for source in sources)
     if size is not None:
         parts.append(_rate(size))
+    if sink is not None and sink.records_per_second:
+        parts.append(f"{sink.records_per_second:,.0f} rows/s written")
     succeeded = _total(source.commits_succeeded for source in sources)
     failed = _total(source.commits_failed for source in sources)
     if succeeded or failed:

@@ -11,6 +11,7 @@ from penstock.errors import (
     AuthenticationFailed,
     AuthorizationFailed,
     BrokerUnavailable,
+    ColumnError,
     DataLoss,
     NoGroupOffset,
     NoOffsetForTimestamp,
@@ -18,8 +19,10 @@ from penstock.errors import (
     OptionError,
     RegistryRefused,
     RegistryUnavailable,
+    ReplayError,
     SchemaNotFound,
     TimeLookupTimeout,
+    TransactionLost,
     UnknownTopic,
     UnreadableSchema,
     UnrelatedCheckpoint,
@@ -35,7 +38,7 @@ USER_ERRORS = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
     *(UnrelatedCheckpoint, OpenTransaction, TimeLookupTimeout),
     *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
-    UnreadableSchema,
+    *(UnreadableSchema, ColumnError, ReplayError, TransactionLost),
 )
 """User errors: shown without a traceback. Others keep theirs, which a bug report needs."""
 

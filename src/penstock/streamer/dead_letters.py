@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from penstock.dead_letters.letter import DeadLetter, TopicWriter
+from penstock.dead_letters.letter import DeadLetter
+from penstock.dead_letters.letter_writer import TopicWriter
 from penstock.errors import OptionError
 from penstock.wire.client_config import ClientConfig
 

@@ -83,6 +83,7 @@ class Cursor:
         "revoked",
         "topic_id",
         "tp",
+        "uncommitted_since",
         "version",
     )
 
@@ -101,6 +102,9 @@ class Cursor:
         """The leader epoch of the position; -1 if unknown."""
         self.committed: int | None = None
         """The offset that this consumer committed last."""
+        self.uncommitted_since: int | None = None
+        """The position that the last commit covers, or before the first record that was handed out if there was no
+        commit. Records between it and the position are not committed. None: nothing was handed out."""
         self.readable: int | None = None
         """Where reading ends now: the high watermark, or the last stable offset under read_committed."""
         self.paused = False

@@ -98,7 +98,7 @@ class Commits:
         self, missing: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], attempts: Attempts
     ) -> None:
         while True:
-            member = self._member_for(missing)
+            member = self.member_for(missing)
             try:
                 refused = self._ask(missing, epochs, member, attempts)
             except RETRIABLE_ERRORS as error:
@@ -118,9 +118,12 @@ class Commits:
                 self._note_refused(refused, attempts)
             attempts.pause()
 
-    def _member_for(self, offsets: Collection[TopicPartition]) -> GroupMember:
-        """The member to commit as. Do not simplify to the member at the start of `commit`: meanwhile a rebalance may
-        revoke a partition, and a commit with the new generation would reset the offset of its new owner."""
+    def member_for(self, offsets: Collection[TopicPartition]) -> GroupMember:
+        """The member to commit as. Raises CommitRefused if it does not own the partitions.
+
+        Do not simplify to the member at the start of `commit`: meanwhile a rebalance may revoke a partition, and a
+        commit with the new generation would reset the offset of its new owner.
+        """
         with self._changed:
             if self._member is None:
                 reason = "it is not a member of the group now: it has not joined yet, or was removed"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from penstock.config.consumer import ConsumerConfig
@@ -175,6 +175,10 @@ class Membership:
         Raises CommitRefused if it does not own them (any more), and BrokerUnavailable if no broker answers in time.
         """
         self._commits.commit(offsets, epochs or {}, timeout)
+
+    def member_for(self, partitions: Collection[TopicPartition]) -> GroupMember:
+        """The member to commit offsets of these partitions as. Raises CommitRefused if it does not own them."""
+        return self._commits.member_for(partitions)
 
     def _on_heartbeat_error(self, member: GroupMember, error: BaseException) -> None:
         """Called by the heartbeat thread."""

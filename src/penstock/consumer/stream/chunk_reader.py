@@ -218,16 +218,23 @@ class ChunkReader:
         self, chunk: Chunk, messages: Messages, on_end: Callable[[int], None] | None = None
     ) -> Messages:
         """`on_end` gets the number of messages that were handed out, when no more of them will be."""
+        self._note_uncommitted(chunk.cursor)
         chunk.rows = messages.remaining
         self._messages, self._on_messages_end = messages, on_end
         return messages
 
     def hand_out_batch(self, chunk: Chunk, rows: int, end: int, on_done: Callable[[], None] | None = None) -> None:
         """`on_done` is called when the stream's thread asks for more."""
+        self._note_uncommitted(chunk.cursor)
         chunk.cursor.consumed = end
         self._count(chunk, rows)
         if on_done is not None:
             self._in_use, chunk.cursor.in_use = (chunk.cursor, on_done), True
+
+    @staticmethod
+    def _note_uncommitted(cursor: Cursor) -> None:
+        if cursor.uncommitted_since is None:
+            cursor.uncommitted_since = cursor.consumed
 
     def _count(self, chunk: Chunk, messages: int) -> None:
         self._on_consumed(chunk.cursor.tp.topic, messages, chunk.take_size())
@@ -309,6 +316,8 @@ class ChunkReader:
         with self.lock:
             if cursor.revoked:
                 return
+            if self.position(cursor) == cursor.uncommitted_since:
+                cursor.uncommitted_since = None  # an aborted transaction must not undo this move
             self._stop(cursor)
             cursor.move_to(offset)
             cursor.epoch = -1

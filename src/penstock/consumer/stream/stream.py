@@ -31,6 +31,8 @@ class Stream:
         """The stream's queue and positions, for the connector."""
         self.timeout = timeout
         """`consumer.timeout.ms` in seconds; None waits forever."""
+        self.transactional_offsets: object | None = None
+        """For `penstock.Writer`, which commits the offsets of this stream in a transaction. Set by the connector."""
         self._records = records
         self._preparer = preparer
 

@@ -10,7 +10,8 @@ from penstock._kernel import Batch
 from penstock.consumer.fetch.chunk import Chunk
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.stream.chunk_reader import ChunkReader
-from penstock.dead_letters.letter import TopicWriter, fault_letters
+from penstock.dead_letters.letter import fault_letters
+from penstock.dead_letters.letter_writer import TopicWriter
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.formats.typed import TypedColumns
 from penstock.model.topic_partition import TopicPartition
