@@ -16,11 +16,15 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from penstock.cli.output import PrintableFormatter, printable_lines, say
+from penstock.config.times import RELATIVE
 from penstock.errors import OptionError, PenstockError
 from penstock.masking import masked
 
 OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+TIME_ARGUMENTS = ("--from", "--until", "--to")
+"""Arguments whose value may be a time."""
 
 EXIT_CODES = """\
 exit codes:
@@ -33,9 +37,14 @@ exit codes:
 EXAMPLES = """\
 examples:
   penstock demo                                       read a million events with PySpark
+  penstock doctor -b localhost:9092                   check this machine and the way to a cluster
   penstock broker --topic words:4                     start a real Kafka to try things out
   penstock topics -b localhost:9092                   list the topics of a cluster
   penstock read clicks -b localhost:9092 --from -10   show the last records of a topic
+  penstock write clicks clicks.jsonl -b localhost:9092
+                                                      write a file to a topic
+  penstock copy clicks clicks-copy -b localhost:9092 --create 4
+                                                      copy a topic to another one
   penstock stream clicks -b localhost:9092 --to parquet:clicks
                                                       copy a topic to files or a database
   penstock groups -b localhost:9092 list              list the consumer groups
@@ -56,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
-        arguments = parser.parse_args(argv)
+        arguments = parser.parse_args(with_relative_times(sys.argv[1:] if argv is None else argv))
     except SystemExit:  # after --help or wrong usage
         _flush()
         raise
@@ -89,6 +98,20 @@ def _run(argv: Sequence[str] | None) -> int:
         return FAILED
 
 
+def with_relative_times(argv: Sequence[str]) -> list[str]:
+    """Attach relative times to their argument: `--from -1h` becomes `--from=-1h`.
+
+    argparse takes `-1h` for an option. It makes an exception for negative numbers only.
+    """
+    given: list[str] = []
+    for text in argv:
+        if given and given[-1] in TIME_ARGUMENTS and "--" not in given and RELATIVE.fullmatch(text):
+            given[-1] += f"={text}"
+        else:
+            given.append(text)
+    return given
+
+
 def _print_error(what: str, debug: bool) -> None:
     """Print an error without secrets, which errors of other libraries may contain. With --debug: its traceback."""
     say(masked(traceback.format_exc().rstrip("\n") if debug else what), file=sys.stderr)
@@ -106,18 +129,18 @@ def _discard_output() -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     # Not at the top: Ctrl-C during this import must not print a traceback.
-    from penstock.cli import broker, demo, groups, read, stream, topics
+    from penstock.cli import broker, copy, demo, doctor, groups, read, stream, topics, write
 
     parser = Parser(
         prog="penstock",
-        description="Kafka for PySpark, without a JAR. The command line shows topics and groups, and copies topics.",
+        description="Kafka for PySpark, without a JAR. The command line shows topics and groups, and moves data.",
         epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=Version)
     parser.add_argument("--debug", action="store_true", help="log each step, and show tracebacks")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (demo, topics, read, stream, groups, broker):
+    for command in (demo, doctor, topics, read, write, copy, stream, groups, broker):
         command.add_parser(subparsers)
     for sub in subparsers.choices.values():
         # After the command too: that is where users add it after a failure.

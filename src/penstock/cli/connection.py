@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 from penstock.config.client import KAFKA_NO_EFFECT, KAFKA_OPTIONS
+from penstock.config.producer import PRODUCER_NO_EFFECT
+from penstock.config.sink import SINK_CLIENT_OPTIONS, SINK_OPTIONS
 from penstock.config.source import OPTIONS, REFUSED
 from penstock.errors import OptionError
 
@@ -46,6 +48,38 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = F
     )
 
 
+def add_target_arguments(parser: argparse.ArgumentParser) -> None:
+    """The cluster that a copy is written to, if it is another one."""
+    group = parser.add_argument_group("target (default: the same connection)")
+    group.add_argument(
+        "--to-bootstrap-server", metavar="HOST:PORT", help="brokers of the target; none of -o is used for it then"
+    )
+    group.add_argument(
+        "--to-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        type=_assignment,
+        help="an option of the target, such as compression.type=zstd; may be repeated",
+    )
+    group.add_argument("--to-options-file", metavar="FILE", help="a file of options of the target")
+
+
+def target_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """The options of the target. Without an address of its own it is the source's cluster, with the same login.
+
+    Otherwise it gets no option of the source: a login must not be sent to another cluster.
+    """
+    own = read_properties(arguments.to_options_file) if arguments.to_options_file else {}
+    own = {full_name(name): value for name, value in [*own.items(), *arguments.to_option]}
+    if arguments.to_bootstrap_server:
+        own["kafka.bootstrap.servers"] = arguments.to_bootstrap_server
+    if "kafka.bootstrap.servers" in own:
+        return INTERACTIVE_OPTIONS | own
+    shared = {name: value for name, value in connection_options(arguments).items() if name in SINK_CLIENT_OPTIONS}
+    return shared | own
+
+
 def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The arguments as options of the source. Later ones win: environment, file, -o, -b."""
     given = dict(INTERACTIVE_OPTIONS)
@@ -68,7 +102,7 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 def full_name(name: str) -> str:
     """The name of an option, with the prefix `kafka.` that files of Kafka's own clients do not have."""
-    known = {*map(str.lower, KAFKA_OPTIONS), *KAFKA_NO_EFFECT, *REFUSED}
+    known = {*map(str.lower, (*KAFKA_OPTIONS, *SINK_OPTIONS)), *KAFKA_NO_EFFECT, *PRODUCER_NO_EFFECT, *REFUSED}
     return f"kafka.{name}" if name not in OPTIONS and f"kafka.{name}".lower() in known else name
 
 

@@ -1,4 +1,4 @@
-"""`penstock demo`: starts a broker, fills a topic and reads it with PySpark."""
+"""`penstock demo`: starts a broker, fills a topic, reads it with PySpark and writes the result to another topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 from typing import Any
 
 DESCRIPTION = """\
-Start a real Kafka, fill a topic with shop events, aggregate them with PySpark, and show the speed.
+Start a real Kafka, fill a topic with shop events, aggregate them with PySpark, write the result back into Kafka exactly
+once, and show it and the speed.
 Needs Java 17 or newer and PySpark. All data is removed at the end, also after Ctrl-C.
 """
 EPILOG = """\

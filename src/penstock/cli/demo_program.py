@@ -1,4 +1,5 @@
-"""What `penstock demo` does: a million shop events go into a real Kafka and come back as a table of windows."""
+"""What `penstock demo` does: a million shop events go into a real Kafka. PySpark aggregates them by windows, and writes
+the windows back into Kafka, from where they are shown."""
 
 from __future__ import annotations
 
@@ -11,19 +12,25 @@ import signal
 import statistics
 import tempfile
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.arrow.reading import read_batches
 from penstock.cli import table
 from penstock.cli.steps import Step, step
-from penstock.config.source import parse_options
+from penstock.config.sink import parse_sink_options
 from penstock.errors import PenstockError
 from penstock.testing import KAFKA_VERSION, EmbeddedKafka
-from penstock.wire.api.produce import PackedRecords, Producer, Record, pack
+from penstock.wire.producer.producer import Producer
+from penstock.writer.columns import KEY, TIMESTAMP, VALUE
+from penstock.writer.record_writer import RecordWriter
 
-TOPIC = "shop-events"
-BATCH = 2500
+TOPIC, WINDOWS = "shop-events", "shop-windows"
+WINDOW_SCHEMA = "start TIMESTAMP, end TIMESTAMP, views INT, carts INT, orders INT, revenue DOUBLE, buyers INT"
 HOUR = 3_600_000
 PARTS, KINDS = 20, 4
 """The hour consists of 20 parts of 4 kinds, which alternate."""
@@ -44,7 +51,7 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
     """Broker, events, Spark, table. Whatever happens, nothing is left behind."""
     if importlib.util.find_spec("pyspark") is None:
         raise PenstockError("the demo needs PySpark. Get it: pip install 'penstock[spark]'")
-    from penstock.spark.demo import SparkStart, seconds_to_read, shop_events, windows
+    from penstock.spark.demo import SparkStart, seconds_to_read, shop_events, windows, write
 
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(_sigterm_as_interrupt())
@@ -52,30 +59,31 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
         # Spark takes some seconds to start, in a process of its own: long done when the events are written.
         spark_start = cleanup.enter_context(SparkStart(scratch))
 
-        print("Penstock demo: Kafka -> PySpark, no JAR\n", flush=True)
+        print("Penstock demo: Kafka -> PySpark -> Kafka, no JAR\n", flush=True)
         with step(f"Apache Kafka {KAFKA_VERSION}, a real one"):
             kafka = cleanup.enter_context(EmbeddedKafka())
             kafka.create_topic(TOPIC, partitions)
+            kafka.create_topic(WINDOWS, 1)
         with step(f"{events:,} shop events into {partitions} partitions", "events") as progress:
             produce(kafka, events, progress)
         with step("Spark"):
-            spark = spark_start.result()
+            spark = spark_start.session()
         frame = shop_events(spark, kafka.client_options(), TOPIC)
-        with step("Windows of ten minutes: read, parse JSON, aggregate"):
-            rows = windows(frame).collect()
+        with step(f"Windows of ten minutes into topic {WINDOWS}, exactly once"):
+            write(windows(frame), kafka.client_options(), WINDOWS)
         with step("All columns again, three times, into nothing") as reading:
             seconds = statistics.median(seconds_to_read(frame) for _ in range(3))
             reading.note = f"{events / seconds:,.0f} rows per second"
-        print()
+        print(f"\n  Topic {WINDOWS}, as readers of committed records see it:\n")
         header = ("WINDOW (UTC)", "VIEWS", "CARTS", "ORDERS", "REVENUE", "BUYERS")
         cells = [
             (
-                f"{row.start:%H:%M} - {row.end:%H:%M}",
-                *(f"{number:,}" for number in (row.views, row.carts, row.orders)),
-                f"{row.revenue:,.2f}",
-                f"{row.buyers:,}",
+                f"{row['start']:%H:%M} - {row['end']:%H:%M}",
+                *(f"{row[name]:,}" for name in ("views", "carts", "orders")),
+                f"{row['revenue']:,.2f}",
+                f"{row['buyers']:,}",
             )
-            for row in rows
+            for row in written_windows(kafka)
         ]
         for line in table.lines(header, cells, right=header[1:]):
             print(f"  {line}")
@@ -86,12 +94,28 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
             print(NEXT)
 
 
+def written_windows(kafka: EmbeddedKafka) -> list[dict[str, Any]]:
+    """The windows in Kafka, in order of time."""
+    reader = read_batches(
+        {**kafka.client_options(), "kafka.isolation.level": "read_committed"},
+        subscribe=WINDOWS,
+        valueFormat="json",
+        valueSchema=WINDOW_SCHEMA,
+        flatten=True,
+        columns=[field.split()[0] for field in WINDOW_SCHEMA.split(", ")],
+    )
+    windows: list[dict[str, Any]] = reader.read_all().sort_by("start").to_pylist()
+    return windows
+
+
 NEXT = """\
 Where next:
   penstock demo --keep     the same, and the broker stays: look into it with `penstock read shop-events`
   README.md                your own topics, in PySpark, in plain Python, in tests
   docs/batch.md            where to start and stop, filters, security
   docs/streaming.md        readStream: limits, groups and lag, data loss
+  docs/writing.md          write.format("penstock") and writeStream: columns, topics, errors
+  docs/exactly-once.md     each row once, whatever fails
   docs/formats.md          typed columns: JSON, Avro, Protobuf, a schema registry, bad records
   docs/event-time.md       windows that lose no slow partition
   docs/consumer.md         Kafka without Spark: groups, streams, sinks
@@ -100,18 +124,22 @@ Where next:
 
 
 def produce(kafka: EmbeddedKafka, count: int, progress: Step) -> None:
-    """Write the events. A fifth of them is encoded, and written five times at different times of the hour: to encode a
+    """Write the events. A fifth of them is made up, and written five times at different times of the hour: to make up a
     million records in Python would take longer than everything else in the demo."""
-    client = parse_options({**kafka.client_options(), "subscribe": TOPIC}).client
+    given = {**kafka.client_options(), "topic": TOPIC, "kafka.compression.type": "zstd"}
+    options = parse_sink_options(given)
     progress.total = count
-    with Producer(client, TOPIC) as producer:
-        start = (int(time.time() * 1000) // HOUR - 1) * HOUR
-        kinds = [packed_events(count // PARTS, producer.partitions, start, seed) for seed in range(KINDS)]
-        rest = packed_events(count % PARTS, producer.partitions, start, KINDS)
-        for number, batches in enumerate([*kinds * (PARTS // KINDS), rest]):
-            for partition, records in batches:
-                producer.append_packed(partition, records._replace(first=records.first + part_start(number)))
-                progress.done += records.size
+    start = (int(time.time() * 1000) // HOUR - 1) * HOUR
+    kinds = [make_events(count // PARTS, HOUR // PARTS, seed) for seed in range(KINDS)]
+    rest = make_events(count % PARTS, HOUR // PARTS, KINDS)
+    with RecordWriter(options, Producer(options.client, options.producer)) as writer:
+        writer.begin()
+        for number, events in enumerate([*kinds * (PARTS // KINDS), rest]):
+            times = pc.add(events.column(TIMESTAMP), start + part_start(number))
+            writer.write(events.set_column(0, TIMESTAMP, times.cast(pa.timestamp("ms"))))
+            progress.done = writer.metrics.rows
+        writer.flush()
+        progress.done = writer.metrics.rows
     progress.note = f"{count / progress.seconds:,.0f} per second"
 
 
@@ -121,22 +149,8 @@ def part_start(number: int) -> int:
     return int((HOUR - HOUR // PARTS) * (share + 0.09 * math.sin(2 * math.pi * share)))
 
 
-def packed_events(count: int, partitions: int, start: int, seed: int) -> list[tuple[int, PackedRecords]]:
-    """Batches of events with the partition of each, in order of time; all events of a user are in one partition."""
-    waiting: list[list[Record]] = [[] for _ in range(partitions)]
-    packed: list[tuple[int, PackedRecords]] = []
-    for record in make_events(count, start, HOUR // PARTS, seed):
-        assert record.key is not None
-        partition = zlib.crc32(record.key) % partitions
-        waiting[partition].append(record)
-        if len(waiting[partition]) == BATCH:
-            packed.append((partition, pack(waiting[partition])))
-            waiting[partition] = []
-    return packed + [(partition, pack(batch)) for partition, batch in enumerate(waiting) if batch]
-
-
-def make_events(count: int, start: int, span: int, seed: int) -> Iterator[Record]:
-    """Events in order of time: views, some carts, few orders."""
+def make_events(count: int, span: int, seed: int) -> pa.RecordBatch:
+    """Events in order of time, in milliseconds from 0 to `span`: views, some carts, few orders."""
     chance = random.Random(seed)  # noqa: S311
     endings = [
         f'"product":{json.dumps(name)},"category":"{category}","price":{price}}}'.encode()
@@ -144,22 +158,30 @@ def make_events(count: int, start: int, span: int, seed: int) -> Iterator[Record
     ]
     actions = [b"view"] * 78 + [b"cart"] * 15 + [b"order"] * 7
     draw = chance.random
-    for number in range(count):
+    users, values = [], []
+    for _ in range(count):
         user = b"user-%05d" % int(20_000 * draw() * draw())  # few users come often
         luck = draw()
-        yield Record(
-            user,
-            b'{"user":"%b","action":"%b",%b'
-            % (user, actions[int(luck * 100)], endings[int(luck * 1e6) % len(endings)]),
-            start + span * number // count,
+        users.append(user)
+        values.append(
+            b'{"user":"%b","action":"%b",%b' % (user, actions[int(luck * 100)], endings[int(luck * 1e6) % len(endings)])
         )
+    times = [span * number // count for number in range(count)]
+    return pa.record_batch(
+        {
+            TIMESTAMP: pa.array(times, pa.int64()),
+            KEY: pa.array(users, pa.binary()),
+            VALUE: pa.array(values, pa.binary()),
+        }
+    )
 
 
 def _keep(kafka: EmbeddedKafka) -> None:
     print(
         f"The broker stays at {kafka.bootstrap_servers} until Ctrl-C. In another window:\n\n"
         f"  penstock topics -b {kafka.bootstrap_servers}\n"
-        f"  penstock read {TOPIC} -b {kafka.bootstrap_servers} --from -5\n",
+        f"  penstock read {TOPIC} -b {kafka.bootstrap_servers} --from -5\n"
+        f"  penstock read {WINDOWS} -b {kafka.bootstrap_servers}\n",
         flush=True,
     )
     kafka.wait()

@@ -11,8 +11,10 @@ paragraphs (Zl, Zp), and blanks other than the space (Zs). So an emoji of severa
 
 from __future__ import annotations
 
+import enum
 import json
 import logging
+import os
 import sys
 from typing import IO, Any
 
@@ -48,6 +50,23 @@ def _numbered(character: str) -> str:
 def say(text: str = "", *, file: IO[str] | None = None, flush: bool = False) -> None:
     """Print one or several lines. All output of the commands goes through here."""
     print(printable_lines(text), file=file or sys.stdout, flush=flush)
+
+
+class Colour(enum.Enum):
+    """Colours of a terminal, by their number in an escape sequence."""
+
+    NONE = 0
+    RED = 31
+    GREEN = 32
+    YELLOW = 33
+
+
+def say_marked(word: str, colour: Colour, text: str, *, file: IO[str]) -> None:
+    """Print a line that begins with a coloured word. Without colour if `file` is not a terminal, and if the environment
+    has NO_COLOR (https://no-color.org) or TERM=dumb."""
+    shows = file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    mark = f"\x1b[{colour.value}m{printable(word)}\x1b[0m" if shows and colour is not Colour.NONE else printable(word)
+    print(mark + printable(text), file=file, flush=True)
 
 
 def number_or_dash(value: int | None) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
+from penstock.config.times import NOT_A_TIME, now_ms, parse_time, resolved
 from penstock.errors import OptionError
-from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest, milliseconds_at
+from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
 
 MILLISECOND_DIGITS = 13
 """A number of this many digits or more is a time in ms (any since 2001): no partition has a trillion records."""
 
-LAST_NUMBER = 2**63 - 1
+POSITIONS_HINT = (
+    "Use earliest, latest, group, an offset, -N for the last N, a time as 2025-01-31T12:00 or in ms, or -1h for an "
+    "hour ago"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +47,14 @@ def parse_position(argument: str, text: str) -> Position:
             return GroupOffsets()
     if re.fullmatch(r"-\d+", text):
         return LastRecords(int(text[1:]))
-    if text.isdecimal():
-        number = int(text)
-        if number > LAST_NUMBER:
-            raise OptionError(argument, text, f"is more than Kafka's largest offset, {LAST_NUMBER}")
-        return AtTimestamp(number, argument) if len(text) >= MILLISECOND_DIGITS else AtOffset(number)
+    if text.isdecimal() and len(text) < MILLISECOND_DIGITS:
+        return AtOffset(int(text))
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionError(
-            argument,
-            text,
-            "is not a position",
-            "Use earliest, latest, group, an offset, -N for the last N, or a time as 2025-01-31T12:00 or in ms",
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.astimezone()  # a time without a zone is local time
-    milliseconds = milliseconds_at(moment)
-    if milliseconds < 0:
-        raise OptionError(argument, text, "is before 1970")
-    return AtTimestamp(milliseconds, argument)
+        return AtTimestamp(resolved(parse_time(argument, text), now_ms()), argument)
+    except OptionError as error:
+        if error.reason != NOT_A_TIME:
+            raise
+        raise OptionError(argument, text, "is not a position", POSITIONS_HINT) from None
 
 
 def nearest(position: AtOffset | LastRecords, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:

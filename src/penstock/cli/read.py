@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import re
 import shutil
 import sys
 import time
@@ -12,36 +10,39 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.cli import table
+from penstock.cli.argument_names import argument_names, format_options
 from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.output import say
-from penstock.cli.positions import AtOffset, LastRecords, Position, nearest, parse_position
+from penstock.cli.positions import Position, parse_position
 from penstock.cli.records import FORMATS, RecordView
+from penstock.cli.topic_offsets import TopicOffsets
 from penstock.cli.typed_records import TypedRecordView, typed_view
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions, parse_options
-from penstock.errors import OptionError, UnknownTopic
+from penstock.errors import OptionError
 from penstock.model.offset_range import OffsetRange
-from penstock.model.offset_spec import AtTimestamp, Earliest, GroupOffsets, Latest
+from penstock.model.offset_spec import GroupOffsets
 from penstock.model.topic_partition import TopicPartition
-from penstock.planner.starting_offsets import resolve_end, resolve_start
 from penstock.progress import Progress
 from penstock.reader.task import read_range
 from penstock.sampling.typed_source import typed_source
-from penstock.wire.cluster import Cluster, Topic
 
 DESCRIPTION = """\
 Show the records of a topic, one partition after the other: as a table on a terminal, as JSON lines in a pipe or file.
 Stops at the present end of the topic, unless --follow is given. Characters that are not printable are escaped.
 """
-EPILOG = """\
+POSITIONS = """\
 positions (--from, --until):
   earliest, latest      the beginning of a partition, its end now
   1234                  this offset, or the nearest one that exists
   -10                   ten offsets before the end of each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time)
   1738324800000         the same in milliseconds (13 digits)
+  -1h, -30m, -2d        the same, counted back from now
   group                 the committed offsets of -o kafka.group.id=NAME (--from only)
-
+"""
+EPILOG = f"""\
+{POSITIONS}
 examples:
   penstock read clicks -b localhost:9092 --limit 20
   penstock read clicks -b localhost:9092 --from -5 --follow
@@ -75,7 +76,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated"
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="stop after N records")
+    parser.add_argument("--limit", type=record_count, metavar="N", help="stop after N records")
     parser.add_argument(
         "--follow",
         action="store_true",
@@ -109,17 +110,6 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--mode", metavar="MODE", help="PERMISSIVE (default), DROPMALFORMED or FAILFAST")
 
 
-FORMAT_ARGUMENTS = {
-    "format": "valueFormat",
-    "schema": "valueSchema",
-    "message": "valueMessage",
-    "registry": "schemaRegistry.url",
-    "framing": "valueFraming",
-    "mode": "mode",
-}
-"""Arguments that stand for options."""
-
-
 def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.until:
         raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
@@ -128,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to start, not where to stop")
     given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
-    with _argument_names():
+    with argument_names():
         options = parse_options(given)
     warn_of_ignored(options.ignored)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
@@ -137,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError("--from", "group", "needs the name of the group", "Add -o kafka.group.id=NAME")
     view: RecordView | TypedRecordView
     if options.formats.typed:
-        with _argument_names():
+        with argument_names():
             source = typed_source(options)
         view = typed_view(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
     else:
@@ -160,30 +150,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str, str]:
     """The options, with those that have their own arguments."""
-    given = {option: getattr(arguments, name) for name, option in FORMAT_ARGUMENTS.items()}
-    found = options | {option: value for option, value in given.items() if value is not None}
+    found = options | format_options(arguments)
     names = {name.lower() for name in found}
     if names.isdisjoint({"valueschema", "schemaregistry.url", "schemainference"}) and arguments.format == "json":
         # JSON without a schema: show it like --value-format json.
         del found["valueFormat"]
         arguments.value_format = "json"
     return found
-
-
-_NAMES = {option: f"--{name}" for name, option in FORMAT_ARGUMENTS.items()}
-_WORDS = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _NAMES))})(?![\w-])")
-
-
-@contextlib.contextmanager
-def _argument_names() -> Iterator[None]:
-    """Name the arguments instead of the options in errors."""
-    try:
-        yield
-    except OptionError as error:
-        name, reason, hint = (
-            _WORDS.sub(lambda found: _NAMES[found[0]], text) for text in (error.name, error.reason, error.hint)
-        )
-        raise OptionError(name, error.value, reason, hint) from error
 
 
 class TopicReader:
@@ -194,20 +167,15 @@ class TopicReader:
     ) -> None:
         self._options = options
         self._view = view
-        self._cluster = Cluster(options.client)
-        self._topic: Topic = self._cluster.metadata((topic,)).topics[topic]
-        chosen = sorted(set(partitions)) if partitions else sorted(self._topic.partitions)
-        for partition in chosen:
-            if partition not in self._topic.partitions:
-                raise UnknownTopic(topic, partition, f"the topic has {len(self._topic.partitions)} partitions")
-        self._partitions = [TopicPartition(topic, partition) for partition in chosen]
+        self._offsets = TopicOffsets(options, topic, partitions)
+        self._partitions = self._offsets.partitions
         self._ended: set[TopicPartition] = set()
         """Partitions that a user's own class has ended (F4)."""
 
     def records(self, start: Position, until: Position, follow: bool, limit: int | None) -> Iterator[dict[str, Any]]:
         # The ends first: records that are produced during the lookup of the start belong to the next round.
-        stops = self._offsets(until, ending=True)
-        positions = self._offsets(start)
+        stops = self._offsets.at(until, ending=True)
+        positions = self._offsets.at(start)
         left = sys.maxsize if limit is None else limit
         while left > 0:
             with Rate(sum(max(stops[tp] - positions[tp], 0) for tp in stops)) as rate:
@@ -224,27 +192,14 @@ class TopicReader:
             # A truncated partition, whose end is before the position, is followed from its new end.
             positions = stops
             time.sleep(FOLLOW_PAUSE)
-            stops = self._cluster.end(self._partitions)
+            stops = self._offsets.cluster.end(self._partitions)
 
     def _read(self, tp: TopicPartition, start: int, stop: int) -> Iterator[dict[str, Any]]:
         if start >= stop:
             return
-        range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._topic.topic_id)
+        range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._offsets.topic.topic_id)
         for batch in read_range(range_, self._view.columns, self._options, on_end=lambda _: self._ended.add(tp)):
             yield from self._view.records(batch)
-
-    def _offsets(self, position: Position, ending: bool = False) -> dict[TopicPartition, int]:
-        partitions, cluster = self._partitions, self._cluster
-        match position:
-            case AtOffset() | LastRecords():
-                begin = {tp.partition: at for tp, at in cluster.begin(partitions).items()}
-                end = {tp.partition: at for tp, at in cluster.end(partitions).items()}
-                found = nearest(position, begin, end)
-                return {tp: found[tp.partition] for tp in partitions}
-            case Latest() | AtTimestamp() if ending:
-                return resolve_end(position, partitions, cluster)
-            case Earliest() | Latest() | GroupOffsets() | AtTimestamp():
-                return resolve_start(position, partitions, cluster, self._options.rules)
 
 
 class Rate:
@@ -275,7 +230,7 @@ class Rate:
         self._progress.__exit__(*error)
 
 
-def _count(text: str) -> int:
+def record_count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
     return int(text)

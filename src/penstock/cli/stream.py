@@ -40,6 +40,7 @@ positions (--from), if no other member of the group runs (default: its committed
   earliest, latest      the beginning of a partition, its end now
   1234, -10             this offset, or ten before the end, in each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time); 1738324800000 the same in ms
+  -1h, -30m, -2d        the same, counted back from now
 
 examples:
   penstock stream clicks -b localhost:9092 --to parquet:clicks --until-end

@@ -6,15 +6,13 @@ and OpenSSL read, and which needs no store password.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import EmbeddedBrokerError
 from penstock.testing.java import find_keytool
+from penstock.wire.transport.key_store import load_key
 
 _VALID_DAYS = 30
 _STORE_PASSWORD = "only-until-read"  # noqa: S105 (the store is removed before the key is used)
@@ -63,65 +61,11 @@ def make_identity(directory: Path, name: str, java: Path, *, subject_alternative
         raise EmbeddedBrokerError("keytool did not create a certificate within 60 s") from error
     if ran.returncode != 0:
         raise EmbeddedBrokerError(f"keytool could not create a certificate: {(ran.stdout or ran.stderr).strip()}")
-    key, certificate = _read_key_store(store.read_bytes(), _STORE_PASSWORD)
+    # keytool creates a private key but cannot export it.
+    text = load_key(str(store), _STORE_PASSWORD, None)
     store.unlink()
     identity = Identity(directory / f"{name}.key.pem", directory / f"{name}.pem")
-    certificate_text = _pem("CERTIFICATE", certificate)
     identity.key_file.touch(mode=0o600)
-    identity.key_file.write_text(_pem("PRIVATE KEY", key) + certificate_text, "ascii")
-    identity.certificate_file.write_text(certificate_text, "ascii")
+    identity.key_file.write_text(text, "ascii")
+    identity.certificate_file.write_text(text[: text.index("-----BEGIN PRIVATE KEY")], "ascii")
     return identity
-
-
-def _pem(label: str, der: bytes) -> str:
-    text = base64.b64encode(der).decode()
-    lines = [text[at : at + 64] for at in range(0, len(text), 64)]
-    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
-
-
-def _read_key_store(store: bytes, password: str) -> tuple[bytes, bytes]:
-    """Read the key (PKCS 8) and the certificate (X.509), both DER, from a JKS store with one entry.
-
-    keytool creates a private key but cannot export it. Of its formats only this old one can be read with the standard
-    library: the key is XORed with a chain of SHA-1 digests over password and salt.
-
-        magic, version, entries | tag, alias, created | sealed key | chain length | type, certificate
-    """
-    at = 12
-    at += 4  # the tag of a private key entry
-    at += 2 + struct.unpack_from(">H", store, at)[0]  # alias
-    at += 8  # created
-    sealed, at = _sized(store, at)
-    at += 4  # chain length: 1, self-signed
-    at += 2 + struct.unpack_from(">H", store, at)[0]  # "X.509"
-    certificate, _ = _sized(store, at)
-
-    # EncryptedPrivateKeyInfo is a sequence of the algorithm and an octet string: the last thing in it.
-    _, at = _der_header(sealed, 0)
-    length, at = _der_header(sealed, at)
-    length, at = _der_header(sealed, at + length)
-    protected = sealed[at : at + length]
-    salt, mixed, check = protected[:20], protected[20:-20], protected[-20:]
-    secret = password.encode("utf-16-be")
-    stream, digest = b"", salt
-    while len(stream) < len(mixed):
-        digest = hashlib.sha1(secret + digest).digest()  # noqa: S324 (the format's choice)
-        stream += digest
-    key = bytes(a ^ b for a, b in zip(mixed, stream, strict=False))
-    if hashlib.sha1(secret + key).digest() != check:  # noqa: S324
-        raise EmbeddedBrokerError("the store of keytool could not be read: it may not be in JKS format")
-    return key, certificate
-
-
-def _sized(data: bytes, at: int) -> tuple[bytes, int]:
-    (length,) = struct.unpack_from(">I", data, at)
-    return data[at + 4 : at + 4 + length], at + 4 + length
-
-
-def _der_header(data: bytes, at: int) -> tuple[int, int]:
-    """The length of the value at `at`, and the position of its content."""
-    length = data[at + 1]
-    if length < 0x80:
-        return length, at + 2
-    size = length & 0x7F
-    return int.from_bytes(data[at + 2 : at + 2 + size], "big"), at + 2 + size

@@ -41,8 +41,16 @@ def find_keytool(java: Path) -> Path:
     raise EmbeddedBrokerError(f"{java} has no keytool, which is needed for certificates. {_HINT}")
 
 
-@functools.cache
 def _check_version(java: Path) -> None:
+    found = java_version(java)
+    release = int(found.removeprefix("1.").partition(".")[0])
+    if release < OLDEST_JAVA:
+        raise EmbeddedBrokerError(f"{java} is Java {release}, too old for Kafka 4. {_HINT}")
+
+
+@functools.cache
+def java_version(java: Path) -> str:
+    """The version that this Java prints, such as 17.0.9. Asked once per process and path."""
     try:
         answer = subprocess.run(  # noqa: S603
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=30, check=False
@@ -53,8 +61,7 @@ def _check_version(java: Path) -> None:
     # macOS has a /usr/bin/java that only prints that Java is missing: check the exit code, not the file.
     if answer.returncode != 0:
         raise EmbeddedBrokerError(f"{java} does not run: {output.splitlines()[0] if output else 'no output'}. {_HINT}")
-    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    match = re.search(r'version "(\d+(?:\.\d+)*)', output)
     if match is None:
         raise EmbeddedBrokerError(f"{java} does not print its version. {_HINT}")
-    if int(match[1]) < OLDEST_JAVA:
-        raise EmbeddedBrokerError(f"{java} is Java {match[1]}, too old for Kafka 4. {_HINT}")
+    return match[1]

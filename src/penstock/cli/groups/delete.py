@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.cli.groups.event_time import refuse_event_time
 from penstock.cli.groups.lookup import EXIT_CODES, existing_group, group_admin, in_use_text
-from penstock.cli.groups.verb import add_verb
 from penstock.cli.output import counted, say
+from penstock.cli.verb import add_verb
 from penstock.errors import BrokerError
 
 EPILOG = f"""\

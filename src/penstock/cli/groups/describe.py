@@ -11,8 +11,8 @@ from penstock.cli import table
 from penstock.cli.groups import event_time_report
 from penstock.cli.groups.event_time import add_event_time_arguments, ask_event_time, strategy_of
 from penstock.cli.groups.lookup import EXIT_CODES, end_offsets, existing_group, group_admin
-from penstock.cli.groups.verb import add_verb
 from penstock.cli.output import counted, json_text, number_or_dash, say
+from penstock.cli.verb import add_verb
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin
 

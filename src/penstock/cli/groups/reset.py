@@ -12,8 +12,8 @@ from penstock.cli import table
 from penstock.cli.groups.event_time import refuse_event_time
 from penstock.cli.groups.lookup import EXIT_CODES, group_admin, in_use_text
 from penstock.cli.groups.moves import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
-from penstock.cli.groups.verb import add_verb
 from penstock.cli.output import counted, json_text, number_or_dash, say
+from penstock.cli.verb import add_verb
 from penstock.errors import BrokerError, OptionError, UnknownTopic
 from penstock.model.offset_spec import AtTimestamp
 from penstock.model.topic_partition import TopicPartition
@@ -26,6 +26,7 @@ positions (--to):
   -10                   ten offsets before the end of each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time); the end if there is none
   1738324800000         the same in milliseconds (13 digits)
+  -1h, -30m, -2d        the same, counted back from now
 
 examples:
   penstock groups reset words -b localhost:9092 --topic clicks --to 2025-01-31T12:00Z

@@ -1,4 +1,4 @@
-"""The parser of one verb of `penstock groups`."""
+"""The parser of one verb of `penstock groups` and `penstock topics`."""
 
 from __future__ import annotations
 

@@ -1,43 +1,37 @@
-"""`penstock topics`: the topics of a cluster."""
+"""`penstock topics list`, and `penstock topics` without a verb."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.output import json_text, say
-from penstock.config.source import parse_options
+from penstock.cli.topics.lookup import EXIT_CODES, client_config
+from penstock.cli.verb import add_verb
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster, Topic
 
-DESCRIPTION = """\
-List topics with their partitions and records. The number of records is the end offset minus the first offset.
-Compaction and transactions leave gaps, so there may be fewer records.
-"""
-EPILOG = """\
+EPILOG = f"""\
 examples:
-  penstock topics -b localhost:9092
-  penstock topics -b broker:9093 --options-file client.properties --json
+  penstock topics list -b localhost:9092
+  penstock topics list -b localhost:9092 --json | jq -r .topic
 
-exit codes: 0 done, 1 the cluster did not answer, 2 wrong usage, 130 Ctrl-C
-"""
+{EXIT_CODES}"""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "topics",
-        help="list a cluster's topics",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per topic and line")
-    parser.add_argument("--internal", action="store_true", help="also list Kafka's internal topics")
-    add_connection_arguments(parser)
-    parser.set_defaults(run=run)
+def add_parser(verbs: Any) -> None:
+    parser = add_verb(verbs, "list", "list topics with their partitions and records", EPILOG, run)
+    add_list_arguments(parser, again=True)
+
+
+def add_list_arguments(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
+    """`again`: for the verb. Its defaults must not replace arguments before it."""
+    off = argparse.SUPPRESS if again else False
+    parser.add_argument("--json", action="store_true", default=off, help="print one JSON object per topic and line")
+    parser.add_argument("--internal", action="store_true", default=off, help="also list Kafka's internal topics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +44,16 @@ class ListedTopic:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = parse_options(connection_options(arguments) | {"subscribePattern": ".*"})
-    listing = list_topics(Cluster(options.client), arguments.internal)
+    listing = list_topics(Cluster(client_config(arguments)), arguments.internal)
     if arguments.json:
-        for listed in listing:
-            say(json_text(asdict(listed)))
+        for each in listing:
+            say(json_text(asdict(each)))
         return 0
     if not listing:
         say("The cluster has no topics.")
         return 0
     rows = [
-        (listed.topic, f"{listed.partitions}", f"{listed.records:,}", _leaderless_text(listed.leaderless))
-        for listed in listing
+        (each.topic, f"{each.partitions}", f"{each.records:,}", _leaderless_text(each.leaderless)) for each in listing
     ]
     for line in table.lines(("TOPIC", "PARTITIONS", "RECORDS", ""), rows, right=("PARTITIONS", "RECORDS")):
         say(line)
@@ -71,10 +63,15 @@ def run(arguments: argparse.Namespace) -> int:
 def list_topics(cluster: Cluster, internal: bool) -> list[ListedTopic]:
     topics = cluster.metadata(None).topics
     chosen = [topic for name, topic in sorted(topics.items()) if internal or not topic.internal]
+    return listed(cluster, chosen)
+
+
+def listed(cluster: Cluster, topics: Sequence[Topic]) -> list[ListedTopic]:
+    """Topics with their numbers of records."""
     # Without partitions that have no leader: a request for their offsets would wait for one.
-    led = [TopicPartition(t.name, p) for t in chosen for p, leader in t.partitions.items() if leader is not None]
+    led = [TopicPartition(t.name, p) for t in topics for p, leader in t.partitions.items() if leader is not None]
     begin, end = cluster.begin(led), cluster.end(led)
-    return [_listed(topic, begin, end) for topic in chosen]
+    return [_listed(topic, begin, end) for topic in topics]
 
 
 def _listed(topic: Topic, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> ListedTopic:

@@ -1,0 +1,110 @@
+"""Checks of this machine: interpreter, kernel, PySpark and its workers, Java."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.cli.doctor.check import Check, failed, ok, skipped
+from penstock.errors import EmbeddedBrokerError
+from penstock.testing.java import find_java, java_version
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_PYSPARK, PYSPARK_BEFORE = (4, 2), (5,)
+
+WORKER_SECONDS = 30.0
+"""For starting an interpreter that imports Penstock: a tenth of a second on an idle machine."""
+
+WORKER_PROGRAM = "import sys, penstock, penstock._kernel; print(*sys.version_info[:2], sep='.')"
+
+
+def check_environment() -> Iterator[Check]:
+    yield interpreter(platform.python_implementation(), sys.version_info[:3])
+    yield kernel()
+    found = pyspark_version()
+    yield pyspark(found)
+    if found is not None:
+        yield workers(os.environ.get("PYSPARK_PYTHON", "python3"))
+    yield java(is_needed=found is not None)
+
+
+def interpreter(implementation: str, version: tuple[int, ...]) -> Check:
+    text = f"{implementation} {'.'.join(map(str, version))}"
+    if implementation == "CPython" and version >= OLDEST_PYTHON:
+        return ok("interpreter", f"{text} at {sys.executable}")
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    return failed("interpreter", f"{text} is not supported", f"Use CPython {oldest} or newer")
+
+
+def kernel() -> Check:
+    try:
+        from penstock._kernel import __version__
+    except ImportError as error:
+        remedy = f"Install Penstock again: {sys.executable} -m pip install --force-reinstall penstock"
+        return failed("kernel", f"the compiled part of Penstock does not load: {error}", remedy)
+    return ok("kernel", f"Penstock {__version__}")
+
+
+def pyspark_version() -> str | None:
+    for name in ("pyspark", "pyspark-client"):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def pyspark(version: str | None) -> Check:
+    install = 'pip install "penstock[spark]"'
+    if version is None:
+        return skipped("pyspark", "PySpark is not installed", f"For Spark: {install}")
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if OLDEST_PYSPARK <= numbers < PYSPARK_BEFORE:
+        return ok("pyspark", f"PySpark {version}")
+    return failed("pyspark", f"PySpark {version} is not supported, 4.2 and newer 4.x are", install)
+
+
+def workers(python: str) -> Check:
+    """The interpreter of Spark's Python workers. Spark takes `python3` from the PATH unless PYSPARK_PYTHON names one:
+    in an environment that is not activated, that is another one."""
+    remedy = f"Activate the environment, or set PYSPARK_PYTHON={sys.executable}"
+    path = shutil.which(python)
+    if path is None:
+        return failed("workers", f"{python}, the interpreter of Spark's Python workers, does not exist", remedy)
+    try:
+        ran = subprocess.run(  # noqa: S603
+            [path, "-c", WORKER_PROGRAM],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=WORKER_SECONDS,
+            check=False,
+            cwd=Path.home(),  # a worker does not start in this folder
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return failed("workers", f"{path}, the interpreter of Spark's Python workers, does not run: {error}", remedy)
+    if ran.returncode != 0:
+        reason = (ran.stderr.strip().splitlines() or ["no output"])[-1]
+        found = f"{path}, the interpreter of Spark's Python workers, cannot import Penstock: {reason}"
+        return failed("workers", found, remedy)
+    mine, version = ".".join(map(str, sys.version_info[:2])), ran.stdout.strip()
+    if version != mine:
+        found = f"{path}, the interpreter of Spark's Python workers, is Python {version}, and this is Python {mine}"
+        return failed("workers", found, remedy)
+    return ok("workers", f"Spark's Python workers run {path}")
+
+
+def java(is_needed: bool) -> Check:
+    try:
+        path = find_java()
+    except EmbeddedBrokerError as error:
+        # The text ends with its remedy.
+        return failed("java", error) if is_needed else skipped("java", f"{error} (for `penstock broker`)")
+    return ok("java", f"Java {java_version(path)} at {path}")
