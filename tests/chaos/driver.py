@@ -17,6 +17,12 @@ It runs as a script in any environment with PySpark, so it imports only that. Th
     {"do": "windows", "format": ..., "options": {...}, "checkpoint": ..., "window": ..., "delay": ...}
             counts all records in windows of their timestamps, with Spark's watermark of that delay. Answer: records
             read, records counted, rows that Spark reports as dropped
+    {"do": "pipe", "source": {...}, "sink": {...}, "checkpoint": ..., "trigger": {...}, "windowed": ...}
+            one streaming query from Kafka to Kafka. Values are `value <number>`. Each becomes `row <number>`, or they
+            are counted in windows of 100 numbers. `trouble`: see `troubled`. Answer: the batches that had data
+    {"do": "writes", "sink": {...}, "rows": ..., "tasks": ...}
+            batch writes of values `<name of the write> <number>`, one after the other, until the driver is killed or
+            `times` is reached. Prints `began <name>` and `done <name>`. Answer: nothing
     {"do": "await", "path": ...}
             waits for the file. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
@@ -26,13 +32,16 @@ It runs as a script in any environment with PySpark, so it imports only that. Th
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as PySpark's own documentation has it)
 from pyspark.sql.streaming import StreamingQuery
 
@@ -112,6 +121,79 @@ def windows(spark: SparkSession, step: dict[str, Any]) -> dict[str, int]:
     }
 
 
+def pipe(spark: SparkSession, step: dict[str, Any]) -> list[dict[str, Any]]:
+    frame = spark.readStream.format("penstock").options(**step["source"]).load()
+    frame = troubled(frame.select("value"), step["trouble"]) if "trouble" in step else frame.select("value")
+    number = F.substring(F.col("value").cast("string"), 7, 20).cast("long")  # after "value "
+    rows = (
+        windows_of(frame, number) if step["windowed"] else frame.select(F.concat(F.lit("row "), number).alias("value"))
+    )
+    writer = rows.writeStream.format("penstock").options(**step["sink"]).outputMode("append")
+    query = writer.option("checkpointLocation", step["checkpoint"]).trigger(**step["trigger"]).start()
+    query.awaitTermination()
+    return recent(query)
+
+
+def windows_of(frame: DataFrame, number: Column) -> DataFrame:
+    """Windows over an event time of 10 ms per number: they do not depend on when a record was written."""
+    events = frame.select(number.alias("number"), F.timestamp_millis(number * 10).alias("at"))
+    # Tasks read partitions at different speeds, but by no more than one batch.
+    counted = events.withWatermark("at", "20 seconds").groupBy(F.window("at", "1 second"))
+    found = counted.agg(F.count("*").alias("count"), F.sum("number").alias("sum"))
+    first = F.unix_millis("window.start") / 10
+    return found.select(F.concat_ws(" ", first.cast("long"), "count", "sum").alias("value"))
+
+
+def troubled(frame: DataFrame, trouble: dict[str, Any]) -> DataFrame:
+    """The same rows, by tasks that fail or sleep with the probability `chance`, half of them after their last row.
+
+    `seconds`: how long they sleep; without it, they fail. `once`: a file; only the task that creates it has trouble.
+    `task`: the only task that has trouble.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        late = random.random() < 0.5
+        if not late:
+            have_trouble()
+        yield from batches
+        if late:
+            have_trouble()
+
+    def have_trouble() -> None:
+        context = TaskContext.get()
+        assert context is not None
+        if trouble.get("task", context.partitionId()) != context.partitionId():
+            return
+        if random.random() < trouble["chance"] and ("once" not in trouble or created(trouble["once"])):
+            if "seconds" not in trouble:
+                raise RuntimeError("trouble on purpose")
+            time.sleep(trouble["seconds"])
+
+    def created(path: str) -> bool:
+        try:
+            Path(path).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    return frame.mapInArrow(run, frame.schema)
+
+
+def writes(spark: SparkSession, step: dict[str, Any]) -> None:
+    for _ in range(step.get("times", sys.maxsize)):
+        name = uuid.uuid4().hex[:8]
+        value = F.concat(F.lit(f"{name} "), F.col("id")).alias("value")
+        frame = spark.range(0, step["rows"], 1, step["tasks"]).select(value)
+        say(f"began {name}")
+        frame.write.format("penstock").options(**step["sink"]).mode("append").save()
+        say(f"done {name}")
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def await_file(spark: SparkSession, step: dict[str, Any]) -> None:
     while not Path(step["path"]).exists():
         time.sleep(0.05)
@@ -136,7 +218,15 @@ def records(frame: DataFrame) -> DataFrame:
     return frame.select(*COLUMNS)
 
 
-STEPS = {"read": read, "stream": stream, "windows": windows, "await": await_file, "places": places}
+STEPS = {
+    "read": read,
+    "stream": stream,
+    "windows": windows,
+    "pipe": pipe,
+    "writes": writes,
+    "await": await_file,
+    "places": places,
+}
 
 if __name__ == "__main__":
     main()

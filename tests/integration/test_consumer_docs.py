@@ -15,7 +15,7 @@ JOIN = package.ConsumerConnector.create_message_streams
 
 
 def joined(connector, *arguments, **more):
-    """Streams that have messages: so long a busy machine may take, and a time-out counts from then on."""
+    """Wait until the streams have messages, as long as a busy machine may take. Time-outs count from then on."""
     streams = JOIN(connector, *arguments, **more)
     eventually(lambda: all(queue.size for queue in connector.metrics().queues), "messages in each stream")
     return streams
@@ -57,6 +57,8 @@ def check_results(page, namespace):
             assert sum(batch.num_rows for batch in namespace["stored"]) == 200
         case "consumer-event-time":
             assert list(namespace["closed"].values()) == [40] * 4
+        case "writer":
+            assert namespace["writer"].result.rows == 200
         case "streamer":
             assert namespace["archive"].metrics().rows == namespace["into_table"].metrics().rows == 200
 

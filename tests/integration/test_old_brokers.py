@@ -22,7 +22,9 @@ from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.producer.transactions import end_transactions
 from support.old_brokers import OLD_VERSIONS, old_broker
+from support.producing import client_of, values_in, writing
 
 pytestmark = [pytest.mark.old_brokers, pytest.mark.broker]
 
@@ -138,6 +140,32 @@ def test_a_dead_letter_is_written_once_however_often_its_task_runs(kafka, topic)
     ).read_all()
     headers = [{each["key"]: each["value"] for each in row["headers"]} for row in read.to_pylist()]
     assert [each["penstock.offset"] for each in headers] == [b"2", b"5", b"7"]
+
+
+def test_W5_records_are_written_idempotently_and_in_transactions(kafka, topic):
+    name, client = topic(2), client_of(kafka)
+    with writing(client, encoder={"compression": "zstd", "batch_size": 500}) as sink:
+        sink.deliver(name, [b"%d" % number for number in range(500)], 0)
+    with writing(client, f"id-{name}") as sink:
+        for number in range(2):
+            sink.deliver(name, [b"committed %d" % number], 1)
+            sink.producer.commit_offsets(f"g-{name}", {TopicPartition(name, 0): (number, "note")})
+            opened = sink.producer.open_transaction()
+            sink.producer.commit_transaction()
+            if sink.producer.identity != opened.identity:
+                sink.adopt()
+        sink.deliver(name, [b"aborted"], 1)
+        sink.producer.abort_transaction()
+        sink.begin()
+        sink.deliver(name, [b"by the driver"], 1)
+        opened = sink.producer.open_transaction()
+        assert end_transactions(client, [opened], True, 60.0) == {opened: None}
+        assert end_transactions(client, [opened], True, 60.0) == {opened: None}
+        sink.begin()  # waits until it is complete
+        found = sink.producer.cluster.commits(f"g-{name}", [TopicPartition(name, 0)])
+    assert [(each.offset, each.metadata) for each in found.values()] == [(1, "note")]
+    committed = [b"committed 0", b"committed 1", b"by the driver"]
+    assert values_in(kafka, name) == {0: [b"%d" % number for number in range(500)], 1: committed}
 
 
 def test_a_stream_is_planned_from_its_group_grows_and_commits(kafka, stream, topic, produce, operator):

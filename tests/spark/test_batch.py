@@ -160,6 +160,26 @@ def test_a_time_span(reader, events):
     assert {row.offset for row in df.collect()} == set(range(50, 60))
 
 
+def test_times_as_text(reader, events):
+    def text(milliseconds):
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).isoformat()
+
+    df = reader(events, startingTimestamp=text(BASE + 50_000), endingTimestamp=text(BASE + 60_000)).load()
+    assert {row.offset for row in df.collect()} == set(range(50, 60))
+
+
+@pytest.mark.parametrize("schema", [None, "offset LONG"])
+def test_a_relative_time_counts_from_the_moment_at_which_the_dataframe_is_made(reader, events, produce, schema):
+    read = reader(events, endingTimestamp="-0s")
+    df = (read.schema(schema) if schema else read).load()
+    assert df.count() == 300
+    produce(events, [Rec(b"later", partition=n % 3) for n in range(30)])
+    assert df.count() == 300
+    assert df.union(df).count() == 600
+    assert reader(events, endingTimestamp="-0s").load().count() == 330
+    assert reader(events, startingTimestamp="-1h").load().count() == 30
+
+
 def test_min_partitions_makes_tasks(reader, events):
     df = reader(events, minPartitions="12").load()
     assert df.rdd.getNumPartitions() == 12

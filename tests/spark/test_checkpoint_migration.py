@@ -38,7 +38,7 @@ class Migration:
         self._count = end
 
     def step(self, source: str, *, batches: int | None = None, **options: object) -> dict:
-        """All there is, or some batches of it."""
+        """Read all records, or some batches of them."""
         trigger = {"processingTime": "0 seconds"} if batches else {"availableNow": True}
         return {
             "do": "stream",
@@ -91,7 +91,7 @@ def test_F20_a_checkpoint_moves_from_spark_to_penstock_and_back_and_back_again(m
             migration.go_on(name)
         answers = driver.answers()
     batches = [batch for answer in answers if answer for batch in answer]
-    assert [batch["rows"] for batch in batches] == [300, 200, 210, 220]  # so every hand took its part
+    assert [batch["rows"] for batch in batches] == [300, 200, 210, 220]  # so both sources took part
     for before, after in itertools.pairwise(batches):
         assert after["startOffset"] == before["endOffset"]
     migration.assert_each_record_once()

@@ -5,10 +5,13 @@ tests/integration/test_consumer_docs.py runs the pages of the consumer, which ne
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +27,7 @@ from fixtures.snippets import (
     program,
     run_as_test,
 )
-from penstock import EmbeddedKafka
+from penstock import EmbeddedKafka, read_batches
 
 sys.path.insert(0, str(ROOT))  # for tools, which is not installed
 
@@ -64,6 +67,34 @@ def test_python_snippets_run(page, documented, spark, monkeypatch, tmp_path, req
         counted = namespace["spark"].table("clicks_by_time").groupBy("window").agg({"count": "max"})
         assert sum(row["max(count)"] for row in counted.collect()) == 200
         assert namespace["spark"].table("marked").where("late").count() == 0
+
+
+def test_the_documented_pipeline_runs(documented, tmp_path):
+    page = ROOT / "docs" / "sql.md"
+    for block in blocks(page):
+        if block.directive == "module" or block.language == "yaml":
+            name = re.split("[ ,]", block.text.partition("\n")[0].removeprefix("# "))[0]
+            (tmp_path / name).write_text(block.filled_in(documented.bootstrap_servers, tmp_path))
+    before = documented_rows(documented, "page-views")
+    with subprocess.Popen(
+        [Path(sys.executable).parent / "spark-pipelines", "run", "--conf", "spark.ui.enabled=false"],
+        # SPARK_TESTING: a port of its own for the Connect server, not always 15002.
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"},
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            out, _ = process.communicate(timeout=600)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its JVMs, too
+            raise
+    assert process.returncode == 0, out
+    assert "Run is COMPLETED" in out
+    assert documented_rows(documented, "page-views") - before == 200
+
+
+def documented_rows(kafka, topic):
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
+    return read_batches(options, columns=["offset"]).read_all().num_rows
 
 
 class secured:  # noqa: N801 (a context manager, read like a function)
@@ -112,6 +143,7 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
     assert process.returncode == 0, out + err
     assert err == ""
     assert len(re.findall(r"^  \d\d:\d\d - \d\d:\d\d  ", out, re.MULTILINE)) == 6
+    assert "Topic shop-windows, as readers of committed records see it:" in out
     assert re.search(r"30,000 rows read in .* rows per second", out)
     assert list(tmp_path.iterdir()) == []
 
@@ -127,6 +159,7 @@ def test_the_demo_shows_a_table_and_a_rate(documented, tmp_path):
             ["--schema", "user INT", "--dead-letters", "bad-clicks"],
             'field user: "u0" is not of type int',
         ),
+        ("exactly_once.py", ["page-views"], '"count":40}'),
         ("own_deserializer.py", [], "|{page -> /p0}|      1|"),
     ],
     ids=lambda value: value if str(value).endswith(".py") else "",

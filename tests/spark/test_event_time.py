@@ -233,7 +233,7 @@ def test_E2_a_query_that_is_started_again_goes_on_with_its_watermark(replay, top
 
 
 class Live:
-    """A query that goes on, and what its batches have brought."""
+    """A running query, and the rows of its batches."""
 
     def __init__(self, spark: Any, options: dict[str, str], folder: Path) -> None:
         self.rows: dict[int, list[Any]] = {}

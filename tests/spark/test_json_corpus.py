@@ -161,7 +161,7 @@ SCHEMAS = [
 
 @dataclass(frozen=True)
 class Difference:
-    """A document that Spark reads in another way."""
+    """A document that Spark reads differently."""
 
     what: str
     document: bytes
@@ -284,7 +284,7 @@ def from_json(spark: SparkSession, documents: list[bytes], schemas: list[str], z
 
 
 def differing(documents: list[bytes], expected: pa.Array, zone: str = "UTC") -> list[str]:
-    """What the kernel reads in another way than Spark did."""
+    """The documents that the kernel and Spark read differently."""
     result = Format.json(pa.field("", without_corrupt(expected.type)), time_zone=zone).decode(
         pa.array(documents, pa.binary())
     )
@@ -356,5 +356,5 @@ def test_python_agrees_on_what_is_json(schema: pa.DataType) -> None:
             decoder.raw_decode(text)
             is_json = True
         except ValueError:
-            is_json = not text  # blank is no document, and no fault
+            is_json = not text  # a blank text is neither a document nor an error
         assert is_json == (not faults.get(row, "").startswith("is not JSON")), document

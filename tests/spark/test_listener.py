@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from fixtures.produce import Rec
+from penstock.errors import UnknownQuery
 from penstock.spark import LagListener, await_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -39,7 +40,7 @@ class Recorder(LagListener):
 
 
 def until(condition: Callable[[], object], seen: Callable[[], object] = lambda: "nothing to tell") -> None:
-    """Wait for a condition; when it does not come true, say what was `seen` instead."""
+    """Wait for a condition. The failure shows what was `seen` instead."""
     deadline = time.monotonic() + WAIT
     while not condition():
         assert time.monotonic() < deadline, f"not within {WAIT:g} s; seen: {seen()}"
@@ -104,6 +105,14 @@ def test_F26_lag_falls_batch_by_batch_and_stays_readable_when_the_query_has_ende
     assert metrics.bytes_per_second > 0
     until(lambda: generate_latest(registry) == b"", lambda: generate_latest(registry).decode())
     assert listener.lag("falling") == 0
+
+
+def test_F26_a_started_query_is_known_at_once_and_a_misspelt_name_is_an_error(listener, start, events):
+    query = start(events, "spelt-right")
+    assert listener.lag("spelt-right") in (None, 0, RECORDS)
+    with pytest.raises(UnknownQuery, match="'spelt-right'"):
+        listener.lag("spelt-wrong")
+    query.stop()
 
 
 def test_F26_prometheus_shows_a_running_query_down_to_its_commits_and_nothing_of_it_afterwards(

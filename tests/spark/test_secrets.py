@@ -26,7 +26,7 @@ NO_REGISTRY = {
 
 
 def listed(pids: list[int]) -> set[str]:
-    """What anybody on the machine, or the same user, is shown of these processes."""
+    """What other users on the machine, or the same user, can see of these processes."""
     found = set()
     for pid in pids:
         for name in ("cmdline", "environ"):

@@ -29,7 +29,7 @@ EVERY_TRIGGER = {"partition.discovery.interval.ms": "0"}
 
 
 def eventually(check, seconds=SOON):
-    """Wait until `check()` is true; what it last gave."""
+    """Wait until `check()` is true, and return its result."""
     deadline = time.monotonic() + seconds
     while not (seen := check()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -165,6 +165,18 @@ def test_once_reads_all_there_is_in_one_batch(table, topic, produce):
     query = table.run({"once": True}, subscribe=name, startingTimestamp="0", maxOffsetsPerTrigger="4")
     assert table.values() == list(range(30))
     assert [progress.numInputRows for progress in query.recentProgress] == [30]
+
+
+def test_F10_a_relative_start_counts_for_a_new_query_only(table, topic, produce):
+    name = topic(partitions=2, **{"retention.ms": "-1"})
+    produce(name, [Rec(b"-1", timestamp=1, partition=n) for n in range(2)])
+    produce(name, numbered(10))
+    table.run(subscribe=name, startingTimestamp="-1h")
+    assert table.values() == list(range(10))
+    produce(name, numbered(10, first=10))
+    # For the restarted query, -0s is after these records. Its checkpoint wins.
+    table.run(subscribe=name, startingTimestamp="-0s")
+    assert table.values() == list(range(20))
 
 
 def test_a_limit_per_trigger_holds_for_every_trigger(table, topic, produce):

@@ -1,4 +1,4 @@
-"""What tasks of a stream tell its planner: counts in the metrics (F3, F26), and the end of partitions (F4)."""
+"""What tasks of a stream report to its planner: counts in the metrics (F3, F26), and the end of partitions (F4)."""
 
 from __future__ import annotations
 
@@ -216,7 +216,8 @@ def test_F4_the_query_ends_cleanly_and_a_restart_emits_nothing_after_the_end(tab
     group = uuid.uuid4().hex
     options = {"subscribe": name, "kafka.group.id": group}
     cluster, both = cluster_of(kafka), [TopicPartition(name, 0), TopicPartition(name, 1)]
-    cluster.committed(group, both)  # returns when a new broker has coordinators: the end of a query waits not so long
+    # Returns when a new broker has coordinators. The end of a query does not wait that long.
+    cluster.committed(group, both)
     produce(name, values(0, 2, "end", 100, 102) + values(1, 3, partition=1))
     query = table.start(**options)
     query.processAllAvailable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -190,8 +191,12 @@ def test_F14_a_query_that_is_stopped_ends_its_discovery_quietly(kafka, table, to
     try:
         # Discovery waits for an answer from now on.
         eventually(lambda: query.status["message"].startswith("Getting offsets"), "a trigger that plans")
-        query.stop()
+        # In a thread of its own: Spark waits without a limit for a planner that does not end.
+        stopping = threading.Thread(target=query.stop, daemon=True)
+        stopping.start()
         eventually(lambda: not planners(), "the end of the planner's process")
+        stopping.join(SOON)
+        assert not stopping.is_alive()
     finally:
         kafka.resume_node(1)
     assert query.exception() is None

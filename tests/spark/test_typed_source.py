@@ -44,7 +44,7 @@ def reader(spark, kafka):
 
 @pytest.fixture
 def orders(topic, produce):
-    """Two partitions of orders, and in each a document that is none."""
+    """Two partitions of orders, each with a value that is not a JSON document."""
     name = topic(partitions=2)
     good = [Rec(json.dumps(order(n)).encode(), b"k%d" % n, partition=n % 2) for n in range(20)]
     bad = [Rec(b'{"id": 1', partition=0), Rec(b'{"id": "x", "price": 2}', partition=1)]

@@ -18,8 +18,9 @@ from confluent_kafka import TopicPartition as Place
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.transactions import TransactionalProducer
 from penstock.wire.cluster import Cluster
+from penstock.wire.producer.producer import Producer as OwnProducer
+from support.configs import producer_settings
 
 CAPTURED = Path(__file__).parents[1] / "golden" / "upgrade"
 WAIT = 60
@@ -51,9 +52,9 @@ def restored(kafka, state):
         place = TopicPartition(note["topic"], note["partition"])
         (transactional_id,) = (each for each in state["transactional_ids"] if each == f"{note['group']}:{place}")
         # Not librdkafka's commit: it ends the metadata with a zero byte.
-        older = TransactionalProducer(client, transactional_id)
-        older.begin_transaction()
-        older.commit_offset(note["group"], place, note["offset"], note["metadata"].format(**ids))
+        older = OwnProducer(client, producer_settings(), transactional_id)
+        older.begin()
+        older.commit_offsets(note["group"], {place: (note["offset"], note["metadata"].format(**ids))})
         older.commit_transaction()
     yield source, letters
     kafka.delete_topic(source)

@@ -43,6 +43,7 @@ PURE = ("model", "eventtime")
 PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
+    *("writer/columns", "writer/names", "writer/note", "writer/decision"),
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

@@ -28,7 +28,7 @@ LOGINS = [
     {"schemaRegistry.url": "https://registry", "valueFormat": "avro"},
     {},
 ]
-"""What makes secrets count: without it some are refused."""
+"""Settings without which some secrets are refused."""
 
 VALUES = [
     HUSH,
@@ -58,7 +58,7 @@ def shown(error: BaseException) -> str:
 
 
 def outcome(parse: Callable[[dict[str, str]], object], given: dict[str, str]) -> str:
-    """All that can be shown of what comes of some options."""
+    """Every text that the results of these options can show."""
     try:
         return repr(parse(given))
     except PenstockError as error:
@@ -105,10 +105,12 @@ def test_a_secret_option_shows_nowhere(name, login):
 
 
 def test_each_secret_option_is_taken_with_some_value_and_some_login():
-    """Else the test above would prove nothing of reprs."""
+    """Otherwise the test above would not prove anything about reprs."""
     partners = {
         "kafka.ssl.keystore.key": {"kafka.ssl.keystore.certificate.chain": "chain"},
         "kafka.ssl.keystore.certificate.chain": {"kafka.ssl.keystore.key": "key"},
+        "kafka.ssl.keystore.password": {"kafka.ssl.keystore.location": "me.jks"},
+        "kafka.ssl.truststore.password": {"kafka.ssl.truststore.location": "ca.jks"},
         "schemaRegistry.ssl.key.password": {"schemaRegistry.ssl.certificate.location": "me.pem"},
         "kafka.sasl.oauthbearer.client.credentials.client.secret": {},
     }

@@ -70,6 +70,13 @@ def test_topics_as_json(penstock, words):
     assert listed[words] == {"topic": words, "partitions": 2, "records": 20, "internal": False, "leaderless": []}
 
 
+def test_read_from_and_until_relative_times(penstock, topic, produce):
+    name = topic(**{"retention.ms": "-1"})
+    produce(name, [Rec(b'{"n": 0}', timestamp=BASE), Rec(b'{"n": 1}')])
+    assert numbers(penstock("read", name, "--from", "-1h")[1]) == [1]
+    assert numbers(penstock("read", name, "--until", "-1h")[1]) == [0]
+
+
 def test_read_writes_json_lines_into_a_pipe(penstock, words):
     code, out, err = penstock("read", words, "--headers", "--value-format", "json")
     assert (code, err) == (0, "")

@@ -32,7 +32,7 @@ def wanted(topic, partitions, count):
 
 
 def offsets(stream):
-    """What comes before the time-out."""
+    """The records that arrive before the time-out."""
     found = []
     with contextlib.suppress(ConsumerTimeout):
         for message in stream:
@@ -208,7 +208,7 @@ def test_H15_without_auto_commit_only_explicit_commits_count(kafka, consumers, t
 def test_positions_seek_pause_and_resume(consumers, topic, produce):
     name = topic(partitions=2)
     write(produce, name, 2, 200)
-    # Longer than a broker holds an empty answer back: a seek is heard of only after that.
+    # Longer than a broker holds back an empty answer: a seek takes effect only after that.
     connector = consumers.connector(consumer_timeout_ms=3000, enable_auto_commit=False)
     stream = connector.create_message_streams({name: 1})[name][0]
     eventually(lambda: len(connector.position()) == 2, "both starts are known")
@@ -216,7 +216,7 @@ def test_positions_seek_pause_and_resume(consumers, topic, produce):
     assert set(connector.assignment().values()) == {stream.thread_id}
 
     def drain(count):
-        """So many, however slowly they come, and what else comes before a time-out."""
+        """At least this many records, however slowly they arrive, and further ones before a time-out."""
         seen = []
 
         def read():

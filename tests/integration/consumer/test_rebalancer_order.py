@@ -12,7 +12,7 @@ from penstock import ConsumerTimeout
 from penstock.wire.transport.connection import Connection
 
 STEPS = ("OffsetCommit", "JoinGroup", "SyncGroup", "OffsetFetch", "Fetch")
-"""Requests that make up a rebalance. Others, such as heartbeats and metadata, come when they like."""
+"""Requests that make up a rebalance. Others, such as heartbeats and metadata, are sent at any time."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def requests(monkeypatch):
 
 @dataclass
 class Seen:
-    """What holds during a call of the listener."""
+    """The state during a call of the listener."""
 
     call: str
     partitions: list
@@ -48,7 +48,7 @@ class Seen:
 
 
 class Listener:
-    """Adds its calls to the requests, and looks at what holds during each of them."""
+    """Adds its calls to the requests, and records the state during each of them."""
 
     def __init__(self, events, connector, stream, committed):
         self.events, self.connector, self.stream, self.committed = events, connector, stream, committed

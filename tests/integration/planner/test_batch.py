@@ -1,4 +1,4 @@
-"""Where a batch starts and ends, asked of a real broker."""
+"""Where a batch starts and ends, with a real broker."""
 
 import time
 

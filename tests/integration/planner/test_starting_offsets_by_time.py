@@ -23,9 +23,8 @@ from penstock.model.narrowing import Narrowing
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.batch import plan_batch
-from penstock.wire.api.produce import Producer as OwnProducer
-from penstock.wire.api.produce import Record
 from penstock.wire.lookup import offsets_for_times
+from support.producing import batch_by_batch
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -137,9 +136,9 @@ def untimed(kafka, topic):
     """A segment whose records have no timestamp: the broker takes the time of its file instead, which is now."""
     kafka.create_topic(topic, 1, configs={"segment.ms": 50})
     cluster_of(kafka).end([TopicPartition(topic, 0)])  # waits for its leader
-    with OwnProducer(parse_options(kafka.client_options() | {"subscribe": topic}).client, topic) as producer:
+    with batch_by_batch(cluster_of(kafka).config) as append:
         while len(list(kafka._work_dir.glob(f"*/data/{topic}-0/*.log"))) < 3:
-            producer.append(0, [Record(None, b"v", -1)])
+            append(topic, 0, [b"v"], -1)
     write(kafka, topic, [Rec(b"v", timestamp=START + i) for i in range(10)])
     return START + 5
 
@@ -257,14 +256,13 @@ def test_F8_a_long_log_is_scanned_piece_by_piece(kafka, cluster, topic, operator
     name = topic(partitions=3, segment_ms=HOUR)
     tps = [TopicPartition(name, p) for p in range(3)]
     cluster.end(tps)  # waits for their leaders
-    with OwnProducer(cluster.config, name) as producer:
+    with batch_by_batch(cluster.config) as append:
         for tp in tps:
-            producer.append(tp.partition, [Record(None, b"v", START + 50 * MINUTE)])
+            append(*tp, [b"v"], START + 50 * MINUTE)
             for size in (1, 100, 20_000, 100_000, 1, 50_000):
-                values = [os.urandom(size) for _ in range(3)]
-                producer.append(tp.partition, [Record(None, value, START + tp.partition) for value in values])
-            producer.append(tp.partition, [Record(None, b"v", START + 2 * HOUR)])
-            producer.append(tp.partition, [Record(None, b"v", START)])
+                append(*tp, [os.urandom(size) for _ in range(3)], START + tp.partition)
+            append(*tp, [b"v"], START + 2 * HOUR)
+            append(*tp, [b"v"], START)
     operator.delete_records(name, dict.fromkeys(range(3), 1))
     ends = cluster.end(tps)
     assert cluster.by_time(dict.fromkeys(tps, START + 40 * MINUTE)).unknown == set(tps)

@@ -167,7 +167,7 @@ def test_F27_a_topic_recreated_while_the_log_still_has_it_is_read_from_its_begin
     running.trigger()
     kafka.delete_topic(first)
     while running.planner.losses.count == 0:
-        assert running.trigger() == {}  # held back: too few records to make a batch
+        assert running.trigger() == {}  # held back: too few records for a batch
     assert running.state[tp(first)] == 10
     kafka.create_topic(first, 1)
     produce(first, records(35))
@@ -204,7 +204,7 @@ def test_many_topics_deleted_at_once_are_found_at_once(stream, topic, kafka, pro
         kafka.delete_topic(name)
     asked = []
     listing = running.planner.cluster.listing
-    running.planner.cluster.listing = lambda topics: asked.append(topics) or listing(topics)
+    running.planner.cluster.listing = lambda topics, create=False: asked.append(topics) or listing(topics, create)
     with pytest.raises(DataLoss) as caught:
         running.planner.ranges(start, end)
     assert len(caught.value.ranges) == 5

@@ -25,7 +25,7 @@ def replicas(cluster, topic):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
 
     def listed():
-        """Some brokers hear of a topic later than others."""
+        """Some brokers learn of a topic later than others."""
         found = admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
         return found if found is not None and found.leader in found.replicas else None
 

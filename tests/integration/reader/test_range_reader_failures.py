@@ -20,8 +20,8 @@ from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
 from penstock.planner.batch import plan_batch
 from penstock.testing import EmbeddedKafka, get_distribution
-from penstock.wire.api.transactions import TransactionalProducer
 from penstock.wire.cluster import Cluster
+from penstock.wire.producer.transaction_client import TransactionClient
 from penstock.wire.transport.connection import Connection
 from support.reading import range_reader
 
@@ -225,9 +225,9 @@ def test_a_leader_that_moves_costs_no_record(kafka_cluster, produce):
 
 def coordinator(client, scope, dead, source):
     """The port of the broker that coordinates the transactions of letters about a partition."""
-    producer = TransactionalProducer(client, letter_names(scope.name, dead, source).transactional_id)
-    producer.find()
-    ((_, broker),) = producer._coordinators.items()
+    cluster = TransactionClient(client)
+    cluster.check_transactional_id(letter_names(scope.name, dead, source).transactional_id)
+    ((_, broker),) = cluster._coordinators.items()
     return broker.port
 
 

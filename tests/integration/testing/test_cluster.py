@@ -462,7 +462,7 @@ class TestFetching:
 class TestCache:
     @pytest.fixture
     def copy(self, tmp_path: Path) -> Path:
-        """A cache folder of one's own, whole."""
+        """A complete cache folder of the test's own."""
         folder = tmp_path / "kafka-4.3.1"
         shutil.copytree(get_distribution().folder, folder)
         assert damage(folder) is None

@@ -13,13 +13,15 @@ import pytest
 from fixtures.cluster import await_nodes, elect_preferred
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
-from penstock.dead_letters.letter import TopicWriter, fault_letters
+from penstock.dead_letters.letter import fault_letters
+from penstock.dead_letters.letter_writer import TopicWriter
 from penstock.dead_letters.scope import LetterScope
 from penstock.dead_letters.task_letters import RangeLetters
 from penstock.model.columns import TYPES
 from penstock.model.offset_range import OffsetRange
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Broker, Cluster
+from support.producing import values_in, writing
 from support.reading import range_reader
 
 PARTITIONS = 3
@@ -78,7 +80,7 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
         letters.add(bad.slice(0, 5), faults)
         assert letters.finish(5) == 5
         # Until the markers of its transaction are written: the coordinator would wait for the broker, too, for 30 s.
-        letters._producer.begin_transaction()
+        letters._producer.begin()
         kafka_cluster.pause_node(victim.node_id)
         try:
             assert cluster.end(tps)[tp] > end[tp]
@@ -94,3 +96,21 @@ def test_planning_tasks_commits_and_dead_letters_go_to_the_brokers_elected_since
             kafka_cluster.resume_node(victim.node_id)
             await_nodes(kafka_cluster)
     writer.close()
+
+
+def test_W9_a_producer_leaves_a_leader_that_hangs(kafka_cluster, client, filled):
+    tp = TopicPartition(filled, 0)
+    small = [b"%d" % number for number in range(10)]
+    with writing(client, delivery_timeout=600.0) as sink:
+        sink.deliver(filled, small, 0)
+        victim = sink.producer.cluster.known.leader(tp).broker.node_id
+        kafka_cluster.pause_node(victim)
+        try:
+            sink.deliver(filled, small, 0)
+            assert sink.producer.cluster.known.leader(tp).broker.node_id != victim
+            assert sink.producer.written[tp].rows == 20
+            # Before it wakes up: it still believes that it leads, and would answer so.
+            assert values_in(kafka_cluster, filled)[0][-20:] == small * 2
+        finally:
+            kafka_cluster.resume_node(victim)
+            await_nodes(kafka_cluster)

@@ -1,4 +1,4 @@
-"""Ends, leader epochs and record sizes, asked of real brokers: also of some that are dead."""
+"""Ends, leader epochs and record sizes from real brokers, some of them dead."""
 
 import dataclasses
 import random
@@ -163,8 +163,8 @@ def test_a_leader_epoch_that_the_broker_has_not_heard_of_is_asked_for_anew(clust
 
 def test_what_a_dead_broker_leads_is_left_out_unless_waited_for(kafka_cluster, spread):
     expected = spread(1)  # one replica each: what a dead node leads has no other leader
-    patient = cluster_of(kafka_cluster)  # for what is there
-    cluster = cluster_of(kafka_cluster, **{"kafka.default.api.timeout.ms": "4000"})  # for what has to be given up
+    patient = cluster_of(kafka_cluster)  # for offsets that exist
+    cluster = cluster_of(kafka_cluster, **{"kafka.default.api.timeout.ms": "4000"})  # for offsets that it gives up on
     led_by = leaders(patient, expected)
     leaders(cluster, expected)
     killed = led_by[min(expected)]
@@ -206,7 +206,7 @@ def test_a_broker_that_does_not_answer_delays_only_callers_that_wait_for_it(kafk
 
 
 def test_a_broker_that_did_not_answer_is_asked_again_if_there_is_no_other(kafka, topic, produce):
-    """A sound broker on a busy machine may take its time once. That must not make it one that is not asked."""
+    """A healthy broker on a busy machine may be slow once. It must still be asked afterwards."""
     name = topic(partitions=2)
     count = produce(name, [Rec(b"x", partition=0)])
     cluster = cluster_of(kafka, **{"kafka.default.api.timeout.ms": "8000"})

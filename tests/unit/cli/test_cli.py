@@ -60,7 +60,8 @@ def test_without_a_command_it_shows_help(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        *("topics", "read", "broker", "demo", "groups", "stream"),
+        *("topics", "read", "write", "copy", "broker", "demo", "doctor", "groups", "stream"),
+        *("topics list", "topics create", "topics describe", "topics delete"),
         *("groups list", "groups describe", "groups reset", "groups delete"),
     ],
 )
@@ -171,7 +172,7 @@ def test_ctrl_c_during_imports_prints_no_traceback(monkeypatch, capsys):
     monkeypatch.setattr(cli, "make_parser", interrupted)
     assert cli.main(["topics"]) == 130
     assert capsys.readouterr() == ("", "")
-    # What takes its time is loaded there, and not before.
+    # Slow imports happen there, not before.
     loaded = "import sys, penstock.cli; print('pyarrow' in sys.modules, 'kafka' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, timeout=120, check=True)
     assert ran.stdout == "False False\n"
@@ -303,7 +304,32 @@ def test_a_time_without_a_zone_is_local():
     assert parse_position("--from", "2025-01-31T12:00") == AtTimestamp(milliseconds, "--from")
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5", "9" * 20])
+def test_a_relative_position_counts_back_from_now():
+    before = time.time_ns() // 1_000_000
+    position = parse_position("--from", "-1h")
+    assert before <= position.timestamp + 3_600_000 <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "read t --from -1h --until -30m",
+        "read t --from=-1h --until=-30m",
+        "read --until -30m --from -1h t",
+        "copy a b --from -1h --until -30m",
+    ],
+)
+def test_a_relative_time_is_a_value_and_not_an_option(words):
+    arguments = cli.make_parser().parse_args(cli.with_relative_times(words.split()))
+    assert (arguments.start, arguments.until) == ("-1h", "-30m")
+
+
+def test_only_relative_times_are_attached_to_their_arguments():
+    for words in ("read t --from -b host:1", "read t --from -10", "read t --limit -1h", "read -- --from -1h"):
+        assert cli.with_relative_times(words.split()) == words.split()
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "1.5", "1969-01-01T00:00Z", "--5", "9" * 20, "-1w"])
 def test_an_invalid_position_is_refused(text):
     with pytest.raises(OptionError):
         parse_position("--from", text)

@@ -19,7 +19,7 @@ from penstock.cli.records import RecordView, shown
 from penstock.errors import BrokerError
 
 OBEYED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode's categories of what is not text: a terminal may obey it, or show something else than what is there."""
+"""Unicode's categories of characters that are not text. A terminal may obey them, or show another text."""
 
 HOSTILE = "a\x1b]0;title\x07\x7f\x9b2J\x9d\u2028\u2029\u202e\u200f\ufeff\udc80\U000e0041z"
 PLANES = [range(0x3000), range(0xD7F0, 0x10100), range(0xE0000, 0xE0200), range(sys.maxunicode - 9, sys.maxunicode + 1)]
@@ -34,7 +34,7 @@ documents = st.recursive(
 
 
 def obeyed(text, but=""):
-    """The characters of a text that have no business on a terminal."""
+    """The characters of a text that must not reach a terminal."""
     return {c for c in set(text) if unicodedata.category(c) in OBEYED and c not in but}
 
 
@@ -102,7 +102,7 @@ def test_errors_of_brokers(monkeypatch, capsys, error):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("penstock.cli.topics.Cluster", fail)
+    monkeypatch.setattr("penstock.cli.topics.list_topics.Cluster", fail)
     assert cli.main(["topics", "-b", "h:1"]) == 1
     said = capsys.readouterr().err
     assert "title" in said

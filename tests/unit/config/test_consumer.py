@@ -137,7 +137,7 @@ def test_lists_come_as_text_or_as_what_they_are():
         ("roundrobin", ("roundrobin",), False),
         ("cooperative-sticky", ("cooperative-sticky",), True),
         ("penstock-fixed, range,range", ("penstock-fixed", "range"), False),
-        # Java's own default. Eager as long as one of the list is, because the group may choose that one.
+        # Java's own default. Eager if one of the list is, because the group may choose that one.
         (
             "org.apache.kafka.clients.consumer.RangeAssignor,org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
             ("range", "cooperative-sticky"),

@@ -16,7 +16,7 @@ URL = "https://registry:8081"
 
 
 def parse(**given: str) -> RegistryConfig | None:
-    """Names with _ for dots, less the prefix."""
+    """Names with _ for dots, without the prefix."""
     options = {"schemaRegistry." + name.replace("_", "."): text for name, text in given.items()}
     return registry.registry_config(REGISTRY_OPTIONS.parse(options))
 

@@ -13,6 +13,7 @@ from penstock.config.consumer import CONSUMER_NO_EFFECT, CONSUMER_OPTIONS, CONSU
 from penstock.config.security import SECURITY_OPTIONS, SECURITY_REFUSED
 from penstock.config.source import REFUSED, parse_options
 from penstock.errors import OptionError
+from penstock.wire.transport.aws import OAUTH_CALLBACK, AwsLogin
 from penstock.wire.transport.security import Security
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
@@ -98,7 +99,24 @@ def test_cipher_suites_are_taken_by_javas_names_and_by_openssls():
             {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"},
             "names no suite of TLSv1.2",
         ),
-        ({"ssl.truststore.password": "hush"}, "PEM files have no password"),
+        ({"ssl.truststore.password": "hush"}, "has no effect: it is the password of a JKS or PKCS12 store"),
+        (
+            {"ssl.keystore.password": "hush", "ssl.keystore.location": "c.pem", "ssl.keystore.type": "pem"},
+            "has no effect: it is the password of a JKS or PKCS12 store",
+        ),
+        ({"ssl.keystore.type": "JCEKS"}, "must be one of PEM, JKS, PKCS12. Convert it to PKCS12"),
+        (
+            {"ssl.keystore.type": "JKS", "ssl.keystore.key": "hush", "ssl.keystore.certificate.chain": "x"},
+            "is not the type of kafka.ssl.keystore.certificate.chain, which is PEM",
+        ),
+        (
+            {
+                "ssl.keystore.location": "c.jks",
+                "ssl.keystore.key": "hush",
+                "ssl.keystore.certificate.chain": "x",
+            },
+            "is given, and kafka.ssl.keystore.certificate.chain too",
+        ),
         ({"ssl.engine.factory.class": "com.example.Factory"}, "Leave it out"),
         ({"ssl.trustmanager.algorithm": "SunX509"}, "Leave it out"),
         ({"security.providers": "com.example.Provider"}, "Leave it out"),
@@ -108,6 +126,18 @@ def test_what_tls_cannot_do_is_refused_by_name(options, words):
     error = refuse(TLS | {f"kafka.{name}": value for name, value in options.items()})
     assert words in str(error)
     assert "hush" not in str(error)
+
+
+def test_stores_of_java_are_read_with_their_passwords():
+    given = {"truststore.location": "t.jks", "truststore.password": " a ", "truststore.type": "jks"}
+    given |= {"keystore.location": "k.p12", "keystore.password": "b", "keystore.type": "PKCS12", "key.password": "c"}
+    tls = parse(TLS | {f"kafka.ssl.{name}": value for name, value in given.items()}).tls
+    assert (tls.ca_file, tls.ca_password, tls.ca_type) == ("t.jks", " a ", "JKS")
+    assert (tls.certificate_file, tls.certificate_password, tls.certificate_type) == ("k.p12", "b", "PKCS12")
+    assert tls.key_password == "c"
+    login = parse(oauth(f'{CREDENTIALS} ssl.truststore.location="t.jks" ssl.truststore.password="a"')).oauth
+    assert login is not None
+    assert (login.tls.ca_file, login.tls.ca_password) == ("t.jks", "a")
 
 
 def test_tls_settings_without_tls_are_refused():
@@ -134,6 +164,27 @@ def test_an_oauth_login_is_read_from_the_jaas_line_and_from_kafkas_newer_options
     }
     line = 'extension_logicalCluster="lkc-1" ssl.enabled.protocols="TLSv1.3"'
     assert parse(oauth(line) | newer).oauth == login
+
+
+def by_function(entries: str = "", **more: str) -> dict[str, str]:
+    given = oauth(entries, login_callback_handler_class="my_tokens.aws:Provider.get", **more)
+    del given["kafka.sasl.oauthbearer.token.endpoint.url"]
+    return given
+
+
+def test_a_function_of_the_user_gets_the_entries_of_the_jaas_line_and_the_options():
+    login = parse(by_function('region="eu" clientId="me" extension_pool="p-1"', oauthbearer_scope="s")).oauth
+    assert login is not None
+    assert (login.callback, login.endpoint) == ("my_tokens.aws:Provider.get", None)
+    assert dict(login.entries) == {"region": "eu", "clientId": "me", "scope": "s"}
+    assert login.extensions == (("pool", "p-1"),)
+    assert "eu" not in repr(login), "an entry may be a secret"
+
+
+def test_an_audience_is_an_entry_of_the_jaas_line():
+    login = parse(oauth(f'{CREDENTIALS} audience="kafka.example.org"')).oauth
+    assert login is not None
+    assert login.audience == "kafka.example.org"
 
 
 def test_settings_of_the_login_have_their_effect():
@@ -177,9 +228,21 @@ def test_an_endpoint_with_tls_or_on_this_machine_is_taken(endpoint):
         (oauth(f'{CREDENTIALS} oauth.token="hush"'), "entry oauth.token is not supported"),
         (oauth(f'{CREDENTIALS} extension_auth="Bearer"'), "not a SASL extension"),
         (oauth(f'{CREDENTIALS} ssl.provider="x"'), "entry ssl.provider is not supported"),
-        (oauth(f'{CREDENTIALS} ssl.truststore.location="store.jks"'), "PEM files"),
+        (oauth(f'{CREDENTIALS} ssl.truststore.type="BKS"'), "must be one of PEM, JKS, PKCS12"),
         (oauth('unsecuredLoginNumberClaim_n="many"'), "is not a number"),
-        (oauth(login_callback_handler_class="com.example.Handler"), "cannot load Java classes"),
+        (
+            oauth(login_callback_handler_class="com.example.Handler"),
+            r"cannot load Java classes.*Python function .*: my_package\.tokens:get_token",
+        ),
+        (oauth(login_callback_handler_class="my tokens:get"), "is not an import path"),
+        (oauth(login_callback_handler_class="m:get"), r"endpoint\.url: has no effect: the function in"),
+        (by_function(login_read_timeout_ms="5"), r"read\.timeout\.ms: has no effect: the function in"),
+        (by_function('extension_auth="Bearer"'), "not a SASL extension"),
+        (oauth(oauthbearer_jwt_retriever_class="m:get"), "cannot load Java classes"),
+        (
+            by_function() | {"kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.jaas.config": "x required;"},
+            r"handler\.class: has no effect with kafka\.sasl\.mechanism GSSAPI",
+        ),
         (
             oauth(client_callback_handler_class="software.amazon.msk.auth.iam.IAMClientCallbackHandler"),
             "no effect with",
@@ -203,8 +266,8 @@ def test_what_a_login_cannot_do_is_refused_by_name(options, words):
     [
         ("GSSAPI", 'keyTab="/etc/k"'),
         ("GSSAPI", 'principal="me@REALM"'),
-        ("AWS_MSK_IAM", 'awsRoleArn="arn:aws:iam::1:role/r"'),
-        ("SCRAM-SHA-256", 'username="u" password="hush" tokenauth="true"'),
+        ("AWS_MSK_IAM", 'awsDebugCreds="true"'),
+        ("PLAIN", 'username="u" password="hush" tokenauth="true"'),
     ],
 )
 def test_an_entry_of_the_jaas_line_that_would_be_ignored_is_refused(mechanism, entry):
@@ -227,6 +290,36 @@ def test_classes_of_java_whose_work_penstock_does_are_taken():
             "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         }
     )
+
+
+AWS_ENTRIES = 'awsRoleArn="arn:aws:iam::1:role/r" awsRoleSessionName="s" awsStsRegion="eu-west-1" awsDebugCreds=false'
+
+
+def msk(entries: str = AWS_ENTRIES, **more: str) -> dict[str, str]:
+    return {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "AWS_MSK_IAM",
+        "kafka.sasl.jaas.config": f"software.amazon.msk.auth.iam.IAMLoginModule required {entries};",
+    } | more
+
+
+def test_a_profile_or_a_role_of_aws_stands_in_the_jaas_line():
+    login = parse(msk()).aws
+    assert login is not None
+    assert (login.role_arn, login.role_session_name, login.sts_region) == ("arn:aws:iam::1:role/r", "s", "eu-west-1")
+    assert parse(msk('awsProfileName="p"')).aws == AwsLogin(profile="p")
+    assert "is not encrypted" in str(refuse(msk() | {"kafka.security.protocol": "SASL_PLAINTEXT"}))
+
+
+def test_awss_handler_for_oauthbearer_is_taken():
+    handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    given = oauth('awsProfileName="p"', login_callback_handler_class=handler)
+    del given["kafka.sasl.oauthbearer.token.endpoint.url"]
+    login = parse(given).oauth
+    assert login is not None
+    assert (login.callback, login.entries) == (OAUTH_CALLBACK, (("awsProfileName", "p"),))
+    given["kafka.sasl.jaas.config"] = f'{OAUTH_LINE} awsProfile="p";'
+    assert "entry awsProfile is not supported. Did you mean awsProfileName" in str(refuse(given))
 
 
 def test_kerberos_service_may_stand_in_the_jaas_line():
@@ -262,6 +355,6 @@ def test_every_setting_of_kafkas_own_clients_is_known(config):
     assert not unknown
     in_spark = {name.removeprefix("kafka.") for name in {*SECURITY_OPTIONS, *KAFKA_NO_EFFECT, *REFUSED}}
     assert {name for name in settings if name.startswith(("ssl.", "sasl.", "security."))} <= in_spark
-    # Certificates are no secret, though Kafka does not print them.
+    # Certificates are not secrets, though Kafka does not print them.
     passwords = {name for name, kind in settings.items() if kind == "password"} - {"ssl.truststore.certificates"}
     assert all(map(is_secret, passwords))

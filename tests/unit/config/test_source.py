@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import time
 
 import pytest
 
@@ -106,6 +107,29 @@ def test_F6_five_ways_to_start(options, mode):
     assert parse(**options).starting == mode
 
 
+def test_F6_times_are_milliseconds_iso_texts_or_relative_to_one_now():
+    now, hour = 1_738_324_800_000, 3_600_000  # 2025-01-31T12:00Z
+    options = parse_options(ONE_TOPIC | {"startingTimestamp": "2025-01-31T10:00Z", "endingTimestamp": "-1h"}, now)
+    assert options.starting == AtTimestamp(now - 2 * hour)
+    assert options.ending == AtTimestamp(now - hour, "endingTimestamp")
+    given = {"events": {"0": 5, "1": "2025-01-31T10:00Z"}, "more": "-1h"}
+    options = parse_options(ONE_TOPIC | {"startingOffsetsByTimestamp": given}, now)
+    partitions = {TopicPartition("events", 0): 5, TopicPartition("events", 1): now - 2 * hour}
+    assert options.starting == AtTimestamp(PerPartition({"more": now - hour}, partitions), "startingOffsetsByTimestamp")
+
+
+def test_F6_without_a_given_now_relative_times_count_from_this_moment():
+    before = time.time_ns() // 1_000_000
+    starting = parse(startingTimestamp="-1h").starting
+    assert before <= starting.timestamp + 3_600_000 <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("name", ["topic", "topics", "Topic"])
+def test_the_sinks_option_topic_hints_at_subscribe(name):
+    error = refuse(ONE_TOPIC | {name: "events"})
+    assert str(error) == f"option {name}: is unknown. A read names its topics with option subscribe"
+
+
 def test_F6_group_offsets_need_a_group():
     assert "kafka.group.id" in str(refuse(ONE_TOPIC | {"startingOffsets": "group"}))
 
@@ -134,7 +158,9 @@ def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
         ({"startingOffsets": '{"events": {"zero": 1}}'}, "'zero' is not a partition"),
         ({"startingOffsets": '{"events": {"0": -3}}'}, "-3 is not a whole number of at least -2"),
         ({"startingOffsets": '{"events": {"0": true}}'}, "True is not a whole number"),
-        ({"startingTimestamp": "-1"}, "must be at least 0"),
+        ({"startingTimestamp": "-1"}, "Add a unit: -1s, -1m, -1h or -1d"),
+        ({"startingTimestamp": "-1h", "endingTimestamp": "-2h"}, "is after endingTimestamp"),
+        ({"startingOffsetsByTimestamp": '{"events": "soon"}'}, "'soon': is not a time"),
         ({"startingTimestamp": "20", "endingTimestamp": "10"}, "is after endingTimestamp = 10"),
         (
             {"startingOffsets": '{"events": {"0": 9}}', "endingOffsets": '{"events": {"0": 8}}'},
@@ -151,8 +177,7 @@ def test_the_timestamp_options_come_before_the_offsets_as_in_spark():
         ({"kafka.isolation.level": "read_commited"}, "Did you mean read_committed?"),
         ({"kafka.fetch.max.bytes": "0"}, "must be at least 1"),
         ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL"),
-        ({"kafka.ssl.truststore.location": "store.jks"}, "Penstock reads PEM files"),
-        ({"kafka.ssl.keystore.type": "PKCS12"}, "keytool"),
+        ({"kafka.ssl.keystore.type": "JCEKS"}, "keytool"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "does not log in, but kafka.sasl.mechanism is given"),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}, "must name username and password"),
         ({"path": "events"}, "use option subscribe"),

@@ -1,4 +1,4 @@
-"""What a task makes of event times (E5, F19), and the columns that tell of watermarks."""
+"""What a task makes of event times (E5, F19), and the watermark columns."""
 
 from __future__ import annotations
 

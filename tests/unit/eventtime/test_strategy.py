@@ -1,4 +1,4 @@
-"""E1: which time a record is of, and the watermark that follows from it."""
+"""E1: the event time of a record, and the watermark that follows from it."""
 
 from __future__ import annotations
 

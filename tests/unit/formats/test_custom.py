@@ -1,4 +1,4 @@
-"""Users' own deserializers: what they are given, what becomes of what they return, what is said of mistakes."""
+"""Users' own deserializers: their input, their results, and the errors for mistakes in them."""
 
 from __future__ import annotations
 

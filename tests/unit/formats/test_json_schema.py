@@ -293,7 +293,7 @@ def test_references_and_allof_change_nothing(schema):
 
 
 def example(schema: Any) -> Any:
-    """A document that a schema describes, with everything in it. 1.5 is no integer and no text is empty."""
+    """A document that a schema describes, with every field. Numbers are not whole, and texts are not empty."""
     match schema:
         case {"properties": properties}:
             return {name: example(each) for name, each in properties.items()}

@@ -1,4 +1,4 @@
-"""Which columns leave a typed source, and what a user's own schema picks of them."""
+"""Which columns leave a typed source, and which of them a user's own schema selects."""
 
 from __future__ import annotations
 

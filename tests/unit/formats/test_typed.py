@@ -1,4 +1,4 @@
-"""Batches of Kafka's columns become typed ones: what does not parse goes where `mode` says, the rest stays."""
+"""Batches of Kafka's columns become typed ones. `mode` decides about records that do not parse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that others made, taken over by the kernel: checked, and then as good as its own."""
+"""Batches of other libraries in the kernel: it checks them, and then reads them like its own."""
 
 from __future__ import annotations
 

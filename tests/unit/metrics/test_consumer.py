@@ -231,7 +231,7 @@ def test_H16_prometheus_text(counters):
 
 def test_H16_connectors_of_one_program_share_a_registry_and_a_listener_has_room_beside_them(counters):
     registry = CollectorRegistry()
-    register(registry, dict)
+    register(registry, dict, dict)
     ends = [register_consumer(registry, "words", name, lambda: snapshot(counters)) for name in ("one", "two")]
     seen = generate_latest(registry).decode()
     assert all(f'penstock_consumer_rebalances_total{{consumer="{name}"' in seen for name in ("one", "two"))

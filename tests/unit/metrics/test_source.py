@@ -284,7 +284,7 @@ def test_F26_names_are_those_of_flinks_kafka_source():
 def test_F26_prometheus_text():
     registry = CollectorRegistry()
     values = {("orders", "0"): of()}
-    register(registry, lambda: values)
+    register(registry, lambda: values, dict)
     text = generate_latest(registry).decode()
     assert 'penstock_pending_records{query="orders",source="0"} 40.0\n' in text
     assert 'penstock_records_lag{partition="0",query="orders",source="0",topic="orders"} 40.0\n' in text
@@ -307,21 +307,21 @@ def test_F26_prometheus_text():
 
 def test_F26_prometheus_labels_are_escaped():
     registry = CollectorRegistry()
-    register(registry, lambda: {('the "first"\n', "0"): of()})
+    register(registry, lambda: {('the "first"\n', "0"): of()}, dict)
     text = generate_latest(registry).decode()
     assert 'query="the \\"first\\"\\n"' in text
 
 
 def test_F26_a_second_listener_on_one_registry_is_refused_and_the_first_can_be_unregistered():
     registry = CollectorRegistry()
-    unregister = register(registry, dict)
+    unregister = register(registry, dict, dict)
     with pytest.raises(ValueError, match="already has a LagListener"):
-        register(registry, dict)
+        register(registry, dict, dict)
     unregister()
-    register(registry, dict)
+    register(registry, dict, dict)
 
 
 def test_F26_without_the_extra_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ImportError, match=r"pip install 'penstock\[prometheus\]'"):
-        register(None, dict)
+        register(None, dict, dict)

@@ -37,7 +37,7 @@ def a_worker_that_knows_nothing_yet(monkeypatch):
 
 @pytest.fixture
 def listen(monkeypatch):
-    """`listen(take)`: a listener on loopback, which a task that gets no processor for seconds does not vex."""
+    """`listen(take)`: a listener on loopback that tolerates tasks without a processor for seconds."""
     monkeypatch.setattr(report_server, "MESSAGE_SECONDS", SECONDS)
     made = []
 
@@ -70,7 +70,7 @@ def say(address: ReportAddress, message: bytes, more: bool = False) -> bytes:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other end has closed, which is waited for."""
+    """Wait for the other end; returns whether it has closed."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:
@@ -278,7 +278,7 @@ def test_a_silent_host_leaves_time_for_the_next(listen, monkeypatch):
         return connection
 
     monkeypatch.setattr(socket, "create_connection", connect)
-    [port] = free_ports(1)  # not one that a client of anybody's may have on the other address
+    [port] = free_ports(1)  # not a port that some client may have on the other address
     with socket.create_server(("127.0.0.2", port)), socket.create_server(("127.0.0.1", port)) as bound:
         real = listen(taken.append)  # the first accepts, and says nothing
         threading.Thread(target=pass_on, args=(bound, real.address), daemon=True).start()

@@ -173,7 +173,7 @@ def test_F6_an_invalid_start_is_refused(start):
 
 
 def test_F7_a_start_that_names_a_topic_which_is_not_read_is_refused():
-    """Else all partitions began at the group's offsets, with a line in the log."""
+    """Otherwise all partitions would begin at the group's offsets, with only a line in the log."""
     config = {"bootstrap.servers": "localhost:1", "group.id": "g"}
     with penstock.ConsumerConnector(config, start={("clikcs", 0): 42}) as connector:
         for create in (

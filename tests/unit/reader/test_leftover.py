@@ -68,7 +68,7 @@ class Connection:
 
 
 class Pool:
-    """One buffer for everybody: what is kept must not lie in it."""
+    """One buffer for all requests: a leftover must not refer to it."""
 
     buffer = bytearray(1 << 22)
 

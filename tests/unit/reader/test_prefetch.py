@@ -1,4 +1,4 @@
-"""F16 and F17: one slot, errors cross over, closing wakes everybody, no thread is left."""
+"""F16 and F17: one slot, errors reach the reader, closing wakes all waiting threads, no thread is left."""
 
 import threading
 import time

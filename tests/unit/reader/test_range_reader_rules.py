@@ -1,4 +1,4 @@
-"""What the reader does with answers that a healthy broker rarely gives: on a scripted one."""
+"""How the reader handles answers that a healthy broker rarely gives, from a scripted broker."""
 
 import logging
 import threading

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import subprocess
+import sys
 import threading
 import uuid
 from types import SimpleNamespace
@@ -15,10 +17,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
+    QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryProgress,
 )
 
+from penstock.errors import UnknownQuery
 from penstock.metrics.source import SourceMetrics
 from penstock.spark import LagListener, await_end
 from penstock.spark import listener as module
@@ -40,25 +44,36 @@ def source(end: Any, latest: Any = None, rows: int = 0, start: Any = None, descr
     }
 
 
-def progress(*sources: dict, run: int = 1, name: str | None = "orders", query: uuid.UUID = QUERY) -> Any:
-    """As PySpark reads it from JSON: what Spark Connect hands to a listener, and `lastProgress` to everybody."""
+def progress(
+    *sources: dict,
+    run: int = 1,
+    name: str | None = "orders",
+    query: uuid.UUID = QUERY,
+    batch: int = 7,
+    written: int = -1,
+) -> Any:
+    """A progress that PySpark has read from JSON: as in a listener of Spark Connect, and in `lastProgress`."""
     return StreamingQueryProgress.fromJson(
         {
             "id": str(query),
             "runId": str(uuid.UUID(int=run)),
             "name": name,
             "timestamp": "2025-01-31T12:00:00.000Z",
-            "batchId": 7,
+            "batchId": batch,
             "batchDuration": 1000,
             "stateOperators": [],
             "sources": list(sources),
-            "sink": {"description": "noop", "numOutputRows": -1},
+            "sink": {"description": "noop", "numOutputRows": written},
         }
     )
 
 
 def event(*sources: dict, **more: Any) -> QueryProgressEvent:
     return QueryProgressEvent(progress(*sources, **more))
+
+
+def started(run: int = 1, name: str | None = "orders", query: uuid.UUID = QUERY) -> QueryStartedEvent:
+    return QueryStartedEvent(query, uuid.UUID(int=run), name, "2025-01-31T12:00:00.000Z", [])
 
 
 def terminated(run: int = 1, query: uuid.UUID = QUERY) -> QueryTerminatedEvent:
@@ -77,6 +92,7 @@ def behind(lag: int, **report: Any) -> dict:
 
 def test_F26_the_newest_metrics_of_a_query_by_name_by_id_and_by_the_query_itself():
     listener = LagListener()
+    listener.onQueryStarted(started())
     assert listener.lag("orders") is None
     assert listener.metrics("orders") == ()
     listener.onQueryProgress(event(behind(7)))
@@ -85,7 +101,73 @@ def test_F26_the_newest_metrics_of_a_query_by_name_by_id_and_by_the_query_itself
         assert listener.lag(query) == 3
         (metrics,) = listener.metrics(query)
         assert metrics.commits_succeeded == 2
-    assert listener.lag("other") is None
+    assert listener.lag(SimpleNamespace(id=uuid.UUID(int=9))) is None  # its start was not reported yet
+
+
+def test_F26_an_unknown_name_is_an_error_that_lists_the_known_ones():
+    listener = LagListener()
+    for ask in (listener.lag, listener.metrics, listener.sink):
+        with pytest.raises(UnknownQuery, match=r"no query named 'oders'.*no query so far.*addListener"):
+            ask("oders")
+    listener.onQueryStarted(started())
+    listener.onQueryStarted(started(name="returns", query=uuid.UUID(int=2)))
+    for ask in (listener.lag, listener.metrics, listener.sink):
+        with pytest.raises(UnknownQuery, match=r"'oders'\. It has seen 'orders', 'returns'"):
+            ask("oders")
+
+
+def test_F26_a_query_that_started_before_the_listener_is_known_to_its_session():
+    listener = LagListener()
+    active = [SimpleNamespace(id=QUERY, name="orders"), SimpleNamespace(id=uuid.UUID(int=2), name=None)]
+    listener._set_spark_session(SimpleNamespace(streams=SimpleNamespace(active=active)))
+    assert listener.lag("orders") is None
+    assert listener.lag(str(uuid.UUID(int=2))) is None
+    with pytest.raises(UnknownQuery):
+        listener.lag("oders")
+
+
+def test_F26_the_start_of_a_run_that_is_reported_late_keeps_its_progress():
+    listener = LagListener()
+    listener.onQueryProgress(event(behind(7)))
+    listener.onQueryStarted(started())
+    assert listener.lag("orders") == 7
+    listener.onQueryStarted(started(run=2))
+    assert listener.lag("orders") is None
+
+
+PLAIN_SCRIPT = """
+import logging, sys
+from penstock.spark import LagListener
+
+LagListener(), LagListener()
+lag = logging.getLogger("penstock.lag")
+lag.info("first")
+sys.stderr = sys.stdout  # as a notebook does for each cell
+lag.info("second")
+logging.basicConfig(format="by the program: %(message)s", stream=sys.stdout)
+lag.info("third")
+"""
+
+
+def test_F26_lines_are_shown_once_without_set_up_and_until_the_program_configures_logging():
+    ran = subprocess.run([sys.executable, "-c", PLAIN_SCRIPT], capture_output=True, text=True, timeout=120, check=True)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d first\n", ran.stderr)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d second\nby the program: third\n", ran.stdout)
+
+
+@pytest.mark.parametrize(
+    "set_up", ["logging.basicConfig()", "logging.getLogger('penstock').addHandler(logging.NullHandler())"]
+)
+def test_F26_a_program_that_has_configured_logging_decides(set_up):
+    program = f"""
+import logging
+from penstock.spark import LagListener
+{set_up}
+LagListener()
+logging.getLogger("penstock.lag").info("hidden")
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stderr == ""
 
 
 def test_F26_the_sources_of_a_query_are_summed_and_those_that_are_not_kafka_passed_over():
@@ -111,11 +193,15 @@ def test_F26_values_of_an_ended_query_stay_readable_but_not_for_ever(monkeypatch
         listener.onQueryProgress(event(behind(number), name=None, query=query))
     for query in queries[:4]:
         listener.onQueryTerminated(terminated(query=query))
-    assert [listener.lag(str(query)) for query in queries] == [None, None, 2, 3, 4]
+    assert [listener.lag(str(query)) for query in queries[2:]] == [2, 3, 4]
+    for query in queries[:2]:
+        with pytest.raises(UnknownQuery):
+            listener.lag(str(query))
 
 
 def test_F26_it_can_be_read_while_spark_reports():
     listener = LagListener(prometheus=(registry := CollectorRegistry()), log_interval=None)
+    listener.onQueryStarted(started())
     stop = threading.Event()
     failures: list[BaseException] = []
 
@@ -246,6 +332,44 @@ def test_F26_series_come_with_progress_and_go_with_the_query():
     assert 'query="orders"' not in generate_latest(registry).decode()
     assert registry.get_sample_value("penstock_pending_records", unnamed) == 9
     assert listener.lag("orders") == 7
+
+
+def test_W10_rows_of_the_sink_are_exported_logged_and_counted_once(caplog):
+    caplog.set_level(logging.INFO, logger="penstock.lag")
+    listener = LagListener(prometheus=(registry := CollectorRegistry()), log_interval=0.0)
+    listener.onQueryStarted(started())
+    assert listener.sink("orders") is None
+    assert generate_latest(registry) == b""
+    listener.onQueryProgress(event(behind(7), batch=7, written=300))
+    listener.onQueryProgress(event(behind(7), batch=8, written=200))
+    sink = {"query": "orders"}
+    assert registry.get_sample_value("penstock_num_records_out_total", sink) == 500
+    assert registry.get_sample_value("penstock_num_records_out_per_second", sink) == 200
+    assert ", 200 rows/s written" in own_records(caplog, "penstock.lag")[-1].message
+    listener._set_spark_session(session(progress(behind(0), batch=8, written=200)))
+    listener.onQueryIdle(idle())
+    assert registry.get_sample_value("penstock_num_records_out_total", sink) == 500
+    assert registry.get_sample_value("penstock_num_records_out_per_second", sink) == 0
+    found = listener.sink("orders")
+    assert found is not None
+    assert found.records_out == 500
+    listener.onQueryTerminated(terminated())
+    assert registry.get_sample_value("penstock_num_records_out_total", sink) is None
+
+
+def test_W10_the_sink_of_a_query_that_does_not_read_kafka_is_not_exported():
+    listener = LagListener(prometheus=(registry := CollectorRegistry()))
+    listener.onQueryProgress(event(written=300))
+    assert generate_latest(registry) == b""
+
+
+def test_W10_the_rate_of_an_idle_sink_falls_to_zero_without_a_newer_progress():
+    listener = LagListener()
+    listener.onQueryProgress(event(behind(7), written=300))
+    listener.onQueryIdle(idle())
+    found = listener.sink("orders")
+    assert found is not None
+    assert (found.records_out, found.records_per_second) == (300, 0)
 
 
 def test_F26_the_end_of_an_earlier_run_does_not_end_the_series_of_the_next():

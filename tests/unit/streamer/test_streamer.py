@@ -167,7 +167,7 @@ def test_a_gap_after_the_last_record_is_committed_too(fake_connector):
 
 
 def test_where_a_partition_begins_is_committed_before_its_first_record(fake_connector):
-    """One that begins at its end would skip what comes between a crash and the next start."""
+    """A group that begins at the end would skip records between a crash and the next start."""
     with running(fake_connector, ListSink(), partitions=()):
         fake_connector.assign([0], starts={0: 100})
         committed(fake_connector, {P0: 100})
@@ -330,7 +330,7 @@ def test_a_partition_revoked_after_its_batch_was_read_is_not_an_error(fake_conne
 
 
 def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector, monkeypatch):
-    """Without partitions there is nothing left to read, and that is no end."""
+    """Without partitions there is nothing left to read, but the stream has not ended."""
     monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
     sink = ListSink()
     with running(fake_connector, sink, until_end=True, partitions=[0]) as streamer:

@@ -7,14 +7,14 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.wire.api.produce import Record, Sender, encode_batch
 from penstock.wire.batch_headers import is_record, largest_timestamp, producer_id, scan_headers
+from support.encoded_batches import encoded
 
-SENDER = Sender("id", 77, 3)
+SENDER = (77, 3)
 
 
 def batch(base, count=2, sender=None, magic=2, control=False):
-    data = bytearray(encode_batch([Record(None, b"v", 1000 + i) for i in range(count)], sender=sender))
+    data = bytearray(encoded([b"v"] * count, [1000 + i for i in range(count)], sender))
     struct.pack_into(">q", data, 0, base)
     data[16] = magic
     data[22] |= 0x20 if control else 0

@@ -1,4 +1,7 @@
-"""Whom to ask: brokers that answer, refuse, hang, on a pool made of values."""
+"""Which brokers are asked: those that answer, refuse or hang, with a pool of plain values."""
+
+import socket
+import threading
 
 import pytest
 
@@ -35,7 +38,7 @@ class Connection:
         self._pool, self.overdue_check = pool, overdue_check
 
     def answer(self, timeout):
-        """What the broker says, after the time that it takes; or nothing, as Connection tells it."""
+        """The broker's answer, after the time that it takes; or the error that Connection raises for silence."""
         clock, takes = self._pool.clock, self._pool.takes.get(self.host, 0.0)
         wait = BrokerWait(clock.now + timeout, self.overdue_check)
         due = clock.now + takes
@@ -176,6 +179,37 @@ class TestOthers:
         brokers = Brokers(client_config(bootstrap=(("h1", 1), ("h2", 1))), lambda seconds: True)
         with pytest.raises(Interrupted):
             ask_others(brokers, ONE)
+
+
+class TestAbort:
+    def test_F17_a_thread_that_is_still_connecting_ends(self, monkeypatch):
+        """The broker accepts connections and never answers the handshake. No connection is held yet, so `abort` alone
+        does not end the wait."""
+        monkeypatch.setattr(wait_module, "OVERDUE_SECONDS", 0.05)
+        closing, ended = threading.Event(), []
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            silent.settimeout(30)
+            brokers = Brokers(client_config(bootstrap=(silent.getsockname(),)), closing.wait)
+
+            def ask():
+                attempts = brokers.attempts("asking", timeout=120)
+                try:
+                    brokers.retry(attempts, lambda: brokers.ask_any(attempts, lambda connection, timeout: None))
+                except BaseException as error:
+                    ended.append(error)
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            connected, _ = silent.accept()
+            with connected:
+                assert connected.recv(1), "the handshake has begun"
+                closing.set()
+                brokers.abort()
+                thread.join(10)
+                waits = thread.is_alive()
+            thread.join(30)  # in any case: the broker has closed the connection
+        assert not waits
+        assert [type(error) for error in ended] == [Interrupted]
 
 
 class TestDeparted:

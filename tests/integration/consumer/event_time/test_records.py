@@ -32,7 +32,7 @@ def every(partition, begin, count, step=MINUTE):
 
 
 def read(stream, count, columns=None):
-    """Batches until so many rows have come, also if some come later than the stream's time-out."""
+    """Read batches until this many rows have arrived, even if some arrive after the stream's time-out."""
     found, rows, deadline = [], 0, time.monotonic() + WAIT
     while time.monotonic() < deadline:
         with contextlib.suppress(ConsumerTimeout):
@@ -46,7 +46,7 @@ def read(stream, count, columns=None):
 
 
 def handed(batches, column="partition"):
-    """(partition, event time) of each record, in the order in which they came."""
+    """(partition, event time) of each record, in order of arrival."""
     return [
         pair
         for batch in batches
@@ -55,7 +55,7 @@ def handed(batches, column="partition"):
 
 
 def assert_aligned(records, partitions, drift):
-    """When a record comes, its partition was not further ahead of the slowest than the drift."""
+    """When a record arrives, its partition is ahead of the slowest one by the drift at most."""
     reached = {}
     for partition, moment in records:
         mine = reached.get(partition)
@@ -184,7 +184,7 @@ def test_E3_a_paused_partition_is_not_idle_because_its_records_are_unknown(consu
 
 
 def ask_for_more(stream):
-    """What was handed out counts when its reader asks for more. There is nothing more."""
+    """Records count as read when their reader asks for more. Here it gets no more."""
     with pytest.raises(ConsumerTimeout):
         stream.batch_source(None)(0.0)
 
@@ -392,7 +392,7 @@ def test_asyncio_and_pause_seek_and_resume_with_event_time(consumers, skewed):
     strategy = WatermarkStrategy.monotonous().with_alignment("1h")
     connector = consumers.connector(watermarks=strategy, consumer_timeout_ms=1000)
     stream = connector.create_message_streams({skewed: 1})[skewed][0]
-    eventually(lambda: len(connector.lag()) == 2, "both are fetched")  # to join takes its time
+    eventually(lambda: len(connector.lag()) == 2, "both are fetched")  # joining takes a while
     first, second = (TopicPartition(skewed, number) for number in range(2))
 
     async def batches(count):

@@ -153,7 +153,7 @@ def test_H3_a_topic_that_matches_a_filter_is_added_and_removed_when_it_is_delete
 
 
 def failing(kafka, group, name, errors, **config):
-    """A member whose first tries to take over an assignment fail."""
+    """A member whose first attempts at an assignment fail."""
     made = Made(kafka, group, NamedTopics({name: 1}), {"rebalance.backoff.ms": 10, **config})
     tries = []
 
@@ -209,7 +209,7 @@ def test_a_rebalance_can_be_requested(member, topic):
 
 
 def test_H15_commits_go_through_while_others_come_and_go(member, topic, cluster, group):
-    """What stays is consumed all the time, so it is committed all the time: in every state of a rebalance."""
+    """Partitions that stay are read throughout, so they are committed in every state of a rebalance."""
     name = topic(partitions=4)
     stays = TopicPartition(name, 0)
     one = member({name: 1}, **COOPERATIVE)

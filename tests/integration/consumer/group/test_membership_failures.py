@@ -144,9 +144,9 @@ def _coordinator_port(made):
 
 
 def test_H17_without_a_broker_it_waits_and_logs_it_once(topic, kafka, group, caplog):
-    """At first a port without a listener stands for the broker, then one that forwards to it."""
+    """First a port without a listener takes the broker's place, then one that forwards to it."""
     name = topic(partitions=1)
-    [port] = free_ports(1)  # of those that no client's socket gets
+    [port] = free_ports(1)  # outside of the range from which the system gives ports to clients
     caplog.set_level(logging.INFO, "penstock.consumer")
     servers = f"127.0.0.1:{port}"
     one = Made(servers, group, NamedTopics({name: 1}), {"retry.backoff.ms": 10, "retry.backoff.max.ms": 20})
@@ -171,7 +171,7 @@ def test_H17_without_a_broker_it_waits_and_logs_it_once(topic, kafka, group, cap
 
 
 class Forward:
-    """A port that leads to the broker, from now on."""
+    """From now on the port forwards to the broker."""
 
     def __init__(self, port, servers):
         host, target = servers.split(":")

@@ -33,7 +33,7 @@ pytestmark = [
 
 
 class Polled:
-    """A client that lives by being polled, in a thread of its own."""
+    """A client that is polled by a thread of its own."""
 
     def __init__(self, name: str, poll: Callable[[], set[TopicPartition]], close: Callable[[], None]) -> None:
         self.name = name
@@ -155,7 +155,7 @@ def test_H6_a_mixed_group_assigns_all_partitions_whichever_client_leads(kafka, t
         assert set(assigned) == ({p for _, p in everything} if leader == "penstock" else {p for _, p in ours.has})
         if assignor == "cooperative-sticky":
             _nothing_was_revoked_in_vain(ours)
-        # The leader goes: another one takes over, whichever it is.
+        # The leader leaves, and another member takes over.
         members.pop(leader).close()
         settled(members.values(), everything)
     finally:
@@ -180,7 +180,7 @@ JAVA = {
 
 
 class JavaConsumer:
-    """Kafka's console consumer. What it has is known to the broker alone, which is asked."""
+    """Kafka's console consumer. Only the broker knows its partitions."""
 
     def __init__(self, kafka, group, topic, assignor):
         self._group = group

@@ -29,7 +29,7 @@ class Lines:
 
 @pytest.fixture
 def lines(consumers):
-    """`lines(topic)`: what a new member of the group is given until nothing comes any more; then it leaves."""
+    """`lines(topic)`: a new member joins, reads until no more records arrive, and leaves. Returns its lines."""
 
     def read(topic):
         connector = consumers.connector(valueFormat=f"{__name__}:Lines", consumer_timeout_ms=3000)
@@ -64,3 +64,13 @@ def test_F3_skipped_records_do_not_come_back_when_a_group_restarts(kafka, consum
     assert lines(name) == ["three"]
     assert committed() == 10
     assert list(range(10)) == DESERIALIZED, "each record was read once"
+
+
+def test_F3_a_commit_right_after_a_batch_covers_its_skipped_records(kafka, consumers, topic, produce):
+    name = topic()
+    produce(name, [Rec(b"one"), Rec(b"# skipped"), Rec(b"# the last one, too")])
+    connector = consumers.connector(valueFormat=f"{__name__}:Lines", enable_auto_commit="false")
+    (stream,) = connector.create_message_streams({name: 1})[name]
+    assert next(stream.batches(["value"])).num_rows == 1
+    connector.commit_offsets()
+    assert cluster_of(kafka).committed(consumers.group, [tp(name)]) == {tp(name): 3}

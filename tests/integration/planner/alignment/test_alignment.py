@@ -18,12 +18,12 @@ ALIGNED = {"startingOffsets": "earliest", "eventTime.maxDrift": "1h"}
 
 
 def timed(count: int, partition: int = 0, start: int = START, gap: int = MINUTE) -> list[Rec]:
-    """Records from a time on, one every so often."""
+    """Records at regular intervals from a time on."""
     return [Rec(b"v", timestamp=start + i * gap, partition=partition) for i in range(count)]
 
 
 def without_leader(running, partition):
-    """Nobody answers for this partition from now on."""
+    """From now on no broker answers for this partition."""
     cluster = running.planner.cluster
     ask = cluster.reachable_ends
 

@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as RdPartition
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
 
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
@@ -59,11 +60,12 @@ def test_F23_a_commit_is_seen_by_us_and_by_the_brokers_own_tool(cluster, kafka, 
 def test_leader_epoch_and_metadata_text_go_along(cluster, kafka, topic, group):
     tp = TopicPartition(topic(), 0)
     cluster.commit(group, {tp: 5}, epochs={tp: 3}, metadata={tp: "batch 12"})
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    # Not librdkafka's Python client: it reads metadata past its end, as if a zero byte followed.
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
     try:
-        (seen,) = consumer.committed([RdPartition(*tp)], timeout=30)
+        (seen,) = admin.list_group_offsets({group: [KafkaPartition(*tp)]})[group].values()
     finally:
-        consumer.close()
+        admin.close()
     assert (seen.offset, seen.leader_epoch, seen.metadata) == (5, 3, "batch 12")
 
 

@@ -1,4 +1,4 @@
-"""How far in time logs had come, asked of a real broker and held against reading all of them."""
+"""The largest timestamps of logs, from a real broker, compared with reading all records."""
 
 import random
 import time

@@ -40,7 +40,7 @@ ROUNDS = st.tuples(
 
 
 class World:
-    """One broker, and producers that live as long as the test: to make one takes longer than to write with it."""
+    """One broker, and producers that are open during the whole test: creating one takes longer than writing with it."""
 
     def __init__(self, kafka):
         self.kafka = kafka
@@ -87,7 +87,7 @@ class World:
 def world(kafka):
     made = World(kafka)
     yield made
-    del made.plain, made.transactional  # or they would look for the broker for as long as the process lives
+    del made.plain, made.transactional  # otherwise they would try to reach the broker until the process ends
 
 
 # Not shrunk: an example takes seconds.

@@ -1,4 +1,4 @@
-"""OAUTHBEARER against a real broker, with a token endpoint that fails when it is told to."""
+"""OAUTHBEARER against a real broker, with a token endpoint that fails on request."""
 
 from __future__ import annotations
 

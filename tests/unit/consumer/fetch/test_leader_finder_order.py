@@ -45,7 +45,7 @@ def connections(monkeypatch):
     made = Connections()
     monkeypatch.setattr("penstock.wire.brokers.POOL", made)
     monkeypatch.setattr("penstock.wire.brokers._LEARNED", {})
-    monkeypatch.setattr("penstock.wire.cluster.ask_metadata", lambda connection, topics, timeout: (LEADERLESS, []))
+    monkeypatch.setattr("penstock.wire.cluster.ask_metadata", lambda *asked: (LEADERLESS, []))
     return made
 
 

@@ -67,7 +67,7 @@ def test_H5_a_session_is_lost_when_no_heartbeat_is_answered_for_its_time(heartbe
     ((member, news),) = notified
     assert member == MEMBER
     assert isinstance(news, MembershipLost)
-    assert not news.forgotten  # whether the coordinator has forgotten us is for it to say
+    assert not news.forgotten  # only the coordinator knows whether it has forgotten the member
     assert "0.3 s (session.timeout.ms): gone" in str(news)
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("fresh_schemas")
 
 
 class HeldRegistry:
-    """Knows one schema, whatever it is asked, and answers when it may."""
+    """Returns one schema for every id, once the test lets it answer."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()

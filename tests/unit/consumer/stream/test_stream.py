@@ -484,8 +484,7 @@ def test_decoders_of_many_partitions_are_not_kept():
 
 
 def test_H8_the_reader_and_a_revocation_use_the_decoders_under_the_lock():
-    """Else one of them may find that what it is about to take out is gone: a reader, or a membership, that ends by a
-    KeyError."""
+    """Otherwise a reader or a membership may remove an entry that is gone, and end with a KeyError."""
     fed = Fed()
 
     def guarded(name):

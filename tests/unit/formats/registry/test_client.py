@@ -1,4 +1,4 @@
-"""What a registry can do to its client: against a server that does it, where a real one cannot be made to."""
+"""How the client handles answers that a real registry cannot be made to give: a test server gives them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ROWS = pa.table({"a": [1, 2, 3], "b": ["x", "y", None]})
 
 @pytest.fixture
 def patient_sqlite(monkeypatch):
-    """A lock is waited for as long as a slow disk may take."""
+    """Wait for a lock as long as a slow disk may take."""
     monkeypatch.setattr("penstock.streamer.sinks.adbc.SQLITE_WAIT_MS", 120_000)
 
 

@@ -1,4 +1,4 @@
-"""What a broker's error code becomes: worth another try, or an error that names it."""
+"""What a broker's error code becomes: a retriable error, or an error that names it."""
 
 import kafka.errors
 import pytest

@@ -94,6 +94,14 @@ def test_a_broker_that_does_not_know_the_version_answers_in_version_0():
     assert (read.error_code, [each.max_version for each in read.api_keys]) == (35, [2])
 
 
+def test_enabled_features_are_read_from_their_tagged_field():
+    features = b"\2\x14transaction.version" + struct.pack(">hh", 2, 0) + b"\0"
+    body = struct.pack(">h", 0) + b"\1" + struct.pack(">i", 0)  # no keys
+    tagged = body + b"\2" + b"\1\x08" + bytes(8) + b"\2" + bytes([len(features)]) + features
+    for frame, expected in ((tagged, {"transaction.version": 2}), (body + b"\0", {})):
+        assert API_VERSIONS.read_response(memoryview(struct.pack(">i", 5) + frame), 4, 5).features == expected
+
+
 def test_tagged_fields_are_skipped():
     tags = b"\2\0\1x\7\2yz"
     frame = struct.pack(">i", 5) + tags + bytes(4) + b"\2" + b"\2g" + struct.pack(">i", 1) + b"\2h"

@@ -134,7 +134,7 @@ def test_F8_it_is_what_a_scan_of_the_whole_log_finds(logs, time, piece):
 @settings(max_examples=500)
 @given(partitions(), st.integers(0, 22))
 def test_what_the_index_says_is_true_of_every_record(log, time):
-    """An offset has nothing before it, and "nothing" means nothing."""
+    """No such record precedes the answered offset, and "nothing" means that there is none."""
     answers = Brokers({TP: log}).by_time({TP: time})
     late = [e.offset for e in log.entries if e.kind == "record" and e.time >= time and e.offset >= log.begin]
     if TP in answers.found:

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from penstock.wire.api.produce import Record, encode_batch
 from penstock.wire.lookup.record_sizes import bytes_per_offset
+from support.encoded_batches import encoded
 
 FAR = 1 << 60
 
 
 def batch(base, count, size=100, last_delta=None):
-    data = bytearray(encode_batch([Record(None, bytes(size), 0) for _ in range(count)]))
+    data = bytearray(encoded([bytes(size)] * count, [0] * count))
     struct.pack_into(">q", data, 0, base)
     if last_delta is not None:
         struct.pack_into(">i", data, 23, last_delta)

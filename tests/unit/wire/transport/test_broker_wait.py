@@ -1,4 +1,4 @@
-"""How long one broker is waited for, on a clock set by hand."""
+"""How long a client waits for one broker, on a clock set by hand."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from penstock.wire.transport.broker_wait import OVERDUE_SECONDS, BrokerWait, Wai
 
 
 class Clock:
-    """Time passes when it is told to."""
+    """A clock that the test sets."""
 
     now = 100.0
 
@@ -15,7 +15,7 @@ class Clock:
         return self.now
 
     def wait(self, wait):
-        """Wait as a socket does to which nothing comes."""
+        """Wait like a socket that receives nothing."""
         seconds = wait.seconds_left()
         self.now += seconds
         return seconds

@@ -28,7 +28,7 @@ from support.own_logs import own_records
 
 SECRET = "hush:with/odd@signs"
 NOT_IN_TIME = r"took longer than|no (answer|connection) within|the time was up"
-"""Which of them it is depends on how busy the machine is."""
+"""Either error: which one depends on how busy the machine is."""
 GOOD = answer({"access_token": "t0ken", "expires_in": 3600})
 
 
@@ -126,6 +126,12 @@ def test_a_refused_connection_is_retried_until_the_deadline(refused_port):
     with pytest.raises(TokenUnavailable, match=r"connection refused \(\d+ tries\)") as gone:
         get(login, 0.2)
     assert "hush" not in str(gone.value)
+
+
+def test_a_try_that_the_deadline_cuts_short_does_not_hide_the_cause(endpoint):
+    endpoint.answers["/token"] = [Answer(b"", 503), Answer(b" " * 10_000, pause=0.02)]
+    with pytest.raises(TokenUnavailable, match="HTTP 503"):
+        get(login_at(endpoint), 0.5)
 
 
 @pytest.mark.parametrize(

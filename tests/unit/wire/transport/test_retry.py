@@ -25,7 +25,7 @@ def test_when_time_is_up_the_error_has_the_attempts_and_the_hint():
 
 
 def test_a_broker_that_answers_is_not_looked_for_in_vain():
-    """A user who is told to check bootstrap.servers looks in the wrong place."""
+    """A hint to check bootstrap.servers would lead the user to the wrong place."""
     attempts = Attempts("asking", 0, hint="Start the broker", hint_if_answered="Look at its answer")
     attempts.failed("refused", OSError("refused"))
     attempts.failed("t-0 has no leader", RetriableError("t-0 has no leader"))

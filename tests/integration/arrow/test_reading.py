@@ -37,6 +37,19 @@ def test_options_may_be_keywords_with_values_of_their_own_type(kafka, words):
     assert sum(batch.num_rows for batch in batches) == 100
 
 
+def test_times_may_be_relative(kafka, topic, produce):
+    name = topic(**{"retention.ms": "-1"})
+    produce(name, [Rec(b"old", timestamp=1), Rec(b"new")])
+
+    def values(**options):
+        table = penstock.read_batches(kafka.client_options(), subscribe=name, columns=["value"], **options).read_all()
+        return table["value"].to_pylist()
+
+    assert values(startingTimestamp="-1h") == [b"new"]
+    assert values(endingTimestamp="-1h") == [b"old"]
+    assert values(startingOffsetsByTimestamp={name: "-1h"}) == [b"new"]
+
+
 def test_lists_and_dicts_are_taken_as_python_has_them(kafka, words):
     offsets = {words: {"0": 40, "1": 45}}
     table = penstock.read_batches(kafka.client_options(), subscribe=[words], startingOffsets=offsets).read_all()
