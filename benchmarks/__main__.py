@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import shutil
 import signal
 import sys
@@ -39,6 +40,8 @@ from benchmarks.streaming.measurement import (
 )
 from benchmarks.streaming.sides import FLINK, JVM, SIDES
 from benchmarks.topics import BATCH_SIZE, RECORD_BYTES, load
+from benchmarks.writing import figures as writing
+from benchmarks.writing import measuring
 from penstock.errors import PenstockError
 from penstock.testing import Distribution, EmbeddedKafka, get_distribution
 
@@ -50,18 +53,22 @@ STREAMS = "streams"
 CONSUMER = "consumer"
 FORMATS = "formats"
 EVENT_TIME = "event-time"
+WRITE = "write"
 PARTS = {
     STREAMS: FIGURES,
     CONSUMER: readers.FIGURES,
     FORMATS: formats.FIGURES,
     EVENT_TIME: event_time.FIGURES,
+    WRITE: writing.FIGURES,
 }
 """Groups of figures for `--only`. Each group has its own file of results."""
 
-NAMES = (*READERS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES)
-ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES)))
+NAMES = (*READERS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES, *writing.FIGURES)
+ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES, *writing.SIDES)))
 PARTITIONS = 4
 ROWS = 6_000_000
+ROUNDS = 5
+STREAM_ROUNDS = 3
 QUICK = 10
 """--quick divides the number of records by this."""
 
@@ -84,21 +91,21 @@ def parse_arguments() -> argparse.Namespace:
         choices=(*NAMES, *PARTS),
         help=f"run only this figure (repeatable): {', '.join(NAMES)}; or {STREAMS} for all stream- figures, "
         f"{CONSUMER} for all consumer- figures, {FORMATS} for all formats- figures, {EVENT_TIME} for all "
-        "event-time- figures",
+        f"event-time- figures, {WRITE} for all write- figures",
     )
     parser.add_argument(
         "--side",
         action="append",
         choices=ALL_SIDES,
-        help="run only this side of the stream, consumer, format and event-time figures (repeatable)",
+        help="run only this side of the stream, consumer, format, event-time and write figures (repeatable)",
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="comma-separated codecs (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="timed runs of each reader (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, help=f"timed runs of each reader (default: {ROUNDS})")
     parser.add_argument(
         "--stream-rounds",
         type=int,
-        default=3,
-        help="rounds of each stream, consumer, format and event-time figure (default: %(default)s)",
+        help="rounds of each stream, consumer, format, event-time and write figure "
+        f"(default: --rounds if given, else {STREAM_ROUNDS})",
     )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
@@ -107,6 +114,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments.codecs = arguments.codecs.split(",")
     if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
         parser.error(f"unknown codec: {', '.join(sorted(unknown))}")
+    arguments.stream_rounds = arguments.stream_rounds or arguments.rounds or STREAM_ROUNDS
+    arguments.rounds = arguments.rounds or ROUNDS
     if min(arguments.rounds, arguments.stream_rounds) < 1:
         parser.error("at least one round is needed")
     if arguments.only:
@@ -118,6 +127,7 @@ def main() -> int:
     arguments = parse_arguments()
     # SIGTERM would end this process without leaving the `with` blocks.
     signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("penstock").setLevel(logging.ERROR)  # warnings would break into the line of progress
     progress = Progress()
     scratch = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
@@ -150,11 +160,12 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
         consumers = measure_consumers(names, bench)
         typed = reading.measure(bench, names)
         timed = measure_event_time(names, bench)
+        written = measuring.measure(bench, names)
         streams, growths = measure_streams(names, bench)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed, timed) + "\n\n")
+    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed, timed, written) + "\n\n")
     path = write_results(
-        arguments, names, results, peaks, streams, growths, consumers, typed, timed, busy, distribution
+        arguments, names, results, peaks, streams, growths, consumers, typed, timed, written, busy, distribution
     )
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
 
@@ -165,10 +176,16 @@ def make_rivals(
     """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
     beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED, event_time.REPLAY}
-    jvm_source = speed.SPARK_JVM in names or (JVM in sides and beside_jvm & set(names))
+    jvm_sink = {writing.BATCH, writing.FROM_JSON, writing.MICRO_BATCH} & set(names)
+    jvm_source = (
+        speed.SPARK_JVM in names
+        or (JVM in sides and (beside_jvm | jvm_sink) & set(names))
+        or (writing.SAME_SPARK in sides and jvm_sink)
+    )
     group = {side for side in sides if set(readers.FIGURES) & set(names)}
     confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) or (
         {readers.CONFLUENT, readers.CONFLUENT_TUNED} & group
+        or (writing.PLAIN in names and {readers.CONFLUENT_TUNED, writing.CONFLUENT_MANY} & set(sides))
     )
     flink = FLINK in sides and CATCH_UP in names
     return Rivals(
@@ -275,6 +292,7 @@ def write_results(
     consumers: list[Measurement],
     typed: list[Measurement],
     timed: list[Measurement],
+    written: list[Measurement],
     busy: float,
     distribution: Distribution,
 ) -> Path:
@@ -289,7 +307,7 @@ def write_results(
     elif full:
         name = next((part for part, figures in PARTS.items() if set(names) == set(figures)), name)
     path = RESULTS / f"{name}.json"
-    written: dict[str, Any] = {
+    content: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": arguments.quick,
         "machine": machine(),
@@ -308,7 +326,8 @@ def write_results(
             "contestants": names,
         },
         "figures": [
-            figure.as_json() for figure in report.figures(results, peaks, streams, growths, consumers, typed, timed)
+            figure.as_json()
+            for figure in report.figures(results, peaks, streams, growths, consumers, typed, timed, written)
         ],
         "speed": [result.as_json() for result in results],
         "memory": [peak.as_json() for peak in peaks],
@@ -317,9 +336,10 @@ def write_results(
         "consumers": [one.as_json() for one in consumers],
         "formats": [one.as_json() for one in typed],
         "event_time": [one.as_json() for one in timed],
+        "write": [one.as_json() for one in written],
     }
     RESULTS.mkdir(exist_ok=True)
-    path.write_text(json.dumps(written, indent=2) + "\n", "utf-8")
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     return path
 
 

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,10 +35,11 @@ class ReaderFailed(Exception):
 class Process:
     """A child process that reads and writes lines. Used by one thread."""
 
-    def __init__(self, name: str, command: Sequence[str | Path]) -> None:
+    def __init__(self, name: str, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: variables beside those of the runner."""
         self.name = name
         # A SPARK_HOME of the runner would override the PySpark of every environment.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
         self._child = subprocess.Popen(
             [str(word) for word in command],
@@ -47,7 +48,7 @@ class Process:
             stderr=self._errors,
             text=True,
             start_new_session=True,
-            env=environment,
+            env={**inherited, **(environment or {})},
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read_output, name=f"read-{name}", daemon=True).start()

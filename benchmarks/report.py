@@ -15,6 +15,7 @@ from benchmarks.memory import Peak
 from benchmarks.speed import Result
 from benchmarks.streaming import targets
 from benchmarks.streaming.measurement import Growth
+from benchmarks.writing import targets as write_targets
 
 MEMORY_TARGET_MB = 250.0
 FLAT_MB = 30.0
@@ -48,6 +49,7 @@ def figures(
     consumers: Sequence[Measurement] = (),
     formats: Sequence[Measurement] = (),
     event_time: Sequence[Measurement] = (),
+    written: Sequence[Measurement] = (),
 ) -> list[Figure]:
     """All figures that were measured and have a target."""
     by_name = {(result.reader, result.codec): result.rows_per_second for result in results}
@@ -61,7 +63,7 @@ def figures(
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
     found += _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
     found += consumer_targets.figures(consumers) + format_targets.figures(formats)
-    return found + event_time_targets.figures(event_time)
+    return found + event_time_targets.figures(event_time) + write_targets.figures(written)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -96,8 +98,9 @@ def text(
     consumers: Sequence[Measurement] = (),
     formats: Sequence[Measurement] = (),
     event_time: Sequence[Measurement] = (),
+    written: Sequence[Measurement] = (),
 ) -> str:
-    """The tables as text: speeds, memory, streams, consumers, formats, event time, targets."""
+    """The tables as text: speeds, memory, streams, consumers, formats, event time, writes, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
     if results:
@@ -135,7 +138,9 @@ def text(
         parts.append(_measurements("format figure", formats))
     if event_time:
         parts.append(_measurements("event-time figure", event_time))
-    found = figures(results, peaks, streams, growths, consumers, formats, event_time)
+    if written:
+        parts.append(_measurements("write figure", written))
+    found = figures(results, peaks, streams, growths, consumers, formats, event_time, written)
     if found:
         rows = [
             (

@@ -1,4 +1,5 @@
-"""A stream of all seven columns, by Penstock or by Spark's JVM source: one query at a time, into the noop sink.
+"""A stream of all seven columns, by Penstock or by Spark's JVM source: one query at a time, into the noop sink; or of
+keys and values into the sink of a request.
 
     spark_stream.py FORMAT CORES SETTINGS [JAR...]        FORMAT: penstock, kafka;  SETTINGS: of the session, JSON
 
@@ -26,6 +27,7 @@ from process_figures import command_line, descendants, processor_seconds, python
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as in PySpark's documentation)
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from serving import serve_requests
 from spark_session import session
 
@@ -62,8 +64,7 @@ class Stream:
         if request.get("verify"):
             size = F.sum(F.length("key") + F.length("value"))
             frame = frame.observe("seen", F.count(F.lit(1)).alias("rows"), size.alias("bytes"))
-        writer = frame.writeStream.format("noop").option("checkpointLocation", request["checkpoint"])
-        writer = writer.trigger(availableNow=True)
+        writer = self._writer(frame, request).trigger(availableNow=True)
         began = time.perf_counter()
         query = writer.start()
         ended = query.awaitTermination(END_SECONDS)
@@ -115,7 +116,7 @@ class Stream:
 
     def start(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._query is None
-        writer = self._frame(request).writeStream.format("noop").option("checkpointLocation", request["checkpoint"])
+        writer = self._writer(self._frame(request), request)
         if request["trigger"] is not None:
             writer = writer.trigger(processingTime=request["trigger"])
         self._query = writer.start()
@@ -167,6 +168,15 @@ class Stream:
     def _frame(self, request: dict[str, Any]) -> DataFrame:
         options = {"kafka.bootstrap.servers": request["bootstrap"], **request["options"]}
         return self._spark.readStream.format(self._format).options(**options).load()
+
+    def _writer(self, frame: DataFrame, request: dict[str, Any]) -> DataStreamWriter:
+        sink = request.get("sink")
+        if sink is None:
+            writer = frame.writeStream.format("noop")
+        else:
+            options = {"kafka.bootstrap.servers": request["bootstrap"], **sink}
+            writer = frame.select("key", "value").writeStream.format(self._format).options(**options)
+        return writer.option("checkpointLocation", request["checkpoint"])
 
     def _running(self) -> StreamingQuery:
         assert self._query is not None

@@ -32,7 +32,9 @@ def spark_sides(bench: BenchmarkRun) -> list[str]:
 
 
 class Stream(ReaderProcess):
-    """Spark with one stream of all columns into the noop sink."""
+    """Spark with one stream: of all columns into the noop sink, or of keys and values into the same side's Kafka sink.
+
+    `sink` has the options of the Kafka sink."""
 
     def __init__(self, side: str, bench: BenchmarkRun, settings: Mapping[str, str] | None = None) -> None:
         self.side = side
@@ -46,9 +48,11 @@ class Stream(ReaderProcess):
             command = [rival.python, program, "kafka", cores, words, *rival.jars]
         super().__init__(f"stream-{side}", command)
 
-    def start(self, options: Mapping[str, str], trigger: str | None = None) -> None:
+    def start(
+        self, options: Mapping[str, str], trigger: str | None = None, sink: Mapping[str, str] | None = None
+    ) -> None:
         """Start a query at the latest offsets. Returns when it waits for data."""
-        self._request("start", options={"startingOffsets": "latest", **options}, trigger=trigger)
+        self._request("start", options={"startingOffsets": "latest", **options}, trigger=trigger, sink=sink)
 
     def settle(self) -> None:
         """Wait until it has read all records."""
@@ -66,8 +70,10 @@ class Stream(ReaderProcess):
         triggers: list[dict[str, Any]] = self._request("stop")["triggers"]
         return triggers
 
-    def catch_up(self, options: Mapping[str, str], *, verify: bool) -> dict[str, Any]:
-        return self._request("catch-up", options={"startingOffsets": "earliest", **options}, verify=verify)
+    def catch_up(
+        self, options: Mapping[str, str], *, verify: bool, sink: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        return self._request("catch-up", options={"startingOffsets": "earliest", **options}, verify=verify, sink=sink)
 
     def replay(self, options: Mapping[str, str], window: str, delay: str) -> dict[str, Any]:
         """Count all records in windows, with Spark's watermark."""

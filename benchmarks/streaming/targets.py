@@ -11,7 +11,7 @@ from benchmarks.streaming.idle import DEFAULT, EVERY_100_MS
 from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth
 from benchmarks.streaming.memory_growth import DRIVER
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
-from benchmarks.streaming.triggers import EVERY_TRIGGER
+from benchmarks.streaming.triggers import EVERY_TRIGGER, SHORT_WAIT
 from benchmarks.target import Target, compare
 
 FLAT = 1.1
@@ -23,6 +23,7 @@ CODEC = "none"
 
 TARGETS = (
     Target("20-row micro-batch, p50: Penstock / JVM source", MICRO_BATCH, (PENSTOCK, ""), (JVM, ""), at_most=0.6),
+    Target(f"the same, JVM source with {SHORT_WAIT}", MICRO_BATCH, (PENSTOCK, ""), (JVM, SHORT_WAIT), at_most=0.6),
     Target(
         "catching up, 1 M per trigger: JVM source / Penstock",
         CATCH_UP, (JVM, LIMITED), (PENSTOCK, LIMITED), at_least=2.5,

@@ -33,6 +33,13 @@ PLANNED_ROWS = 4
 EVERY_TRIGGER = "discovery at every trigger"
 """Spark's source lists partitions whenever it plans, Penstock every 30 s by default."""
 
+SHORT_WAIT = "fetch.max.wait.ms=10"
+"""Spark's source looks up the ends of its partition after each poll. By then Kafka's consumer has sent its next fetch
+request, and the broker answers the requests of a connection in order: the lookup waits until records arrive, or for
+`fetch.max.wait.ms` (500 by default). In these figures no records arrive before the trigger ends."""
+
+SHORT_WAIT_OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
+
 PLANNING_TIMES = ("latestOffset", "getBatch", "queryPlanning")
 """The phases in which Spark asks the source for offsets and splits them into tasks."""
 
@@ -42,6 +49,8 @@ class Entry:
     side: str
     options: Mapping[str, str]
     case: str = ""
+    sink: Mapping[str, str] | None = None
+    """Options of the Kafka sink. None: the noop sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,13 @@ class Size:
 def measure_micro_batch(bench: BenchmarkRun) -> list[Measurement]:
     topic = "bench-micro-batch"
     bench.kafka.create_topic(topic, PARTITIONS)
-    entries = [Entry(side, {"subscribe": topic}) for side in spark_sides(bench)]
+    options = {"subscribe": topic}
+    entries = [Entry(side, options) for side in spark_sides(bench)]
+    if JVM in bench.sides:
+        entries.append(Entry(JVM, options | SHORT_WAIT_OPTIONS, SHORT_WAIT))
     size = Size(warm_up=bench.sized(30, 3), settling=bench.sized(10, 1), counted=bench.sized(40, 5))
     with OnDemandProducer(bench, PARTITIONS, [topic]) as producer:
-        return _measure(bench, MICRO_BATCH, entries, producer, ROWS, size, lambda ms: ms["triggerExecution"])
+        return measure_triggers(bench, MICRO_BATCH, entries, producer, ROWS, size, lambda ms: ms["triggerExecution"])
 
 
 def measure_planning(bench: BenchmarkRun) -> list[Measurement]:
@@ -81,14 +93,14 @@ def measure_planning(bench: BenchmarkRun) -> list[Measurement]:
     entries = [entry for entry in possible if entry.side in bench.sides]
     size = Size(warm_up=bench.sized(15, 2), settling=bench.sized(4, 1), counted=bench.sized(20, 4))
     with OnDemandProducer(bench, PLANNED_PARTITIONS, topics) as producer:
-        return _measure(bench, PLANNING, entries, producer, PLANNED_ROWS, size, planning_time)
+        return measure_triggers(bench, PLANNING, entries, producer, PLANNED_ROWS, size, planning_time)
 
 
 def planning_time(ms: Mapping[str, float]) -> float:
     return sum(ms.get(name, 0) for name in PLANNING_TIMES)
 
 
-def _measure(
+def measure_triggers(
     bench: BenchmarkRun,
     figure: str,
     entries: Sequence[Entry],
@@ -127,7 +139,7 @@ def _measure(
 
 def _triggers(stream: Stream, entry: Entry, producer: OnDemandProducer, rows: int, wanted: int) -> list[dict[str, Any]]:
     """Spark's durations of this many triggers, without triggers that did not find all rows at once."""
-    stream.start(entry.options)
+    stream.start(entry.options, sink=entry.sink)
     for _ in range(wanted):
         producer.send(rows)
         stream.settle()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tools.docs.bar_chart import number
 from tools.docs.markdown import table
-from tools.docs.results import Run, all_runs, run_of, whole_run
+from tools.docs.results import WHOLE, Run, all_runs, run_of, whole_run
 
 Case = tuple[str, str]
 """A figure and one case of it, as the results name them."""
@@ -36,12 +36,14 @@ CONSUMER_SIDES = {
     "kafka-python": "kafka-python",
     "aiokafka": "aiokafka",
 }
+SHORT_WAIT = "fetch.max.wait.ms=10"
 FORMAT_SIDES = {"penstock": "Penstock", "jvm": "Spark's Kafka source + function", "udf": "raw read + Python UDF"}
 
 STREAMS: dict[Case, str] = {
     ("stream-catch-up", "1 M per trigger"): "catch up on 6 M records, 1 M per trigger, s",
     ("stream-catch-up", "all at once"): "catch up on 6 M records, one trigger, s",
     ("stream-micro-batch", ""): "micro-batch of 20 rows, p50, ms",
+    ("stream-micro-batch", SHORT_WAIT): f"the same with `kafka.{SHORT_WAIT}`, ms",
     ("stream-planning", ""): "plan a trigger over 2,000 partitions, ms",
     ("stream-planning", "discovery at every trigger"): "the same, with partition discovery at every trigger, ms",
     ("stream-idle", "every 100 ms"): "CPU of a trigger without data, every 100 ms, ms",
@@ -124,12 +126,12 @@ def machine() -> str:
     versions = {name: version for run in reversed(runs) for name, version in run.data["versions"].items()}
     rows = [
         (
-            f"`benchmarks/results/{name}.json`",
+            f"`benchmarks/results/{run.file}.json`",
             run.date,
-            str(run.setting["rounds"] if name == "latest" else run.setting["stream_rounds"]),
+            str(run.setting["rounds"] if run.file == WHOLE else run.setting["stream_rounds"]),
             str(run.data["load_before"]),
         )
-        for name, run in zip(("latest", "streams", "consumer", "formats", "event-time"), runs, strict=False)
+        for run in runs
     ]
     return "\n\n".join(
         (

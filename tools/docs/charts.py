@@ -41,15 +41,15 @@ def streams() -> str:
         "plan a trigger over 2,000 partitions, ms": ("stream-planning", ""),
         "CPU of a trigger without data, every 100 ms, ms": ("stream-idle", "every 100 ms"),
     }
-    groups = [Group(title, _bars(run, *case, STREAM_SIDES)) for title, case in figures.items()]
+    groups = [Group(title, bars(run, *case, STREAM_SIDES)) for title, case in figures.items()]
     return Chart("Spark streams", "a scale for each figure; shorter is better", groups).svg()
 
 
 def consumer_groups() -> str:
     run = run_of("consumers")
     groups = [
-        Group("many records per call", _bars(run, "consumer-batches", "", CONSUMER_SIDES)),
-        Group("one record per call", _bars(run, "consumer-messages", "", CONSUMER_SIDES)),
+        Group("many records per call", bars(run, "consumer-batches", "", CONSUMER_SIDES)),
+        Group("one record per call", bars(run, "consumer-messages", "", CONSUMER_SIDES)),
     ]
     return Chart("Consumer group of one member", "million rows per second, lz4; longer is faster", groups).svg()
 
@@ -58,13 +58,13 @@ def typed_columns() -> str:
     run = run_of("formats")
     jvm = {"penstock": "Penstock", "jvm": "Spark's source + from_json"}
     groups = [
-        Group("JSON, 5 fields", _bars(run, "formats-json", "", jvm)),
-        Group("JSON, 1% malformed", _bars(run, "formats-json-malformed", "", jvm)),
-        Group("Avro with a registry", _bars(run, "formats-avro", "", {**jvm, "jvm": "Spark's source + from_avro"})),
-        Group("Protobuf", _bars(run, "formats-protobuf", "", {"penstock": "Penstock", "udf": "raw read + Arrow UDF"})),
+        Group("JSON, 5 fields", bars(run, "formats-json", "", jvm)),
+        Group("JSON, 1% malformed", bars(run, "formats-json-malformed", "", jvm)),
+        Group("Avro with a registry", bars(run, "formats-avro", "", {**jvm, "jvm": "Spark's source + from_avro"})),
+        Group("Protobuf", bars(run, "formats-protobuf", "", {"penstock": "Penstock", "udf": "raw read + Arrow UDF"})),
         Group(
             "JSON by a Python function per record",
-            _bars(run, "formats-deserializer", "", {"penstock": "Penstock", "udf": "raw read + Python UDF"}),
+            bars(run, "formats-deserializer", "", {"penstock": "Penstock", "udf": "raw read + Python UDF"}),
         ),
     ]
     subtitle = "million rows per second, Spark batch read, lz4; longer is faster"
@@ -72,11 +72,43 @@ def typed_columns() -> str:
 
 
 def skewed_replay() -> str:
-    bars = _bars(run_of("event_time"), "event-time-replay", "records lost", STREAM_SIDES)
+    lost = bars(run_of("event_time"), "event-time-replay", "records lost", STREAM_SIDES)
     return Chart(
         "Skewed replay, counted behind withWatermark", "of 6,000,000 records; shorter is better",
-        [Group("records that are in no window", bars)],
+        [Group("records that are in no window", lost)],
     ).svg()  # fmt: skip
+
+
+def spark_write() -> str:
+    run = run_of("write")
+    once, exactly, tuned = "at least once", "exactly once", "tuned"
+    jvm = {"penstock-same-spark": "Penstock", "jvm": "Spark's sink"}
+    groups = [
+        Group(
+            "4 M rows, at least once, s",
+            bars(run, "write-batch", once, jvm)
+            + bars(run, "write-batch", tuned, {"jvm": "Spark's sink, larger batches"})
+            + bars(
+                run,
+                "write-batch",
+                "discarding writer",
+                {"penstock-same-spark": "ceiling: a writer that discards"},
+                "bound",
+            ),
+        ),
+        Group(
+            "2 M structs as JSON, at least once, s",
+            bars(run, "write-json", once, {**jvm, "jvm": "to_json and Spark's sink"})
+            + bars(run, "write-json", tuned, {"jvm": "the same, larger batches"}),
+        ),
+        Group(
+            "micro-batch of 20 rows from Kafka to Kafka, p50, ms",
+            bars(run, "write-micro-batch", once, {"penstock": "Penstock, at least once"})
+            + bars(run, "write-micro-batch", exactly, {"penstock": "Penstock, exactly once"})
+            + bars(run, "write-micro-batch", once, {"jvm": "Spark's source and sink"}),
+        ),
+    ]
+    return Chart("Spark writes", "a scale for each figure; shorter is better", groups).svg()
 
 
 def _by_codec(readers: Mapping[str, str]) -> list[Group]:
@@ -93,9 +125,9 @@ def _by_codec(readers: Mapping[str, str]) -> list[Group]:
     return groups
 
 
-def _bars(run: Run, figure: str, case: str, sides: Mapping[str, str]) -> list[Bar]:
+def bars(run: Run, figure: str, case: str, sides: Mapping[str, str], kind: Kind | None = None) -> list[Bar]:
     values = {side: run.value(figure, case, side) for side in sides}
-    return [Bar(sides[side], value, _kind(side)) for side, value in values.items() if value is not None]
+    return [Bar(sides[side], value, kind or _kind(side)) for side, value in values.items() if value is not None]
 
 
 def _kind(side: str) -> Kind:
@@ -110,3 +142,5 @@ FIGURES: dict[str, Callable[[], str]] = {
     "docs/figures/typed-columns.svg": typed_columns,
     "docs/figures/skewed-replay.svg": skewed_replay,
 }
+if run_of("write").measured:
+    FIGURES["docs/figures/spark-write.svg"] = spark_write

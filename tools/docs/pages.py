@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.docs import benchmark_tables, options
+from tools.docs import benchmark_tables, options, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,6 +16,7 @@ PARTS: dict[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"figures": benchmark_tables.headline},
     "docs/options.md": options.OPTIONS_PAGE,
     "docs/streaming.md": options.STREAMING_PAGE,
+    "docs/writer.md": options.WRITER_PAGE,
     "docs/consumer-operations.md": options.CONSUMER_OPERATIONS_PAGE,
     "docs/consumer-settings.md": options.CONSUMER_SETTINGS_PAGE,
     "docs/performance.md": {
@@ -27,8 +28,12 @@ PARTS: dict[str, Mapping[str, Callable[[], str]]] = {
         "typed columns": benchmark_tables.formats,
         "event time": benchmark_tables.event_time,
         "event time cost": benchmark_tables.event_time_cost,
+        "write batch": write_tables.batches,
+        "write streams": write_tables.streams,
+        "write producers": write_tables.producers,
         "memory": benchmark_tables.memory,
         "stream memory": benchmark_tables.stream_memory,
+        "write memory": write_tables.memory,
     },
     "benchmarks/README.md": {"targets": benchmark_tables.targets},
 }

@@ -11,7 +11,14 @@ from statistics import median
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
-FILES = {"streams": "streams", "consumers": "consumer", "formats": "formats", "event_time": "event-time"}
+WHOLE = "latest"
+FILES = {
+    "streams": "streams",
+    "consumers": "consumer",
+    "formats": "formats",
+    "event_time": "event-time",
+    "write": "write",
+}
 """A part of the benchmark, and the file with its results where the last whole run did not include it."""
 
 
@@ -19,6 +26,7 @@ FILES = {"streams": "streams", "consumers": "consumer", "formats": "formats", "e
 class Run:
     """One recorded run, or the part of it that a table shows."""
 
+    file: str
     data: dict[str, Any]
     part: str = ""
 
@@ -58,25 +66,26 @@ class Run:
 
 @cache
 def whole_run() -> Run:
-    return Run(_read("latest"))
+    return Run(WHOLE, _read(WHOLE))
 
 
 @cache
 def run_of(part: str) -> Run:
     """The newest recorded run of a part: the last whole run if it included the part, else the part's own file."""
     whole = whole_run().data
-    return Run(whole if whole.get(part) else _read(FILES[part]), part)
+    if whole.get(part):
+        return Run(WHOLE, whole, part)
+    return Run(FILES[part], _read(FILES[part]), part)
 
 
 def all_runs() -> Iterator[Run]:
-    """Every run that a page shows, each once."""
-    seen: list[dict[str, Any]] = []
-    for run in (whole_run(), *(run_of(part) for part in FILES)):
-        if not any(run.data is data for data in seen):
-            seen.append(run.data)
-            yield run
+    """Every recorded run that a page shows, each once."""
+    runs = {run.file: run for run in (*(run_of(part) for part in reversed(FILES)), whole_run())}
+    return (run for run in reversed(runs.values()) if run.data)
 
 
 def _read(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    """The content of a file of results; empty if that part was never recorded."""
+    path = FOLDER / f"{name}.json"
+    data: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return data
