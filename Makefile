@@ -21,7 +21,7 @@ ALONE := env -u MAKEFLAGS -u MFLAGS
 CARGO := $(ALONE) cargo
 MANIFEST := --manifest-path kernel/Cargo.toml
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= raw fixed_crc json avro protobuf avro_schema protobuf_schema
+FUZZ_TARGETS ?= raw fixed_crc encoder json avro protobuf avro_schema protobuf_schema
 # Limits for one input: seconds, and megabytes. Schemas of a few bytes can ask for far more of both.
 FUZZ_LIMITS ?= -timeout=60 -rss_limit_mb=3072 -malloc_limit_mb=2048
 WORKERS ?= 3
@@ -96,7 +96,7 @@ postgres: ## install PostgreSQL for the tests of the streamer (as root, on Debia
 
 # --- trying it --------------------------------------------------------------------------------------------------------
 
-demo: ## a million events through Kafka into PySpark, with a real broker
+demo: ## a million events through Kafka into PySpark and back, with a real broker
 	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)" java
 	@$(MAKE) $(SIDE_BY_SIDE) $(VENV)/.packages $(VENV)/.built-quick
 	@$(MAKE) $(SIDE_BY_SIDE) kernel-quick broker
@@ -174,9 +174,9 @@ test-python: kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa
 coverage: ## unit tests with their coverage: a table, and coverage.xml
 	@$(MAKE) unit ARGS="--cov=penstock --cov-report=term --cov-report=xml $(ARGS)"
 
-# PENSTOCK_SOAK_SECONDS=60 shortens the consumer's part, which takes ten minutes.
-soak: kernel-dev broker ## drivers and workers killed hundreds of times, a group that never rests; 30 minutes
-	@$(BIN)/python -m pytest -m soak -o faulthandler_timeout=0 tests/chaos
+# CONTRIBUTING.md has the variables that shorten its parts. `make soak ARGS="-k W6"` runs one of them.
+soak: kernel-dev broker ## drivers, workers, brokers and writes killed hundreds of times, a group that never rests; 2 hours
+	@$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 $(ARGS) tests/chaos
 
 old-brokers: kernel-dev broker ## the essentials on Kafka 3.3, 3.9 and 4.0; fetches 130 MB the first time
 	@$(BIN)/python -m pytest -m old_brokers tests/integration/test_old_brokers.py

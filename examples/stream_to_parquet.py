@@ -5,7 +5,6 @@ python examples/stream_to_parquet.py localhost:9092 shop-events /tmp/shop --foll
 """
 
 import argparse
-import logging
 import os
 import signal
 import sys
@@ -26,12 +25,8 @@ parser.add_argument("--follow", action="store_true", help="run until Ctrl-C, not
 parser.add_argument("--group", help="commit to this consumer group, so that Kafka's tools show the lag")
 arguments = parser.parse_args()
 
-# Log the lag to standard error, every ten seconds.
-logging.basicConfig(format="%(message)s")
-logging.getLogger("penstock.lag").setLevel(logging.INFO)
-
 spark = SparkSession.builder.appName("stream_to_parquet").config("spark.ui.showConsoleProgress", False).getOrCreate()
-listener = LagListener()
+listener = LagListener()  # prints the lag to standard error, every ten seconds
 spark.streams.addListener(listener)
 # PySpark's own handler would cancel the current batch. This one only sets a flag: a signal handler may interrupt code
 # that holds a lock, so it must not wait for one.
