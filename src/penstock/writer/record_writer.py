@@ -15,6 +15,7 @@ from penstock._kernel import EncodedBatch, Encoder
 from penstock.config.sink import SinkOptions
 from penstock.formats.encoding import Encoding
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.producer.identity import Identity
 from penstock.wire.producer.producer import Producer
 from penstock.wire.producer.written import ProducerMetrics, WrittenRange
 from penstock.writer.columns import TOPIC, unwrapped, written_columns
@@ -48,6 +49,8 @@ class RecordWriter:
             hashed=hashed,
             seed=seed,
         )
+        self._identity: Identity | None = None
+        """The identity of the encoder's batches."""
         self._fixed_encoding = None if encoding is None else RowEncoder(encoding, options.formats.mode)
         self._row_encoders: dict[tuple[pa.Schema, str | None], RowEncoder] = {}
         """By schema and topic: a topic may have its own subject in a registry."""
@@ -88,9 +91,14 @@ class RecordWriter:
         self.use_identity()
 
     def use_identity(self) -> None:
-        """Number batches from 0 on, for the identity that the producer has now. It may change with a transaction."""
-        producer_id, epoch = self._producer.identity
-        self._encoder.set_producer(producer_id, epoch, self._producer.transactional_id is not None)
+        """Use the identity that the producer has now. A new one numbers its batches from 0 on.
+
+        Do not simplify: before Kafka 4.0 all transactions of a producer have one identity, and the numbers must go on.
+        The broker takes a repeated number for a retry: it answers with success and drops the batch.
+        """
+        if self._producer.identity != self._identity:
+            self._identity = self._producer.identity
+            self._encoder.set_producer(*self._identity, self._producer.transactional_id is not None)
 
     def write(self, batch: pa.RecordBatch, topic: str | None = None) -> None:
         """Encode rows, and send the record batches that are full. `topic` replaces the option for this call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 
 import pytest
 
@@ -36,7 +37,21 @@ def token(kafka, tmp_path_factory):
         [*command, "--max-life-time-period", "-1"], capture_output=True, text=True, timeout=120, check=True
     )
     row = next(line for line in made.stdout.splitlines() if "User:reader" in line)
-    return row.split()[0], row.split()[1]
+    token_id, hmac = row.split()[:2]
+    await_token(kafka, token_id, hmac)
+    return token_id, hmac
+
+
+def await_token(kafka, token_id, hmac):
+    """The controller answers before the broker has read of the token in the metadata log."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return topics(kafka, "SCRAM-SHA-256", f'username="{token_id}" password="{hmac}" tokenauth="true"')
+        except AuthenticationFailed:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def topics(kafka, mechanism, entries):
