@@ -103,6 +103,7 @@ demo: ## a million events through Kafka into PySpark and back, with a real broke
 	@$(BIN)/penstock demo
 
 bench: kernel-release broker ## Penstock beside Spark's own Kafka source and others; writes benchmarks/results/
+	@rm -f $(VENV)/.bytecode && $(BIN)/python tools/pyspark_bytecode.py --remove
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 # --- checking it ------------------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older br
 
 # The order in which they begin. The kernel takes longest, so it begins as soon as maturin is there.
 checks: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages test-kernel kernel-dev broker $(VENV)/spark.jsa \
-    $(VENV)/kafka.jsa lint-python lint-kernel lint-module
+    $(VENV)/kafka.jsa $(VENV)/.bytecode lint-python lint-kernel lint-module
 
 # Rust's builds wait for each other's locks. And make gives the next free core to the first target that is ready: that
 # would be a linter, not the kernel.
@@ -166,8 +167,13 @@ $(VENV)/spark.jsa: $(VENV)/.packages
 $(VENV)/kafka.jsa: $(VENV)/.packages | broker
 	@PYTHONPATH=src:tests $(BIN)/python -m support.kafka_jvm
 
+# Spark's Python processes start in a third of the time. Benchmarks take it out again: users do not have it.
+$(VENV)/.bytecode: $(VENV)/.packages tools/pyspark_bytecode.py
+	@$(BIN)/python tools/pyspark_bytecode.py
+	@touch $@
+
 # Tests that need PostgreSQL are skipped by name where it is missing: `make postgres` installs it.
-test-python: kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa
+test-python: kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa $(VENV)/.bytecode
 	$(say) "pytest, $(WORKERS) workers"
 	@$(PYTEST) $(ARGS) $(TESTS)
 
