@@ -29,7 +29,7 @@ TESTS ?= tests
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo unit test test-all checks lint lint-python lint-kernel lint-module test-kernel \
+.PHONY: help setup broker postgres demo unit test test-all ready checks lint lint-python lint-kernel lint-module test-kernel \
     test-python coverage soak old-brokers format bench fuzz fuzz-schemas wheel docs site clean kernel-dev kernel-quick \
     kernel-release
 
@@ -117,21 +117,23 @@ unit: ## tests without Java, Kafka or PostgreSQL: a minute
 
 test: ## what CI runs: linters, Rust, unit, integration, Spark
 	@test -e $(VENV)/.packages || tools/prerequisites.sh "$(PYTHON)" java
-	@$(MAKE) $(SIDE_BY_SIDE) checks
-	@$(MAKE) test-python
+	@$(MAKE) $(SIDE_BY_SIDE) ready
+	@$(MAKE) -j 2 test-python checks
 
 test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL
 	@tools/postgresql.sh >/dev/null
 	@$(MAKE) test ARGS="-m 'not soak' $(ARGS)"
 
-# The order in which they begin. The kernel takes longest, so it begins as soon as maturin is there.
-checks: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages test-kernel kernel-dev broker $(VENV)/spark.jsa \
-    $(VENV)/kafka.jsa $(VENV)/.bytecode lint-python lint-kernel lint-module
+# What pytest needs, in the order in which it begins. The kernel takes longest, so it begins as soon as maturin is there.
+ready: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa \
+    $(VENV)/.bytecode
 
-# Rust's builds wait for each other's locks. And make gives the next free core to the first target that is ready: that
-# would be a linter, not the kernel.
+# One after the other beside pytest, which waits for brokers a quarter of its time. Rust's builds would also wait for
+# each other's locks.
+checks: lint-python test-kernel lint-kernel lint-module
+
 ifneq ($(filter checks,$(MAKECMDGOALS)),)
-test-kernel: | $(VENV)/.built-dev
+test-kernel: | lint-python
 lint-kernel: | test-kernel
 lint-module: | lint-kernel
 endif
@@ -158,7 +160,7 @@ lint-module: $(VENV)/.packages
 
 test-kernel:
 	$(say) "cargo test"
-	@$(CARGO) test $(MANIFEST) --locked
+	@$(CARGO) test --quiet $(MANIFEST) --locked
 
 # Spark's and Kafka's classes, parsed and checked, for the many Java machines that the tests start.
 $(VENV)/spark.jsa: $(VENV)/.packages
