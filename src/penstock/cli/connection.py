@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.config.client import KAFKA_NO_EFFECT, KAFKA_OPTIONS
-from penstock.config.producer import PRODUCER_NO_EFFECT
-from penstock.config.sink import SINK_CLIENT_OPTIONS, SINK_OPTIONS
-from penstock.config.source import OPTIONS, REFUSED
+from penstock.config.option import merged
+from penstock.config.sink import SINK_CLIENT_OPTIONS
 from penstock.errors import OptionError
 
 BOOTSTRAP_VARIABLE = "PENSTOCK_BOOTSTRAP"
 
-INTERACTIVE_OPTIONS = {"kafka.default.api.timeout.ms": "10000"}
+SERVERS = "bootstrap.servers"
+
+INTERACTIVE_OPTIONS = {"default.api.timeout.ms": "10000"}
 """Defaults of the command line: the usual minute is too long for a user at a terminal."""
 
 
@@ -38,7 +39,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser, *, again: bool = F
         default=[],
         metavar="NAME=VALUE",
         type=_assignment,
-        help="an option of the source, such as kafka.security.protocol=SSL; may be repeated",
+        help="an option of the source, such as security.protocol=SSL; may be repeated",
     )
     group.add_argument(
         "--options-file",
@@ -70,27 +71,28 @@ def target_options(arguments: argparse.Namespace) -> dict[str, str]:
 
     Otherwise it gets no option of the source: a login must not be sent to another cluster.
     """
-    own = read_properties(arguments.to_options_file) if arguments.to_options_file else {}
-    own = {full_name(name): value for name, value in [*own.items(), *arguments.to_option]}
-    if arguments.to_bootstrap_server:
-        own["kafka.bootstrap.servers"] = arguments.to_bootstrap_server
-    if "kafka.bootstrap.servers" in own:
-        return INTERACTIVE_OPTIONS | own
-    shared = {name: value for name, value in connection_options(arguments).items() if name in SINK_CLIENT_OPTIONS}
-    return shared | own
+    own = merged(
+        read_properties(arguments.to_options_file) if arguments.to_options_file else {},
+        dict(arguments.to_option),
+        {SERVERS: arguments.to_bootstrap_server} if arguments.to_bootstrap_server else {},
+    )
+    if _names_brokers(own):
+        return merged(INTERACTIVE_OPTIONS, own)
+    shared = connection_options(arguments)
+    return merged({name: value for name, value in shared.items() if SINK_CLIENT_OPTIONS.declares(name)}, own)
 
 
 def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
     """The arguments as options of the source. Later ones win: environment, file, -o, -b."""
-    given = dict(INTERACTIVE_OPTIONS)
-    if os.environ.get(BOOTSTRAP_VARIABLE):
-        given["kafka.bootstrap.servers"] = os.environ[BOOTSTRAP_VARIABLE]
-    if arguments.options_file:
-        given |= {full_name(name): value for name, value in read_properties(arguments.options_file).items()}
-    given |= {full_name(name): value for name, value in [*arguments.option, *getattr(arguments, "more_options", [])]}
-    if arguments.bootstrap_server:
-        given["kafka.bootstrap.servers"] = arguments.bootstrap_server
-    if "kafka.bootstrap.servers" not in given:
+    from_environment = os.environ.get(BOOTSTRAP_VARIABLE)
+    given = merged(
+        INTERACTIVE_OPTIONS,
+        {SERVERS: from_environment} if from_environment else {},
+        read_properties(arguments.options_file) if arguments.options_file else {},
+        dict([*arguments.option, *getattr(arguments, "more_options", [])]),
+        {SERVERS: arguments.bootstrap_server} if arguments.bootstrap_server else {},
+    )
+    if not _names_brokers(given):
         raise OptionError(
             "--bootstrap-server",
             None,
@@ -100,10 +102,8 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
-def full_name(name: str) -> str:
-    """The name of an option, with the prefix `kafka.` that files of Kafka's own clients do not have."""
-    known = {*map(str.lower, (*KAFKA_OPTIONS, *SINK_OPTIONS)), *KAFKA_NO_EFFECT, *PRODUCER_NO_EFFECT, *REFUSED}
-    return f"kafka.{name}" if name not in OPTIONS and f"kafka.{name}".lower() in known else name
+def _names_brokers(options: Mapping[str, str]) -> bool:
+    return SINK_CLIENT_OPTIONS.gives(options, SINK_CLIENT_OPTIONS.declared_name(SERVERS))
 
 
 def _assignment(text: str) -> tuple[str, str]:

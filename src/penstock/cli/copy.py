@@ -16,7 +16,7 @@ from penstock.cli.read import POSITIONS, record_count
 from penstock.cli.target_topic import add_create_argument, target_topic
 from penstock.cli.topic_offsets import TopicOffsets
 from penstock.cli.transfer import Transfer, partition_lines, summary
-from penstock.config.option import warn_of_ignored
+from penstock.config.option import merged, warn_of_ignored
 from penstock.config.sink import parse_sink_options
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to start, not where to stop")
-    given = {"kafka.isolation.level": "read_committed"} | connection_options(arguments)
+    given = merged({"isolation.level": "read_committed"}, connection_options(arguments))
     options = parse_options(given | {"subscribe": arguments.source})
     to_options = target_options(arguments) | {"topic": arguments.target}
     client = parse_sink_options(to_options).client

@@ -39,7 +39,7 @@ positions (--from, --until):
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time)
   1738324800000         the same in milliseconds (13 digits)
   -1h, -30m, -2d        the same, counted back from now
-  group                 the committed offsets of -o kafka.group.id=NAME (--from only)
+  group                 the committed offsets of -o group.id=NAME (--from only)
 """
 EPILOG = f"""\
 {POSITIONS}
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for penstock read")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
-        raise OptionError("--from", "group", "needs the name of the group", "Add -o kafka.group.id=NAME")
+        raise OptionError("--from", "group", "needs the name of the group", "Add -o group.id=NAME")
     view: RecordView | TypedRecordView
     if options.formats.typed:
         with argument_names():

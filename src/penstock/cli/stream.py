@@ -104,19 +104,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
     from penstock.config.consumer import parse_config
+    from penstock.config.option import merged
     from penstock.model.columns import checked_columns
     from penstock.streamer.streamer import Streamer
 
-    given = {name.removeprefix("kafka."): value for name, value in connection_options(arguments).items()}
-    given.setdefault("auto.offset.reset", "earliest")
-    given.setdefault("group.id", target.group(arguments.topic))
-    if arguments.group:
-        given["group.id"] = arguments.group
+    given = merged(
+        {"auto.offset.reset": "earliest", "group.id": target.group(arguments.topic)},
+        connection_options(arguments),
+        {"group.id": arguments.group} if arguments.group else {},
+    )
     # A short time-out here, because the user waits. The running stream uses the default.
     start = starting_point(Cluster(parse_config(given).client), arguments.topic, arguments.start)
-    for name, value in INTERACTIVE_OPTIONS.items():
-        if given.get(name.removeprefix("kafka.")) == value:
-            del given[name.removeprefix("kafka.")]
+    given = {name: value for name, value in given.items() if INTERACTIVE_OPTIONS.get(name) != value}
     columns = arguments.columns if target.columns is None else target.columns
     as_text = arguments.text and not target.is_stdout
     settings = ("limit", "flush_rows", "flush_bytes", "flush_interval", "retry_timeout", "max_retries")

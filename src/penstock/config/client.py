@@ -191,5 +191,6 @@ def client_config(values: OptionValues) -> ClientConfig:
     return ClientConfig(
         security=security(values),
         decompression_limit=values[DECOMPRESSION_LIMIT.name],
+        option_prefix=values.prefix,
         **values.fields(_OWN_OPTIONS),
     )

@@ -1,7 +1,7 @@
 """The settings of a ConsumerConnector: Kafka's consumer settings, and those of its old high-level consumer.
 
-The settings of the client (brokers, security, fetch sizes) are taken from KAFKA_OPTIONS. The Spark source gives them
-the prefix `kafka.`; here they have none, and errors name them as the user wrote them.
+The settings of the client (brokers, security, fetch sizes) are taken from KAFKA_OPTIONS. They are declared there with
+the prefix `kafka.`, and here without it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Any
 
 from penstock.config.client import DECOMPRESSION_LIMIT, KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.config.formats import FORMAT_OPTIONS, FormatOptions, format_options
-from penstock.config.option import Ignored, Option, OptionTable, OptionValues, Parser, as_text
+from penstock.config.option import Ignored, Option, OptionTable, OptionValues, as_text, bare_name
 from penstock.config.parsers import flag, milliseconds, number, one_of, text
 from penstock.config.security import SECURITY_REFUSED
 from penstock.errors import OptionError, did_you_mean
 from penstock.wire.client_config import ClientConfig
 
-PREFIX = "kafka."
 COOPERATIVE = "cooperative-sticky"
 ASSIGNORS = {
     "range": "range",
@@ -139,7 +138,7 @@ _OWN = (
         "auto_commit",
     ),
     replace(
-        KAFKA_OPTIONS[f"{PREFIX}auto.commit.interval.ms"],
+        KAFKA_OPTIONS["kafka.auto.commit.interval.ms"],
         name="auto.commit.interval.ms",
         doc="The auto-commit interval in milliseconds.",
         field="auto_commit_interval",
@@ -268,44 +267,22 @@ _CHANGED: dict[str, dict[str, Any]] = {
 }
 """What differs in a client setting from the option of the Spark source."""
 
-# Longest first: ssl.keystore.key is also the beginning of another name.
-_KNOWN = "|".join(re.escape(name) for name in sorted(KAFKA_OPTIONS, key=len, reverse=True))
-_NAMES = re.compile(rf"(?<![\w.])(?:{_KNOWN})(?![\w])")
-
 
 def _bare(words: str) -> str:
-    """Remove the prefix from the names of options in a text. Other words stay: a broker's host name may begin with
-    kafka. too."""
-    return _NAMES.sub(lambda found: found[0].removeprefix(PREFIX), words)
-
-
-def _renamed(error: OptionError) -> OptionError:
-    """The error with the names of settings as the user of a ConsumerConnector writes them."""
-    return OptionError(_bare(error.name), error.value, _bare(error.reason), _bare(error.hint))
-
-
-def _with_bare_errors(parse: Parser) -> Parser:
-    def parse_bare(name: str, value: str) -> Any:
-        try:
-            return parse(name, value)
-        except OptionError as error:
-            raise _renamed(error) from None
-
-    return parse_bare
+    """A text about options of the Spark source, for the settings of a consumer."""
+    return KAFKA_OPTIONS.spelled(words, prefix="")
 
 
 _LIMIT = replace(DECOMPRESSION_LIMIT, name="decompression.limit.bytes")
 
 _CLIENT_OPTIONS = OptionTable(
-    *(replace(option, **_CHANGED.get(name.removeprefix(PREFIX), {})) for name, option in KAFKA_OPTIONS.items()),
+    *(replace(option, **_CHANGED.get(bare_name(name), {})) for name, option in KAFKA_OPTIONS.items()),
     DECOMPRESSION_LIMIT,
 )
 """The options of the client, with a consumer's defaults, under the names of the Spark source."""
 
 _SHARED = {
-    name.removeprefix(PREFIX): replace(
-        option, name=name.removeprefix(PREFIX), parse=_with_bare_errors(option.parse), doc=_bare(option.doc)
-    )
+    bare_name(name): replace(option, name=bare_name(name), doc=_bare(option.doc))
     for name, option in _CLIENT_OPTIONS.items()
     if name != DECOMPRESSION_LIMIT.name
 } | {_LIMIT.name: _LIMIT}
@@ -343,7 +320,7 @@ CONSUMER_REFUSED = {
     "ssl.ca.location": "Set ssl.truststore.location, which is a PEM file too",
     "ssl.certificate.location": _PEM,
     "ssl.key.location": _PEM,
-    **{name.removeprefix(PREFIX): _bare(advice) for name, advice in SECURITY_REFUSED.items()},
+    **{bare_name(name): _bare(advice) for name, advice in SECURITY_REFUSED.items()},
 }
 """Settings of Java's or other clients that cannot be supported, each with the alternative."""
 
@@ -354,7 +331,7 @@ _OLD_NO_EFFECT = {
 """Where the old consumer stored offsets: accepted if the value says Kafka, refused if it says ZooKeeper."""
 
 _NO_EFFECT = {
-    **{name.removeprefix(PREFIX): _bare(reason) for name, reason in KAFKA_NO_EFFECT.items()},
+    **{bare_name(name): _bare(reason) for name, reason in KAFKA_NO_EFFECT.items()},
     "group.remote.assignor": "groups are joined with the classic protocol",
     "max.poll.records": "there is no poll",
     **{
@@ -373,8 +350,6 @@ CONSUMER_NO_EFFECT = {name: reason for name, reason in _NO_EFFECT.items() if nam
 
 
 def _hint(key: str) -> str:
-    if key.startswith(PREFIX) and key.removeprefix(PREFIX) in {*_TABLE, *OLD_NAMES, *CONSUMER_NO_EFFECT}:
-        return f"Did you mean {key.removeprefix(PREFIX)}? Only the Spark source puts {PREFIX} before Kafka's names"
     if key.lower().startswith("eventtime.") or key.lower() == "includewatermarks":
         return "Event-time options belong to the Spark source. Use ConsumerConnector(config, watermarks=strategy)"
     return ""
@@ -386,14 +361,19 @@ _TABLE = OptionTable(
     aliases=OLD_NAMES,
     refused=CONSUMER_REFUSED,
     no_effect=CONSUMER_NO_EFFECT,
+    kafka=(*CONSUMER_OPTIONS, *OLD_NAMES, *CONSUMER_REFUSED, *CONSUMER_NO_EFFECT),
     hint=_hint,
 )
 
 
 def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
     """Parse a user's settings. Raises OptionError for the first wrong one, under the name the user gave it."""
-    _check_old_storage(config)
-    values = _TABLE.parse(config)
+    with _TABLE.names_as_written(config):
+        _check_old_storage(config)
+        return _parsed(_TABLE.parse(config))
+
+
+def _parsed(values: OptionValues) -> ConsumerConfig:
     formats = format_options(values)
     if "bootstrap.servers" not in values.given:
         raise OptionError("bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
@@ -412,20 +392,19 @@ def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
 
 
 def _client(values: OptionValues) -> ClientConfig:
-    given = {PREFIX + name: value for name, value in values.given.items() if PREFIX + name in _CLIENT_OPTIONS}
+    names = {name: _CLIENT_OPTIONS.declared_name(name) for name in values.given}
+    given = {name: values[own] for own, name in names.items() if name in _CLIENT_OPTIONS}
     given[DECOMPRESSION_LIMIT.name] = values[_LIMIT.name]
-    try:
-        return replace(client_config(OptionValues(_CLIENT_OPTIONS, given)), option_prefix="")
-    except OptionError as error:
-        raise _renamed(error) from None
+    return client_config(OptionValues(_CLIENT_OPTIONS, given, values.written))
 
 
 def _check_old_storage(config: Mapping[str, object]) -> None:
-    for name, storage in _OLD_NO_EFFECT.items():
-        if name in config and as_text(name, config[name]).strip().lower() != storage:
+    for name, value in config.items():
+        storage = _OLD_NO_EFFECT.get(_TABLE.declared_name(name))
+        if storage is not None and as_text(name, value).strip().lower() != storage:
             raise OptionError(
                 name,
-                config[name],
+                value,
                 "offsets are stored only in Kafka",
                 "Leave it out, and import the old offsets with: penstock groups reset GROUP --from-file FILE",
             )

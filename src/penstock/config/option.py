@@ -2,25 +2,52 @@
 
 `Option` is one declaration, `OptionTable` holds many and parses what a user gives, and `OptionValues` is the result:
 the given values, with the table's defaults for the others. `docs/options.md` and `--help` are written from the tables.
+
+Only this file knows the prefix `kafka.`: Spark's Kafka source has it before the names of Kafka's settings, and Kafka's
+own clients do not. A table accepts both, and errors repeat names as the user writes them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from penstock.errors import OptionError, did_you_mean
 from penstock.masking import get_logger, is_secret
 
 log = get_logger(__name__)
 
+PREFIX = "kafka."
+"""Before the names of Kafka's settings, in the options of Spark's Kafka source. Optional everywhere."""
+
+Value = TypeVar("Value")
+
 Parser: TypeAlias = Callable[[str, str], Any]
 """Takes the name of an option, for errors, and its text."""
 
 Ignored: TypeAlias = tuple[tuple[str, str], ...]
 """Options that have no effect, each with the reason."""
+
+
+def bare_name(name: str) -> str:
+    """The name of a Kafka setting without the prefix."""
+    return name.removeprefix(PREFIX)
+
+
+def option_key(name: str) -> str:
+    """The same text for all ways to write a name: with or without the prefix, in any case."""
+    return bare_name(name.lower())
+
+
+def merged(*layers: Mapping[str, Value]) -> dict[str, Value]:
+    """Options of several origins. Later ones replace earlier ones, in whichever way either name is written."""
+    found = {option_key(name): (name, value) for layer in layers for name, value in layer.items()}
+    return dict(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +78,13 @@ class OptionTable(Mapping[str, Option]):
         refused: Mapping[str, str] | None = None,
         no_effect: Mapping[str, str] | None = None,
         ignores_case: bool = False,
+        kafka: Iterable[str] = (),
         hint: Callable[[str], str] | None = None,
     ) -> None:
         """`aliases`: other names of the options. `refused`: names that cannot be supported, each with the alternative.
-        `no_effect`: names that are accepted with a warning, each with the reason. `hint`: what to say about an unknown
-        name that resembles none of these; it comes before the nearest name where it is not empty."""
+        `no_effect`: names that are accepted with a warning, each with the reason. `kafka`: the names of Kafka's
+        settings, in a table that declares them without the prefix. `hint`: what to say about an unknown name that
+        resembles none of these; it comes before the nearest name where it is not empty."""
         self._options = {option.name: option for option in options}
         self._refused = refused or {}
         self._no_effect = no_effect or {}
@@ -64,6 +93,13 @@ class OptionTable(Mapping[str, Option]):
         self._names = [*self._options, *(aliases or {}), *self._no_effect]
         known = [*self._options, *self._no_effect, *self._refused]
         self._known = {self._folded(name): name for name in known} | dict(aliases or {})
+        prefixed = [name for name in self._known if name.startswith(PREFIX)]
+        self._kafka = {option_key(name) for name in (*prefixed, *kafka)}
+        self._prefix = PREFIX if prefixed else ""
+        for key in self._kafka:
+            name = self._known[self._folded(self._prefix + key)]
+            for other in (PREFIX + key, key):
+                self._known.setdefault(other, name)
         self._defaults: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Option:
@@ -87,11 +123,57 @@ class OptionTable(Mapping[str, Option]):
         return self._known.get(self._folded(name)) in self._options
 
     def declared_name(self, name: str) -> str:
-        """A name in the case of its declaration; unchanged if the table does not have it."""
+        """A name as it is declared; unchanged if the table does not have it."""
         return self._known.get(self._folded(name), name)
+
+    def gives(self, given: Iterable[str], name: str) -> bool:
+        """Whether the option of a declared name is among those given."""
+        return any(self.declared_name(each) == name for each in given)
+
+    def prefix_of(self, given: Iterable[str]) -> str:
+        """The prefix before Kafka's names as the user writes them. As in the declarations if none of them is given."""
+        names = [name.lower() for name in given]
+        if any(name.startswith(PREFIX) for name in names):
+            return PREFIX
+        return "" if not self._kafka.isdisjoint(names) else self._prefix
+
+    def spelled(self, text: str, prefix: str, given: Iterable[str] = ()) -> str:
+        """A text in which Kafka's settings have the prefix, with their names as the user writes them."""
+        written = {option_key(name): name for name in given}
+        written |= {name: name for name in given}  # a name that is given in both ways stays
+
+        def spell(found: re.Match[str]) -> str:
+            name = found[0]
+            return written.get(name) or written.get(option_key(name)) or prefix + bare_name(name)
+
+        return self._prefixed_names.sub(spell, text)
+
+    @functools.cached_property
+    def _prefixed_names(self) -> re.Pattern[str]:
+        # Longest first: ssl.keystore.key is also the beginning of another name.
+        names = "|".join(re.escape(key) for key in sorted(self._kafka, key=len, reverse=True))
+        return re.compile(rf"(?<![\w.]){re.escape(PREFIX)}(?:{names})(?!\w)" if names else r"(?!)")
+
+    @contextlib.contextmanager
+    def names_as_written(self, given: Mapping[str, object]) -> Iterator[None]:
+        """Around parsing: errors name Kafka's settings with or without the prefix, as the user does."""
+        try:
+            yield
+        except OptionError as error:
+            prefix, name = self.prefix_of(given), error.name
+            if name not in given and option_key(name) in self._kafka:
+                name = prefix + option_key(name)
+            reason, hint = (self.spelled(text, prefix, given) for text in (error.reason, error.hint))
+            if (name, reason, hint) == (error.name, error.reason, error.hint):
+                raise
+            raise OptionError(name, error.value, reason, hint) from None
 
     def parse(self, given: Mapping[str, object]) -> OptionValues:
         """Parse a user's options. Raises OptionError for the first wrong one, under the name the user gave it."""
+        with self.names_as_written(given):
+            return self._parse(given)
+
+    def _parse(self, given: Mapping[str, object]) -> OptionValues:
         values: dict[str, Any] = {}
         written: dict[str, str] = {}
         ignored: dict[str, str] = {}
@@ -103,7 +185,7 @@ class OptionTable(Mapping[str, Option]):
             if name in self._refused:
                 raise OptionError(key, raw, "is not supported", self._refused[name])
             if name in self._no_effect:
-                ignored[key] = self._no_effect[name]
+                ignored[key] = self.spelled(self._no_effect[name], self.prefix_of(given), given)
                 continue
             value = self._parse_one(self._options[name], key, raw)
             if name in values and values[name] != value:
@@ -117,7 +199,9 @@ class OptionTable(Mapping[str, Option]):
 
     def _nearest(self, key: str) -> str:
         hint = self._hint(key) if self._hint is not None else ""
-        return hint or did_you_mean(key.replace("_", "."), self._names)
+        prefix = PREFIX if key.lower().startswith(PREFIX) else ""
+        names = (prefix + bare_name(name) if option_key(name) in self._kafka else name for name in self._names)
+        return hint or did_you_mean(key.replace("_", "."), names)
 
     def _parse_one(self, option: Option, key: str, raw: object) -> Any:
         name = option.name if key.lower() == option.name.lower() else key
@@ -145,6 +229,11 @@ class OptionValues:
         self.written = written or {}
         """The names as the user wrote them, by the names of the table."""
         self.ignored = ignored
+
+    @property
+    def prefix(self) -> str:
+        """The prefix before Kafka's names as the user writes them."""
+        return self.table.prefix_of(self.written.values())
 
     def __getitem__(self, name: str) -> Any:
         """The given value, else the default; None if there is neither."""

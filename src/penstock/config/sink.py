@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from penstock.config.client import CLIENT_OPTIONS, KAFKA_NO_EFFECT, client_config
-from penstock.config.option import Ignored, Option, OptionTable, OptionValues
+from penstock.config.option import Ignored, Option, OptionTable, OptionValues, bare_name
 from penstock.config.parsers import flag, number, one_of, text
 from penstock.config.producer import PRODUCER_NO_EFFECT, PRODUCER_OPTIONS, PRODUCER_REFUSED, producer_config
 from penstock.config.security import SECURITY_REFUSED
 from penstock.config.write_formats import WRITE_FORMAT_OPTIONS, WriteFormats, write_format_options
-from penstock.errors import OptionError, did_you_mean
+from penstock.errors import OptionError
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.producer.producer_config import ProducerConfig
 
@@ -94,11 +94,13 @@ _CLIENT_NAMES = (
 
 
 def _is_for_writing(name: str) -> bool:
-    is_security = name.startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))
-    return is_security or name.removeprefix("kafka.") in _CLIENT_NAMES
+    bare = bare_name(name)
+    return bare in _CLIENT_NAMES or bare.startswith(("ssl.", "sasl.", "security."))
 
 
-SINK_CLIENT_OPTIONS = OptionTable(*(each for each in CLIENT_OPTIONS.values() if _is_for_writing(each.name)))
+SINK_CLIENT_OPTIONS = OptionTable(
+    *(each for each in CLIENT_OPTIONS.values() if _is_for_writing(each.name)), ignores_case=True
+)
 """The options of a client that writes."""
 
 _READING_OPTIONS = {name: _NOT_READ for name in CLIENT_OPTIONS if not _is_for_writing(name)}
@@ -113,13 +115,6 @@ REFUSED = {
 """Options that are errors, each with the advice of its error."""
 
 
-def _hint(key: str) -> str:
-    near = did_you_mean(key, [*SINK_OPTIONS])
-    if not near and "kafka." + key.lower() in SINK_OPTIONS:
-        return f"Did you mean kafka.{key}?"
-    return near or "Kafka's own settings begin with kafka."
-
-
 SINK_OPTIONS = OptionTable(
     *SINK_OPTIONS_OWN.values(),
     *WRITE_FORMAT_OPTIONS.values(),
@@ -128,9 +123,8 @@ SINK_OPTIONS = OptionTable(
     refused=REFUSED,
     no_effect=KAFKA_NO_EFFECT | PRODUCER_NO_EFFECT | _READING_OPTIONS,
     ignores_case=True,
-    hint=_hint,
 )
-"""Every option of a write. Names are accepted in any case, as in Spark."""
+"""Every option of a write. Names are accepted in any case, as in Spark, and Kafka's with or without `kafka.`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +159,11 @@ class SinkOptions:
 
 def parse_sink_options(given: Mapping[str, Any]) -> SinkOptions:
     """Parse a user's options. Raises OptionError for the first wrong one."""
-    values = SINK_OPTIONS.parse(given)
+    with SINK_OPTIONS.names_as_written(given):
+        return _parsed(SINK_OPTIONS.parse(given))
+
+
+def _parsed(values: OptionValues) -> SinkOptions:
     if "kafka.bootstrap.servers" not in values.given:
         raise OptionError("kafka.bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
     of_client = {name: value for name, value in values.given.items() if name in CLIENT_OPTIONS}

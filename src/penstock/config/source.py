@@ -32,7 +32,7 @@ from penstock.config.parsers import (
 from penstock.config.security import SECURITY_REFUSED
 from penstock.config.stream import STREAM_OPTIONS, StreamOptions, stream_options
 from penstock.config.times import TimesOption, now_ms
-from penstock.errors import OptionError, did_you_mean
+from penstock.errors import OptionError
 from penstock.model.offset_spec import (
     EARLIEST,
     LATEST,
@@ -229,10 +229,7 @@ RESET_ADVICE = (
 def _hint(key: str) -> str:
     if key.lower() in ("topic", "topics"):
         return "A read names its topics with option subscribe"
-    near = did_you_mean(key, [*SOURCE_OPTIONS, *NO_EFFECT, *sorted(KAFKA_NO_EFFECT)])
-    if not near and "kafka." + key.lower() in KAFKA_OPTIONS:
-        return f"Did you mean kafka.{key}?"
-    return near or "Kafka's own settings begin with kafka."
+    return ""
 
 
 SOURCE_OPTIONS = OptionTable(
@@ -246,7 +243,7 @@ SOURCE_OPTIONS = OptionTable(
     ignores_case=True,
     hint=_hint,
 )
-"""Every option of a read. Names are accepted in any case, as in Spark."""
+"""Every option of a read. Names are accepted in any case, as in Spark, and Kafka's with or without `kafka.`."""
 
 
 def parse_options(given: Mapping[str, Any], now: int | None = None) -> SourceOptions:
@@ -255,7 +252,11 @@ def parse_options(given: Mapping[str, Any], now: int | None = None) -> SourceOpt
     `now`: the time from which relative times count, in milliseconds since 1970; None: this moment. A caller that parses
     the options of one query several times passes the same one.
     """
-    values = SOURCE_OPTIONS.parse(given)
+    with SOURCE_OPTIONS.names_as_written(given):
+        return _parsed(SOURCE_OPTIONS.parse(given), now_ms() if now is None else now)
+
+
+def _parsed(values: OptionValues, now: int) -> SourceOptions:
     chosen = [name for name in SUBSCRIPTIONS if name in values.given]
     if len(chosen) != 1:
         what = f"only one of {', '.join(SUBSCRIPTIONS)} may be set" if chosen else "is missing: it names the topics"
@@ -263,7 +264,7 @@ def parse_options(given: Mapping[str, Any], now: int | None = None) -> SourceOpt
         raise OptionError(" and ".join(chosen) or SUBSCRIPTIONS[0], None, what, hint)
     if "kafka.bootstrap.servers" not in values.given:
         raise OptionError("kafka.bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
-    starting, ending = _start_and_end(values, now_ms() if now is None else now)
+    starting, ending = _start_and_end(values, now)
     formats = format_options(values)
     return SourceOptions(
         client=client_config(values),

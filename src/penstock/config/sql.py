@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.config.option import OptionTable
+from penstock.config.option import OptionTable, merged
 from penstock.config.sink import SINK_OPTIONS
 from penstock.config.source import SOURCE_OPTIONS, SUBSCRIPTIONS
 from penstock.errors import OptionError
@@ -17,6 +17,8 @@ FORMAT = "penstock"
 
 _TWIN = "option."
 """CREATE TABLE passes each of its OPTIONS twice, as `name` and as `option.name`."""
+
+_SERVERS = "kafka.bootstrap.servers"
 
 _SUBSCRIPTIONS = {name.lower() for name in SUBSCRIPTIONS}
 
@@ -84,28 +86,28 @@ def read_of_table(given: Mapping[str, str], kept: Mapping[str, str]) -> dict[str
     A query that names brokers gives all of its options. It is a read without a table, with a schema that came from one.
     """
     options = read_options(given)
-    if "kafka.bootstrap.servers" in options:
+    if SOURCE_OPTIONS.gives(options, _SERVERS):
         return options
     if not kept:
         SOURCE_OPTIONS.parse(options)  # a misspelt name is the better error
         raise OptionError(
-            "kafka.bootstrap.servers",
+            _SERVERS,
             None,
             "is missing, and Spark passes no options of a table whose CREATE TABLE lists columns",
             "Leave the columns out, or use CREATE TEMPORARY VIEW, or give the options with the read: "
             "spark.read.options(...).table(...)",
         )
-    return {**kept, **options}
+    return merged(kept, options)
 
 
 def write_to_table(given: Mapping[str, str]) -> dict[str, str]:
     """The options of a write, which may be to a table."""
     options = write_options(given)
-    if "kafka.bootstrap.servers" in options:
+    if SINK_OPTIONS.gives(options, _SERVERS):
         return options
     SINK_OPTIONS.parse(options)  # a misspelt name is the better error
     raise OptionError(
-        "kafka.bootstrap.servers",
+        _SERVERS,
         None,
         "is missing, and Spark passes no options of a table to writes",
         "Give the options with the write, as in INSERT INTO t WITH (...) or writeTo(...).options(...), or use CREATE "

@@ -18,6 +18,7 @@ from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import ReportAddress
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
 from penstock.spark.driver_log import log_to_driver
+from penstock.spark.early_end import expect_early_end
 from penstock.spark.filters import narrowing_of
 from penstock.spark.tracebacks import without_traceback
 
@@ -70,6 +71,7 @@ def read_partition(
         return iter(())
     from penstock.reader.task import read_range
 
+    expect_early_end()
     assert isinstance(partition, RangePartition)
     batches = read_range(
         partition.value, columns, options, scope=scope, reports=partition.reports, watermarks=partition.watermarks

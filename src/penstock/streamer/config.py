@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock._kernel import COLUMNS
 from penstock.config.consumer import ConsumerConfig, parse_config
+from penstock.config.option import merged, option_key
 from penstock.consumer.start import Start
 from penstock.errors import OptionError
 from penstock.model.columns import checked_columns
@@ -165,9 +166,11 @@ def _checked_consumer(config: Mapping[str, object] | None) -> tuple[Mapping[str,
         example = 'Example: {"bootstrap.servers": "broker:9092", "group.id": "g"}'
         raise OptionError("config", None, "is missing", example)
     for name, value in config.items():
-        if name in STREAMER_SETTINGS:
-            raise OptionError(name, value, f"is set by the Streamer: {STREAMER_SETTINGS[name]}", "Leave it out")
-    settings = dict(config) | {"enable.auto.commit": "false", "consumer.timeout.ms": str(POLL_MS)}
+        if option_key(name) in STREAMER_SETTINGS:
+            raise OptionError(
+                name, value, f"is set by the Streamer: {STREAMER_SETTINGS[option_key(name)]}", "Leave it out"
+            )
+    settings = merged(config, {"enable.auto.commit": "false", "consumer.timeout.ms": str(POLL_MS)})
     parsed = parse_config(settings)
     if parsed.formats.typed:
         raise OptionError("valueFormat", None, "is for streams", "A Streamer's extractor makes rows of messages")

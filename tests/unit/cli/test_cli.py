@@ -22,7 +22,6 @@ from penstock.cli.connection import (
     INTERACTIVE_OPTIONS,
     add_connection_arguments,
     connection_options,
-    full_name,
     read_properties,
 )
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
@@ -98,7 +97,7 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
         (["topics"], "penstock broker"),
         (["read", "t", "-b", "nowhere"], "is not host:port"),
         (["read", "t", "-b", "h:1", "--from", "yesterday"], "is not a position"),
-        (["read", "t", "-b", "h:1", "--from", "group"], "-o kafka.group.id=NAME"),
+        (["read", "t", "-b", "h:1", "--from", "group"], "-o group.id=NAME"),
         (["read", "t", "-b", "h:1", "--until", "group"], "where to start"),
         (["read", "t", "-b", "h:1", "--follow", "--until", "5"], "contradicts --follow"),
         (["read", "t", "-b", "h:1", "-o", "kafka.security.protocoll=SSL"], "kafka.security.protocol?"),
@@ -240,21 +239,14 @@ def test_a_secret_given_by_mistake_is_not_shown(capsys):
 
 def test_the_nearer_word_wins(monkeypatch, tmp_path):
     monkeypatch.setenv("PENSTOCK_BOOTSTRAP", "environment:1")
-    assert connection() == {"kafka.bootstrap.servers": "environment:1"}
+    assert connection() == {"bootstrap.servers": "environment:1"}
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=file:1\nsecurity.protocol=SSL\n")
     file = ("--options-file", str(path))
-    assert connection(*file) == {"kafka.bootstrap.servers": "file:1", "kafka.security.protocol": "SSL"}
+    assert connection(*file) == {"bootstrap.servers": "file:1", "security.protocol": "SSL"}
     option = (*file, "-o", "kafka.bootstrap.servers=option:1")
-    assert connection(*option)["kafka.bootstrap.servers"] == "option:1"
-    assert connection(*option, "-b", "direct:1")["kafka.bootstrap.servers"] == "direct:1"
-
-
-def test_names_of_kafkas_own_clients_get_their_prefix():
-    assert full_name("sasl.mechanism") == "kafka.sasl.mechanism"
-    assert full_name("max.poll.records") == "kafka.max.poll.records"
-    assert full_name("kafka.sasl.mechanism") == "kafka.sasl.mechanism"
-    assert full_name("includeHeaders") == "includeHeaders"
+    assert connection(*option) == {"kafka.bootstrap.servers": "option:1", "security.protocol": "SSL"}
+    assert connection(*option, "-b", "direct:1") == {"bootstrap.servers": "direct:1", "security.protocol": "SSL"}
 
 
 def test_properties_are_read_as_java_does(tmp_path):

@@ -175,7 +175,8 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"groupid": "words"}, "is unknown. Did you mean group.id?"),
         ({"group_id": "words"}, "is unknown. Did you mean group.id?"),
         ({"auto.comit.enable": "words"}, "is unknown. Did you mean auto.commit.enable?"),
-        ({"kafka.fetch.min.bytes": "1"}, "Did you mean fetch.min.bytes? Only the Spark source puts kafka. before"),
+        ({"kafka.fetch.min.byte": "1"}, "is unknown. Did you mean kafka.fetch.min.bytes?"),
+        ({"kafka.valueFormat": "json"}, "is unknown. Did you mean valueFormat?"),
         (
             {"eventTime.maxDrift": "5m"},
             "is unknown. Event-time options belong to the Spark source. Use Consumer",

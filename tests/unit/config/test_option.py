@@ -14,7 +14,7 @@ from penstock.config.client import KAFKA_OPTIONS
 from penstock.config.consumer import CONSUMER_OPTIONS, ConsumerConfig, parse_config
 from penstock.config.event_time import EventTimeOptions
 from penstock.config.formats import ColumnOptions, FormatOptions
-from penstock.config.option import Option, OptionTable, as_text
+from penstock.config.option import Option, OptionTable, as_text, merged
 from penstock.config.parsers import flag, number, text
 from penstock.config.registry_config import RegistryConfig
 from penstock.config.source import SOURCE_OPTIONS, SourceOptions, parse_options
@@ -90,6 +90,86 @@ def test_case_is_ignored_only_if_the_table_says_so():
     assert table.parse({"SHOP.SIZE": "5"})["shop.size"] == 5
     with pytest.raises(OptionError, match=r"option shop\.size = '0'"):
         table.parse({"SHOP.SIZE": "0"})
+
+
+KAFKA = OptionTable(
+    Option("kafka.group.id", text, None, "The group."),
+    Option("kafka.group.id.size", number(1), None, "The size of the group."),
+    Option("mode", text, None, "The mode."),
+    refused={"kafka.class": "Use kafka.group.id"},
+    no_effect={"kafka.color": "kafka.group.id decides"},
+    ignores_case=True,
+)
+
+
+@pytest.mark.parametrize("name", ["kafka.group.id", "group.id", "Kafka.Group.ID", "Group.id"])
+def test_the_prefix_of_kafkas_names_is_optional(name):
+    values = KAFKA.parse({name: "g"})
+    assert (values["kafka.group.id"], values.written) == ("g", {"kafka.group.id": name})
+    assert KAFKA.declared_name(name) == "kafka.group.id"
+    assert KAFKA.gives([name], "kafka.group.id")
+    assert values.prefix == ("kafka." if name.lower().startswith("kafka.") else "")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"group.id.size": "0"}, "option group.id.size = '0': must be at least 1"),
+        ({"kafka.group.id.size": "0"}, "option kafka.group.id.size = '0': must be at least 1"),
+        ({"class": "X"}, "option class = 'X': is not supported. Use group.id"),
+        ({"kafka.class": "X"}, "option kafka.class = 'X': is not supported. Use kafka.group.id"),
+        ({"class": "X", "kafka.group.id": "g"}, "option class = 'X': is not supported. Use kafka.group.id"),
+        ({"kafka.class": "X", "group.id": "g"}, "option kafka.class = 'X': is not supported. Use group.id"),
+        ({"groop.id": "g"}, "option groop.id: is unknown. Did you mean group.id?"),
+        ({"kafka.groop.id": "g"}, "option kafka.groop.id: is unknown. Did you mean kafka.group.id?"),
+        (
+            {"group.id": "a", "kafka.group.id": "b"},
+            "option kafka.group.id = 'b': contradicts group.id = 'a'. Set only kafka.group.id",
+        ),
+    ],
+)
+def test_errors_write_kafkas_names_as_the_user_does(given, said):
+    with pytest.raises(OptionError) as caught:
+        KAFKA.parse(given)
+    assert str(caught.value) == said
+
+
+def test_warnings_write_kafkas_names_as_the_user_does():
+    assert KAFKA.parse({"color": "red"}).ignored == (("color", "group.id decides"),)
+    assert KAFKA.parse({"kafka.color": "red"}).ignored == (("kafka.color", "kafka.group.id decides"),)
+
+
+def test_errors_after_parsing_write_kafkas_names_as_the_user_does():
+    def fail(given):
+        with pytest.raises(OptionError) as caught, KAFKA.names_as_written(given):
+            raise OptionError("kafka.group.id", None, "is missing, and kafka.group.id.size is given", "See kafka.host")
+        return str(caught.value)
+
+    assert fail({"group.id.size": "1"}) == "option group.id: is missing, and group.id.size is given. See kafka.host"
+    assert "option kafka.group.id: is missing, and kafka.group.id.size is" in fail({"kafka.group.id.size": "1"})
+    assert "option kafka.group.id: is missing, and kafka.group.id.size is" in fail({})
+
+
+@pytest.mark.parametrize("prefix", ["", "kafka."])
+def test_all_front_ends_take_kafkas_names_with_and_without_the_prefix(prefix):
+    given = {f"{prefix}bootstrap.servers": "h:1", f"{prefix}group.id": "g", f"{prefix}fetch.max.wait.ms": "7"}
+    consumer, source = parse_config(given), parse_options(given | {"subscribe": "t"})
+    assert (consumer.group, source.rules.group) == ("g", "g")
+    for client in (consumer.client, source.client):
+        assert (client.bootstrap, client.fetch_max_wait) == ((("h", 1),), 0.007)
+        assert client.option("acks") == f"{prefix}acks"
+    for parse, more in ((parse_config, {}), (parse_options, {"subscribe": "t"})):
+        with pytest.raises(OptionError) as caught:
+            parse(given | more | {f"{prefix}ssl.truststore.location": "ca.pem"})
+        assert f"option {prefix}security.protocol = 'PLAINTEXT'" in str(caught.value)
+        assert f"but {prefix}ssl.truststore.location is given" in str(caught.value)
+        with pytest.raises(OptionError, match=rf"option {prefix}bootstrap\.servers: is missing"):
+            parse({f"{prefix}group.id": "g"} | more)
+
+
+def test_of_options_from_several_places_the_last_one_counts_however_it_is_written():
+    layers = {"kafka.a": 1, "b": 2, "c": 3}, {"a": 4, "kafka.b": 5}
+    assert merged(*layers) == {"a": 4, "kafka.b": 5, "c": 3}
 
 
 def test_values_of_programs_become_text():

@@ -38,8 +38,18 @@ def test_servers_are_required():
 def test_an_unknown_option_names_the_nearest():
     with pytest.raises(OptionError, match="Did you mean topic"):
         parse(topc="out")
-    with pytest.raises(OptionError, match=r"Did you mean kafka\.acks"):
-        parse(acks="all")
+    with pytest.raises(OptionError, match=r"option kafka\.ack: is unknown. Did you mean kafka\.acks"):
+        parse_sink_options(SERVERS | {"kafka.ack": "all"})
+    with pytest.raises(OptionError, match=r"option linger\.mss: is unknown. Did you mean linger\.ms"):
+        parse_sink_options(SERVERS | {"linger.mss": "5"})
+
+
+def test_the_prefix_of_kafkas_names_is_optional():
+    bare = parse_sink_options({"bootstrap.servers": "broker:9092", "acks": "1", "compression.type": "zstd"})
+    full = parse_sink_options(SERVERS | {"kafka.acks": "1", "kafka.compression.type": "zstd"})
+    assert (bare.producer, bare.client.bootstrap) == (full.producer, full.client.bootstrap)
+    with pytest.raises(OptionError, match=r"needs acks=all and enable\.idempotence=true"):
+        parse_sink_options({"bootstrap.servers": "b:1", "acks": "1", "deliveryGuarantee": "exactly-once"})
 
 
 @pytest.mark.parametrize("name", ["subscribe", "kafka.key.serializer", "kafka.partitioner.class", "path"])

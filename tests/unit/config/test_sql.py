@@ -124,11 +124,14 @@ def test_a_read_of_a_table_prefers_the_options_of_the_query():
     kept = BROKERS | {"subscribe": "t", "startingoffsets": "earliest"}
     assert read_of_table({}, kept) == kept
     assert read_of_table({"startingOffsets": "latest"}, kept) == kept | {"startingoffsets": "latest"}
+    named = {"group.id": "a"}
+    assert read_of_table({"kafka.group.id": "b"}, kept | named) == kept | {"kafka.group.id": "b"}
 
 
 def test_a_query_that_names_brokers_uses_nothing_of_a_table():
     own = {"kafka.bootstrap.servers": "c:9092", "subscribe": "u"}
-    assert read_of_table(own, BROKERS | {"subscribe": "t", "startingoffsets": "earliest"}) == own
+    for query in (own, {"bootstrap.servers": "c:9092", "subscribe": "u"}):
+        assert read_of_table(query, BROKERS | {"subscribe": "t", "startingoffsets": "earliest"}) == query
 
 
 def test_a_read_of_a_table_without_options_says_why_and_what_to_do():

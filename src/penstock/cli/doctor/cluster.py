@@ -134,7 +134,7 @@ def client_certificate(tls: Tls) -> Check:
         end = None if text is None else expiry_in_pem(text)
     except (OSError, ValueError) as error:
         found = f"the client's certificate cannot be read: {error}"
-        return failed("certificates", found, "Set kafka.ssl.keystore.location to a PEM file")
+        return failed("certificates", found, "Set ssl.keystore.location to a PEM file")
     if end is None:
         return ok("certificates", "the client has no certificate of its own")
     return _until("the client's certificate", end, datetime.now(UTC))

@@ -28,7 +28,9 @@ def type_to_write(options: Mapping[str, str], topic: str) -> pa.StructType | Non
 
     A wrong option is reported by the writer.
     """
-    reading = {name: value for name, value in options.items() if name in FORMAT_OPTIONS or name in KAFKA_OPTIONS}
+    reading = {
+        name: value for name, value in options.items() if FORMAT_OPTIONS.declares(name) or KAFKA_OPTIONS.declares(name)
+    }
     try:
         type_ = typed_source(parse_options(reading | {"subscribe": topic})).value.type
     except (OptionError, SchemaNotFound):

@@ -29,7 +29,7 @@ def test_a_certificate_that_expires(left, state, words):
 def test_a_client_without_a_certificate_and_one_that_cannot_be_read(tmp_path):
     assert client_certificate(Tls()).state == "ok"
     missing = client_certificate(Tls(certificate_file=str(tmp_path / "none.pem")))
-    assert (missing.state, "kafka.ssl.keystore.location" in missing.remedy) == ("failed", True)
+    assert (missing.state, "ssl.keystore.location" in missing.remedy) == ("failed", True)
 
 
 def test_an_address_is_reachable_refused_or_unknown():
