@@ -492,12 +492,17 @@ class EventTimeError(PenstockError):
 
 
 class ConsumerTimeout(PenstockError):
-    """No message arrived within `consumer.timeout.ms`. The stream can be read again."""
+    """No message arrived within `consumer.timeout.ms`. The stream can be read again.
 
-    def __init__(self, thread_id: str, seconds: float) -> None:
+    `reason` is the likely cause, such as a topic that does not exist; empty if none is known.
+    """
+
+    def __init__(self, thread_id: str, seconds: float, reason: str = "") -> None:
         self.thread_id = thread_id
         self.seconds = seconds
-        super().__init__(f"stream {thread_id}: no message within {seconds:g} s (consumer.timeout.ms)")
+        self.reason = reason
+        why = f": {reason}" if reason else ""
+        super().__init__(f"stream {thread_id}: no message within {seconds:g} s (consumer.timeout.ms){why}")
 
 
 class MessageStreamsExist(PenstockError, RuntimeError):

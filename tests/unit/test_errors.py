@@ -39,7 +39,7 @@ EXAMPLES = [
     errors.MalformedRecord("t", 3, 42, "value", "is no JSON", b"{"),
     errors.DeserializerFailed("t", 3, 42, "orders:Orders", "ValueError: no price", "Traceback"),
     errors.EventTimeError("column 'created'", "is of type string", "Cast it", "Traceback"),
-    errors.ConsumerTimeout("me-0", 1.5),
+    errors.ConsumerTimeout("me-0", 1.5, "topic 't' does not exist"),
     errors.MessageStreamsExist("words_me"),
     errors.DataLoss([("t", 3, "from offset 1", "offsets 5 to 9")]),
     errors.OpenTransaction([("t", 3, 100, 40, "producer id 7")], 120.0, "endingOffsets"),

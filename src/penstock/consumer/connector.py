@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +43,7 @@ from penstock.consumer.stream.stream import Stream
 from penstock.consumer.stream_factory import StreamFactory
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics, StreamSubscription
 from penstock.consumer.transactional_offsets import TransactionalOffsets
+from penstock.consumer.wait_reason import wait_reason
 from penstock.errors import CommitRefused, MessageStreamsExist, OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
@@ -187,6 +189,7 @@ class ConsumerConnector:
             self._streams = streams
             for _, stream in streams:
                 stream.transactional_offsets = self._transactional_offsets(stream.reader)
+                stream.reader.queue.wait_reason = partial(self._wait_reason, stream.thread_id)
             self._rebalancer.reader_of = lambda topic, number: stream_of(topic, number).reader
             self._membership = Membership(self.config, self.consumer_id, subscription, self._rebalancer)
             atexit.register(self.shutdown)
@@ -205,6 +208,11 @@ class ConsumerConnector:
         """Raise an error to every stream's thread, while fetching is retried. Called by fetchers and the finder."""
         for _, stream in self._streams:
             stream.reader.report(None, error)
+
+    def _wait_reason(self, thread_id: str) -> str:
+        membership = self._membership
+        status = None if membership is None else membership.status()
+        return wait_reason(self.config, status, self._assigned.cursors.values(), thread_id)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 

@@ -165,13 +165,40 @@ def test_H14_a_stream_times_out_and_continues(consumers, topic, produce):
     name = topic()
     connector = consumers.connector(consumer_timeout_ms=300)
     stream = connector.create_message_streams({name: 1})[name][0]
-    with pytest.raises(ConsumerTimeout):
-        next(stream)
+
+    def reason():
+        with pytest.raises(ConsumerTimeout) as caught:
+            next(stream)
+        return caught.value.reason
+
+    eventually(lambda: reason().startswith(f"{name}-0 has no new records"), "the error says why")
     write(produce, name, 1, 3)
     seen = []
     eventually(lambda: seen.extend(offsets(stream)) or len(seen) == 3, "what was written meanwhile")
     assert seen == [0, 1, 2]
     assert connector.position() == {tp(name): 3}
+
+
+def test_H14_a_timeout_names_a_topic_that_does_not_exist_and_a_consumer_without_partitions(consumers, topic):
+    def reason(stream):
+        try:
+            next(stream)
+        except ConsumerTimeout as error:
+            return error.reason
+        return ""
+
+    missing = f"{consumers.group}-missing"
+    nothing = consumers.connector(group_id=f"{consumers.group}-2", consumer_timeout_ms=300)
+    stream = nothing.create_message_streams({missing: 1})[missing][0]
+    eventually(lambda: reason(stream).startswith(f"topic {missing!r} does not exist"), "the unknown topic")
+    name = topic()
+    streams = [
+        consumers.connector(consumer_timeout_ms=300).create_message_streams({name: 1})[name][0] for _ in range(2)
+    ]
+    eventually(
+        lambda: any(reason(each).startswith("no partition is assigned to this consumer") for each in streams),
+        "more members than partitions",
+    )
 
 
 def test_H15_consumed_offsets_are_committed_and_not_fetched_ones(kafka, consumers, topic, produce):
@@ -385,8 +412,13 @@ def test_a_signal_ends_a_blocked_reader_and_what_was_consumed_is_committed(
 def test_H17_no_broker_at_the_start_is_not_fatal(consumers, caplog):
     connector = consumers.connector(bootstrap_servers="127.0.0.1:1", consumer_timeout_ms=500)
     stream = connector.create_message_streams({"t": 1})["t"][0]
-    with pytest.raises(ConsumerTimeout):
-        next(stream)
+
+    def named():
+        with pytest.raises(ConsumerTimeout) as caught:
+            next(stream)
+        return "127.0.0.1:1" in caught.value.reason and "Check bootstrap.servers" in str(caught.value)
+
+    eventually(named, "the error names the broker")
     eventually(lambda: "127.0.0.1:1" in caplog.text, "it is logged")
     connector.shutdown()
 

@@ -55,6 +55,8 @@ class ChunkQueue:
         """Whether a fetcher has found the queue full since the stream's thread last took a chunk."""
         self.on_ready: Callable[[], None] | None = None
         """Called with the lock held when there is something to read: for readers that cannot block."""
+        self.wait_reason: Callable[[], str] = str
+        """Why no message comes, for ConsumerTimeout. Takes no lock. Set by the connector."""
 
     # --- fetchers -----------------------------------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class ChunkQueue:
                 return chunk
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise ConsumerTimeout(self.thread_id, timeout or 0.0)
+                raise ConsumerTimeout(self.thread_id, timeout or 0.0, self.wait_reason() if timeout else "")
             self._changed.wait(left)
         return None
 

@@ -37,13 +37,20 @@ class Coordinator:
         self._wait = wait
         self._brokers = Brokers(config, wait)
         self._where: Broker | None = None
+        self._attempts: Attempts | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """The last failed attempt of the request that was begun last; None if none has failed. Any thread."""
+        attempts = self._attempts
+        return attempts.last_problem if attempts is not None and attempts.count else None
 
     def abort(self) -> None:
         """Wake the thread that waits for an answer. Any thread may call it."""
         self._brokers.abort()
 
     def attempts(self, what: str, timeout: float) -> Attempts:
-        return Attempts(
+        self._attempts = Attempts(
             what,
             timeout,
             backoff=self._config.retry_backoff,
@@ -52,6 +59,7 @@ class Coordinator:
             hint_if_answered="The brokers answer, but refuse for now: the last attempt says why",
             wait=self._wait,
         )
+        return self._attempts
 
     def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
         """One attempt. Retriable errors are raised too: the next attempt looks the coordinator up again."""

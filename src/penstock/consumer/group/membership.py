@@ -31,6 +31,7 @@ from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPart
 from penstock.consumer.group.topic_watch import TopicWatch
 from penstock.consumer.group.user_data import SubscriptionUserData
 from penstock.consumer.subscription import StreamSubscription
+from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
@@ -98,6 +99,10 @@ class Membership:
         self._logged_at = NEVER
         self._failures = 0
         self._failing_since = 0.0
+        self._problem: str | None = None
+        """The last failure; None after a success."""
+        self._members: int | None = None
+        """The number of members of the group, if this one leads it."""
 
         self.state = "new"
         """new, starting, joining, assigning, stable, closed or failed. The membership thread writes this and the next
@@ -121,6 +126,18 @@ class Membership:
     def last_heartbeat(self) -> float:
         """When the coordinator last confirmed the membership (monotonic)."""
         return self._heartbeats.last_heartbeat
+
+    def status(self) -> MembershipStatus:
+        """What is known about the group now. Takes no lock."""
+        is_stable, topics = self.state == "stable", self._topics
+        return MembershipStatus(
+            is_stable,
+            None if is_stable else self._coordinator.problem or self._problem,
+            len(topics.threads),
+            topics.missing,
+            self._members,
+            topics.partitions,
+        )
 
     def start(self) -> None:
         assert self._thread is None, "a membership is started once"
@@ -291,6 +308,7 @@ class Membership:
     def _lead(self, joined: Joined) -> dict[str, bytes]:
         """Assign the group's partitions, and watch its topics from now on."""
         group = read_members(joined.members)
+        self._members = len(group.members)
         partitions = self._topics.lead(group.topics)
         if joined.skip_assignment:
             return {}
@@ -305,6 +323,7 @@ class Membership:
         self.state = "assigning"
         if not joined.leader:
             self._topics.follow()
+            self._members = None
         group = self._config.group
         attempts = self._coordinator.attempts(
             f"synchronising group {group!r}", self._config.rebalance_timeout + JOIN_SLACK
@@ -378,6 +397,7 @@ class Membership:
     def _back_off(self, error: BaseException) -> None:
         """Retriable failure (H17): log at most once a minute, then back off. Raises MembershipLost after a session."""
         now = time.monotonic()
+        self._problem = str(error)
         if self._failures == 0:
             self._failing_since = now
         if now - self._failing_since >= LOG_AFTER and now - self._logged_at >= LOG_INTERVAL:
@@ -395,6 +415,7 @@ class Membership:
             log.info("group %r: Kafka answers again", self._config.group)
         self._logged_at = NEVER
         self._failures = 0
+        self._problem = None
 
     def _on_lost(self, forgotten: bool) -> None:
         """Revoke all partitions as lost. The member id is kept unless the coordinator has forgotten it: joining with an

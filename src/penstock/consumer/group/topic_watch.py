@@ -23,7 +23,7 @@ MISSING_TOPIC_SECONDS = 1.0
 class TopicWatch:
     """A member that subscribes by a filter watches the cluster's topics; only the leader watches partition counts.
 
-    For the membership thread.
+    For the membership thread, unless a method says otherwise.
     """
 
     def __init__(self, config: ConsumerConfig, subscription: StreamSubscription, coordinator: Coordinator) -> None:
@@ -63,6 +63,17 @@ class TopicWatch:
         """Another member leads."""
         self._leads = False
         self._counts = {}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Topics of the group that do not exist, if this member leads it. Any thread."""
+        return tuple(sorted(topic for topic, count in self._counts.items() if count == 0))
+
+    @property
+    def partitions(self) -> int | None:
+        """The number of partitions of the group's topics, if this member leads it. Any thread."""
+        counts = self._counts
+        return sum(counts.values()) if counts else None
 
     def schedule_check(self) -> None:
         age = self._config.metadata_max_age

@@ -92,6 +92,6 @@ class AsyncStream:
                     async with asyncio.timeout_at(deadline):
                         await ready.wait()
                 except TimeoutError:
-                    raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0) from None
+                    raise ConsumerTimeout(self._stream.thread_id, timeout or 0.0, queue.wait_reason()) from None
         finally:
             queue.on_ready = None
