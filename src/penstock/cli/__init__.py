@@ -13,9 +13,16 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from penstock.cli.output import PrintableFormatter, printable_lines, say
+from penstock.cli.output import (
+    ColourMode,
+    PrintableFormatter,
+    add_color_argument,
+    printable_lines,
+    say,
+    set_colour_mode,
+)
 from penstock.config.times import RELATIVE
 from penstock.errors import OptionError, PenstockError
 from penstock.masking import masked
@@ -73,6 +80,7 @@ def _run(argv: Sequence[str] | None) -> int:
         parser.print_help()
         _flush()
         return OK
+    set_colour_mode(ColourMode(arguments.color))
     debug = getattr(arguments, "debug", False)
     # One line per warning, like the errors.
     handler = logging.StreamHandler()
@@ -139,17 +147,35 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=Version)
     parser.add_argument("--debug", action="store_true", help="log each step, and show tracebacks")
+    add_color_argument(parser, "auto", "when to use colours: auto (default: on a terminal), always or never")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in (demo, doctor, topics, read, write, copy, stream, groups, broker):
         command.add_parser(subparsers)
     for sub in subparsers.choices.values():
         # After the command too: that is where users add it after a failure.
         sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        add_color_argument(sub, argparse.SUPPRESS, argparse.SUPPRESS)
     return parser
 
 
 class Parser(argparse.ArgumentParser):
-    """Masks secrets in errors, which repeat the arguments. Its subparsers are of this class too."""
+    """Masks secrets in errors, which repeat the arguments. Its subparsers are of this class too.
+
+    Options may stand between positional arguments: `write TOPIC -b HOST:PORT FILE`. argparse alone gives all positional
+    arguments their values at the first one, and then refuses FILE.
+    """
+
+    _is_intermixed = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        takes_many = any(action.nargs == "*" for action in self._get_positional_actions())
+        if not takes_many or self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True  # it calls this method
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
     def error(self, message: str) -> NoReturn:
         super().error(printable_lines(masked(message)))

@@ -85,7 +85,7 @@ def run_demo(events: int, partitions: int, *, keep: bool = False) -> None:
             )
             for row in written_windows(kafka)
         ]
-        for line in table.lines(header, cells, right=header[1:]):
+        for line in table.shown(header, cells, right=header[1:]):
             print(f"  {line}")
         print(f"\n  {events:,} rows read in {seconds:.2f} s (median of 3): {events / seconds:,.0f} rows per second\n")
         if keep:

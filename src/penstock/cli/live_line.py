@@ -19,8 +19,9 @@ PLAIN_SECONDS = 5.0
 
 
 class LiveLine:
-    def __init__(self, out: IO[str], *, quiet: bool = False) -> None:
+    def __init__(self, out: IO[str], group: str, *, quiet: bool = False) -> None:
         self._out = out
+        self._group = group
         self._quiet = quiet
         self._moves = can_move(out)
         self._pause = MOVING_SECONDS if self._moves else PLAIN_SECONDS
@@ -34,7 +35,7 @@ class LiveLine:
             return
         rate = (metrics.records - self._records) / (now - self._at)
         self._at, self._records = now, metrics.records
-        text = status(metrics, rate)
+        text = status(metrics, rate, self._group)
         if self._moves:
             width = shutil.get_terminal_size().columns
             [text] = table.lines([text], [], width=width)
@@ -52,14 +53,22 @@ class LiveLine:
             self._out.flush()
 
 
-def status(metrics: StreamerMetrics, rate: float) -> str:
+def status(metrics: StreamerMetrics, rate: float, group: str) -> str:
+    """One line. The group comes last: a narrow terminal cuts it off first."""
     lag = "unknown" if metrics.lag is None else f"{metrics.lag:,}"
-    parts = [f"{metrics.records:,} records, {rate:,.0f} per second, lag {lag}"]
+    parts = [
+        f"read {metrics.records:,} ({rate:,.0f} per second)",
+        f"written {metrics.rows:,}",
+        f"committed {metrics.committed:,}",
+        f"lag {lag}",
+    ]
     if metrics.failed:
         parts.append(f"{metrics.failed:,} failed")
     if metrics.retries:
         parts.append(f"{metrics.retries:,} retries")
-    return ", ".join(parts)
+    if metrics.next_flush is not None:
+        parts.append(f"next flush in {metrics.next_flush:.0f} s")
+    return ", ".join([*parts, f"group {group}"])
 
 
 def summary(metrics: StreamerMetrics, topic: str, target: str, seconds: float) -> str:

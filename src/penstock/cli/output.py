@@ -11,10 +11,12 @@ paragraphs (Zl, Zp), and blanks other than the space (Zs). So an emoji of severa
 
 from __future__ import annotations
 
+import argparse
 import enum
 import json
 import logging
 import os
+import shutil
 import sys
 from typing import IO, Any
 
@@ -49,24 +51,66 @@ def _numbered(character: str) -> str:
 
 def say(text: str = "", *, file: IO[str] | None = None, flush: bool = False) -> None:
     """Print one or several lines. All output of the commands goes through here."""
-    print(printable_lines(text), file=file or sys.stdout, flush=flush)
+    shown = text if isinstance(text, Painted) else printable_lines(text)
+    print(shown, file=file or sys.stdout, flush=flush)
 
 
 class Colour(enum.Enum):
     """Colours of a terminal, by their number in an escape sequence."""
 
     NONE = 0
+    BOLD = 1
     RED = 31
     GREEN = 32
     YELLOW = 33
 
 
-def say_marked(word: str, colour: Colour, text: str, *, file: IO[str]) -> None:
-    """Print a line that begins with a coloured word. Without colour if `file` is not a terminal, and if the environment
-    has NO_COLOR (https://no-color.org) or TERM=dumb."""
-    shows = file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    mark = f"\x1b[{colour.value}m{printable(word)}\x1b[0m" if shows and colour is not Colour.NONE else printable(word)
-    print(mark + printable(text), file=file, flush=True)
+class ColourMode(enum.Enum):
+    """The choices of --color. AUTO: on a terminal, unless the environment has NO_COLOR (https://no-color.org) or
+    TERM=dumb."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+def add_color_argument(parser: argparse.ArgumentParser, default: str, help_text: str) -> None:
+    choices = [mode.value for mode in ColourMode]
+    parser.add_argument("--color", choices=choices, default=default, metavar="WHEN", help=help_text)
+
+
+_mode = ColourMode.AUTO
+
+
+def set_colour_mode(mode: ColourMode) -> None:
+    """Called once, with the argument of the command line."""
+    global _mode
+    _mode = mode
+
+
+def shows_colours(file: IO[str]) -> bool:
+    if _mode is not ColourMode.AUTO:
+        return _mode is ColourMode.ALWAYS
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Painted(str):
+    """Text that is escaped already, and may contain colours."""
+
+    __slots__ = ()
+
+
+def painted(text: str, colour: Colour, file: IO[str]) -> Painted:
+    """A text in a colour, if `file` shows colours."""
+    escaped = printable(text)
+    return Painted(
+        f"\x1b[{colour.value}m{escaped}\x1b[0m" if colour is not Colour.NONE and shows_colours(file) else escaped
+    )
+
+
+def terminal_width(file: IO[str]) -> int | None:
+    """The columns of the terminal; None if `file` is not one."""
+    return shutil.get_terminal_size().columns if file.isatty() else None
 
 
 def number_or_dash(value: int | None) -> str:

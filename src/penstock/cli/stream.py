@@ -78,6 +78,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--dead-letter", metavar="TOPIC", help="topic for records that fail (default: they are skipped)"
     )
+    parser.add_argument("--quiet", action="store_true", help="print no status and no summary")
     writing = parser.add_argument_group("limits at which a thread writes its rows (defaults: those of the target)")
     writing.add_argument("--flush-rows", type=_positive, metavar="N", help="after N rows")
     writing.add_argument("--flush-bytes", type=_positive, metavar="N", help="after N bytes, as Arrow in memory")
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     terminated: list[int] = []
     previous = signal.signal(signal.SIGTERM, lambda number, _: terminated.append(number))
     try:
-        return _watch(streamer, target, terminated)
+        return _watch(streamer, target, terminated, quiet=arguments.quiet)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -158,15 +159,15 @@ def with_text(records: pa.RecordBatch) -> pa.RecordBatch:
     return records
 
 
-def _watch(streamer: Streamer, target: Target, terminated: list[int]) -> int:
+def _watch(streamer: Streamer, target: Target, terminated: list[int], *, quiet: bool) -> int:
     out = sys.stderr if target.is_stdout else sys.stdout
-    quiet = target.is_stdout and not out.isatty()
+    quiet = quiet or (target.is_stdout and not out.isatty())
     began = time.monotonic()
     code = 0
     streamer.start()
     try:
         # No status line between records that are printed on the terminal.
-        with LiveLine(out, quiet=quiet or (target.is_stdout and sys.stdout.isatty())) as line:
+        with LiveLine(out, streamer.group, quiet=quiet or (target.is_stdout and sys.stdout.isatty())) as line:
             while not streamer.wait(TICK):
                 line.show(streamer.metrics())
                 if terminated:

@@ -59,7 +59,7 @@ def partition_lines(result: WriteResult) -> Iterator[str]:
         for tp, part in result.partitions.items()
     ]
     names = ("PARTITION", "FIRST OFFSET", "LAST OFFSET", "RECORDS")
-    return table.lines(names, rows, right=names[1:])
+    return table.shown(names, rows, right=names[1:])
 
 
 def size(count: int) -> str:

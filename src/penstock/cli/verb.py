@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from penstock.cli.connection import add_connection_arguments
+from penstock.cli.output import add_color_argument
 
 
 def add_verb(verbs: Any, name: str, what: str, epilog: str, run: Any) -> argparse.ArgumentParser:
@@ -18,5 +19,6 @@ def add_verb(verbs: Any, name: str, what: str, epilog: str, run: Any) -> argpars
     )
     add_connection_arguments(parser, again=True)
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    add_color_argument(parser, argparse.SUPPRESS, argparse.SUPPRESS)
     parser.set_defaults(run=run)
     return parser

@@ -81,6 +81,11 @@ class Backlog:
             if self._since is None:
                 self._since = now
 
+    @property
+    def since(self) -> float | None:
+        """When the oldest of what is held arrived (monotonic); None if nothing is held. Any thread."""
+        return self._since
+
     def is_due(self, limits: Limits, now: float) -> bool:
         if self._since is None:
             return False

@@ -22,6 +22,8 @@ class Counters:
     flushes: int = 0
     retries: int = 0
     """Retries of the sink, of dead letters and of the stream."""
+    committed: int = 0
+    """Records whose offsets are committed."""
     commits: int = 0
     commits_failed: int = 0
 
@@ -37,14 +39,19 @@ class StreamerMetrics:
     dead_lettered: int
     flushes: int
     retries: int
+    committed: int
     commits: int
     commits_failed: int
     lag: int | None
     """Unread records in the assigned partitions, without those that threads hold. None while unknown."""
     last_error: str | None
     """The last error, whether or not a retry succeeded."""
+    next_flush: float | None = None
+    """The seconds until a thread writes the records that it holds. None if no thread holds any."""
 
 
-def summed(counters: list[Counters], lag: int | None, last_error: str | None) -> StreamerMetrics:
+def summed(
+    counters: list[Counters], lag: int | None, last_error: str | None, next_flush: float | None = None
+) -> StreamerMetrics:
     totals = {field.name: sum(getattr(one, field.name) for one in counters) for field in fields(Counters)}
-    return StreamerMetrics(**totals, lag=lag, last_error=last_error)
+    return StreamerMetrics(**totals, lag=lag, last_error=last_error, next_flush=next_flush)

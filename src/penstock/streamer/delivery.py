@@ -71,6 +71,10 @@ class Delivery:
         self._on_failed_try = on_failed_try
         self._written: Offsets = {}
         """Offsets up to which everything is written, and which are not committed yet."""
+        self._counted = 0
+        """Records among `counters.records` that are no longer held: they are delivered, or dropped."""
+        self._uncommitted_records = 0
+        """Records that are delivered, and not committed yet."""
         self._commit_at = 0.0
         """The earliest time of the next commit, after one that failed."""
         self._failed_in_a_row = {"extractor": 0, "sink": 0}
@@ -80,6 +84,11 @@ class Delivery:
     def wake(self) -> None:
         """End the pause before a retry. Any thread."""
         self._awake.set()
+
+    def seconds_to_flush(self, now: float) -> float | None:
+        """The seconds until what is held is written, if no other limit is reached before. Any thread."""
+        since = self.backlog.since
+        return None if since is None else max(0.0, since + self._config.limits.seconds - now)
 
     def deliver_if_due(self, now: float) -> bool:
         """Deliver if a flush limit is reached. Returns whether one was."""
@@ -102,6 +111,7 @@ class Delivery:
             if self._run.is_past_deadline:
                 log.warning("%s: %d records are not written and will be read again", self._name, self.backlog.records)
                 self.backlog.clear()
+                self._counted = self.counters.records
                 self.has_given_up = True
                 break
             self._awake.wait(min(self._config.retry_timeout, self._run.remaining))
@@ -124,6 +134,7 @@ class Delivery:
     def drop(self, partitions: Collection[TopicPartition], why: str = "") -> None:
         """Drop what is held of partitions that other members own now, or will own."""
         records = self.backlog.drop(partitions)
+        self._counted += records
         for tp in partitions:
             self._written.pop(tp, None)
             self.committed.pop(tp, None)
@@ -152,6 +163,8 @@ class Delivery:
         except Exception as error:
             return error, what
         self._written |= backlog.clear()
+        self._uncommitted_records += self.counters.records - self._counted
+        self._counted = self.counters.records
         return None
 
     def _write(self, rows: Rows) -> None:
@@ -197,6 +210,7 @@ class Delivery:
         offsets = {tp: offset for tp, offset in self._written.items() if self.committed.get(tp) != offset}
         if not offsets:
             self._written.clear()
+            self._uncommitted_records = 0
             return
         try:
             self._commits.commit_offsets(offsets)
@@ -204,6 +218,7 @@ class Delivery:
             log.warning("%s: records written since the last commit may be read again: %s", self._name, error)
             self._uncommitted(error)
             self._written.clear()
+            self._uncommitted_records = 0
         except NOT_RETRIABLE:
             raise
         except Exception as error:
@@ -213,6 +228,8 @@ class Delivery:
             self._commit_at = time.monotonic() + pause
         else:
             self.counters.commits += 1
+            self.counters.committed += self._uncommitted_records
+            self._uncommitted_records = 0
             self.committed |= offsets
             self._written.clear()
 

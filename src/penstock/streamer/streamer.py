@@ -78,6 +78,7 @@ class Streamer:
         self._config = streamer_config(topic, threads, extractor, sink, settings)
         self.topic = self._config.topic
         self.threads = self._config.threads
+        self.group = self._config.consumer.group
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._connector: ConsumerConnector | None = None
@@ -165,8 +166,14 @@ class Streamer:
     def metrics(self) -> StreamerMetrics:
         """The counts so far."""
         lags = self._connector.lag() if self._connector is not None and not self._ended.is_set() else {}
-        lag = sum(lags.values()) if lags else None
-        return summed([worker.counters for worker in self._workers], lag, self._run.last_error if self._run else None)
+        lag, now = sum(lags.values()) if lags else None, time.monotonic()
+        flushes = [seconds for each in self._workers if (seconds := each.seconds_to_flush(now)) is not None]
+        return summed(
+            [worker.counters for worker in self._workers],
+            lag,
+            self._run.last_error if self._run else None,
+            min(flushes, default=None),
+        )
 
     def __enter__(self) -> Self:
         return self if self._run is not None else self.start()

@@ -91,6 +91,10 @@ class Worker:
         """Any thread."""
         return self._delivery.counters
 
+    def seconds_to_flush(self, now: float) -> float | None:
+        """The seconds until it writes the records that it holds; None if it holds none. Any thread."""
+        return self._delivery.seconds_to_flush(now)
+
     # --- the membership thread --------------------------------------------------------------------------------------
 
     def revoke(self, revocation: Revocation) -> None:

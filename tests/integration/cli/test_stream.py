@@ -100,6 +100,10 @@ def test_json_lines_from_where_one_likes(stream, words, start, count):
     assert all(line.keys() == {"topic", "offset", "value"} for line in lines)
 
 
+def test_quiet_prints_nothing(stream, words):
+    assert stream(words, "--to", "parquet:data", "--until-end", "--quiet") == (0, "", "")
+
+
 def test_a_limit_is_kept(stream, words):
     order = (words, "--to", "stdout", "--limit", "30", "--group", f"{words}-limited")
     assert len(stream(*order)[1].splitlines()) == 30
@@ -126,9 +130,10 @@ def test_I4_a_signal_lets_it_write_and_commit_what_it_has(environment, words, pr
     ) as process:
         # A line every five seconds, and the first of them may be too early. Files are due after sixty.
         said = [process.stdout.readline()]
-        while not said[-1].startswith("100 records, "):
-            assert re.match("[0-9]+ records, ", said[-1]), said
+        while not said[-1].startswith("read 100 ("):
+            assert re.match(r"read [0-9]+ \(", said[-1]), said
             said.append(process.stdout.readline())
+        assert re.search(r"written 0, committed 0, lag .*, next flush in [0-9]+ s, group ", said[-1])
         assert not list((tmp_path / "data").glob("part-*"))
         process.send_signal(number)
         out, err = process.communicate(timeout=120)
@@ -144,21 +149,22 @@ def test_I4_a_signal_lets_it_write_and_commit_what_it_has(environment, words, pr
 def test_on_a_terminal_a_line_moves(environment, words, tmp_path):
     ours, theirs = pty.openpty()
     order = command(words, "--to", "parquet:data", "--flush-interval", "0.5")
-    able = environment | {"TERM": "xterm"}
+    able = environment | {"TERM": "xterm", "COLUMNS": "200"}
     with subprocess.Popen(order, stdout=theirs, stderr=subprocess.PIPE, env=able, cwd=tmp_path) as process:
         os.close(theirs)
         seen = b""
         deadline = time.monotonic() + 120
         # Not the first "lag 0": one of the two partitions may be there before the other.
-        while not re.search(rb"100 records, [0-9,]+ per second, lag 0", seen) and time.monotonic() < deadline:
+        done = rb"read 100 \([0-9,]+ per second\), written 100, committed 100, lag 0, group "
+        while not re.search(done, seen) and time.monotonic() < deadline:
             seen += os.read(ours, 4096)
         process.send_signal(signal.SIGINT)
         while chunk := read_some(ours):
             seen += chunk
         assert process.wait(120) == 130
     os.close(ours)
-    assert b"\r\x1b[K100 records, " in seen
-    assert b"per second, lag 0" in seen
+    assert b"\r\x1b[Kread 100 (" in seen
+    assert b"committed 100, lag 0" in seen
     assert f"\r\x1b[K100 records of {words}".encode() in seen
 
 

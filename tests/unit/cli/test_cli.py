@@ -17,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from penstock import cli, progress
-from penstock.cli import steps, table
+from penstock.cli import doctor, output, steps, table
 from penstock.cli.connection import (
     INTERACTIVE_OPTIONS,
     add_connection_arguments,
     connection_options,
     read_properties,
 )
+from penstock.cli.doctor.check import failed
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
 from penstock.cli.records import RecordView, moment, shown
 from penstock.cli.typed_records import typed_view
@@ -149,6 +150,30 @@ def test_a_full_disk_is_not_reported_as_a_bug(monkeypatch, capsys):
     monkeypatch.setattr("penstock.cli._discard_output", lambda: None)  # pytest's output has no file
     assert cli.main(["topics", "-b", "h:1"]) == 1
     assert capsys.readouterr().err == "penstock topics: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["t", "a.jsonl", "b.jsonl", "-b", "h:1"],
+        ["t", "-b", "h:1", "a.jsonl", "b.jsonl"],
+        ["t", "a.jsonl", "-b", "h:1", "b.jsonl"],
+        ["-b", "h:1", "t", "a.jsonl", "b.jsonl"],
+    ],
+)
+def test_options_may_stand_between_the_arguments(given):
+    arguments = cli.make_parser().parse_args(["write", *given, "--key", "user"])
+    assert (arguments.topic, arguments.file) == ("t", ["a.jsonl", "b.jsonl"])
+    assert (arguments.bootstrap_server, arguments.key) == ("h:1", "user")
+    assert cli.make_parser().parse_args(["write", "t", "-b", "h:1"]).file == []
+
+
+def test_what_is_wrong_with_intermixed_arguments_is_still_said(capsys):
+    for given, said in ((["write", "-b", "h:1"], "TOPIC"), (["write", "t", "--no", "x"], "--no")):
+        with pytest.raises(SystemExit) as ended:
+            cli.make_parser().parse_args(given)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_closed_pipe_prints_no_error():
@@ -342,6 +367,81 @@ def test_tables_are_aligned_and_cut():
     )
     assert lines == ["NAME   N  VALUE", "a      1  x", "日本  22  yyyyyyyyy…"]
     assert all(table.columns_of(line) <= 20 for line in lines)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes standard output a terminal. In the test, because pytest sets it anew after the fixtures."""
+
+    def use(columns):
+        out = Terminal()
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return out
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    yield use
+    output.set_colour_mode(output.ColourMode.AUTO)
+
+
+WIDE = ("GROUP", "LAG", "MEMBER"), [("words", "1,234", "penstock-" + "x" * 60 + "-7f3a"), ("日本", "0", "-")]
+
+
+def test_a_table_fits_the_terminal_and_keeps_its_numbers(terminal):
+    terminal(40)
+    output.set_colour_mode(output.ColourMode.NEVER)
+    lines = list(table.shown(*WIDE, right=("LAG",)))
+    assert max(map(table.columns_of, lines)) == 40
+    assert lines[1].startswith("words  1,234  penstock-")
+    assert lines[1].endswith("-7f3a")
+    assert "…" in lines[1]
+    assert lines[2] == "日本       0  -"
+
+
+def test_a_table_in_a_pipe_is_complete_and_has_no_colours(capsys):
+    lines = list(table.shown(*WIDE, right=("LAG",), colour=lambda *_: output.Colour.RED))
+    assert lines[1] == "words  1,234  penstock-" + "x" * 60 + "-7f3a"
+
+
+def test_a_table_is_coloured_on_a_terminal_unless_the_user_says_no(terminal, monkeypatch):
+    out = terminal(80)
+
+    def lines():
+        colour = lambda column, row: output.Colour.YELLOW if column == "LAG" else output.Colour.NONE  # noqa: E731
+        for line in table.shown(("GROUP", "LAG"), [("a\x1b[2J", "7")], right=("LAG",), colour=colour):
+            output.say(line)
+        found, _ = out.getvalue(), out.truncate(out.seek(0))
+        return found.splitlines()
+
+    coloured = ["\x1b[1mGROUP\x1b[0m     \x1b[1mLAG\x1b[0m", "a\\x1b[2J    \x1b[33m7\x1b[0m"]
+    assert lines() == coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert lines() == ["GROUP     LAG", "a\\x1b[2J    7"]
+    output.set_colour_mode(output.ColourMode.ALWAYS)
+    assert lines() == coloured
+    monkeypatch.delenv("NO_COLOR")
+    output.set_colour_mode(output.ColourMode.NEVER)
+    assert lines() == ["GROUP     LAG", "a\\x1b[2J    7"]
+
+
+@pytest.mark.parametrize(
+    "given", [["--color", "never", "topics"], ["topics", "--color", "never"], ["topics", "list", "--color", "never"]]
+)
+def test_colour_is_chosen_before_or_after_the_command(given):
+    assert cli.make_parser().parse_args(given).color == "never"
+
+
+def test_a_check_of_doctor_is_wrapped_on_a_terminal_and_one_line_in_a_pipe(terminal, monkeypatch):
+    check = failed("workers", "the interpreter cannot import Penstock", "Set PYSPARK_PYTHON=/opt/app/bin/python")
+    out = terminal(60)
+    doctor.show(check)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "\x1b[31mFAILED \x1b[0m  workers       the interpreter cannot import"
+    assert [line.strip() for line in lines[1:]] == ["Penstock. Set", "PYSPARK_PYTHON=/opt/app/bin/python"]
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    doctor.show(check)
+    assert len(sys.stdout.getvalue().splitlines()) == 1
 
 
 def test_a_table_that_follows_prints_every_row_as_it_comes():

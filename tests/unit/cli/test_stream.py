@@ -173,14 +173,20 @@ def test_a_wrong_option_ends_with_2_and_says_what_to_do(arguments, said, capsys)
 # --- what it says ---------------------------------------------------------------------------------------------------
 
 
-def metrics(lag=None, **counts):
-    return summed([Counters(**counts), Counters(records=1)], lag, None)
+def metrics(lag=None, next_flush=None, **counts):
+    return summed([Counters(**counts), Counters(records=1)], lag, None, next_flush)
 
 
-def test_the_status_line_shows_records_rate_and_lag():
-    assert status(metrics(records=1_233_999), 1e5) == "1,234,000 records, 100,000 per second, lag unknown"
+def test_the_status_line_shows_what_is_read_written_and_committed_the_next_flush_and_the_group():
+    assert (
+        status(metrics(records=1_233_999, rows=900, committed=800, next_flush=12.3), 1e5, "g")
+        == "read 1,234,000 (100,000 per second), written 900, committed 800, lag unknown, next flush in 12 s, group g"
+    )
     troubled = metrics(records=9, lag=12_345, failed=2, retries=1)
-    assert status(troubled, 0) == "10 records, 0 per second, lag 12,345, 2 failed, 1 retries"
+    assert (
+        status(troubled, 0, "g")
+        == "read 10 (0 per second), written 0, committed 0, lag 12,345, 2 failed, 1 retries, group g"
+    )
 
 
 def test_the_summary_counts_failed_and_dead_lettered_records():
@@ -201,12 +207,16 @@ def test_the_line_moves_on_a_terminal_stays_elsewhere_and_is_silent_on_demand(mo
     now = [100.0]
     monkeypatch.setattr("penstock.cli.live_line.time", SimpleNamespace(monotonic=lambda: now[0]))
     terminal, log, silent = Terminal(), io.StringIO(), Terminal()
-    with LiveLine(terminal) as moving, LiveLine(log) as plain, LiveLine(silent, quiet=True) as quiet:
+    with (
+        LiveLine(terminal, "g") as moving,
+        LiveLine(log, "g") as plain,
+        LiveLine(silent, "g", quiet=True) as quiet,
+    ):
         for seconds in (0.1, 0.5, 0.5, 4.5):
             now[0] += seconds
             for line in (moving, plain, quiet):
                 line.show(metrics(records=int(now[0]), lag=0))
     assert terminal.getvalue().count("\r\x1b[K") == 4  # three times shown, and gone at the end
     assert terminal.getvalue().endswith("\r\x1b[K")
-    assert log.getvalue() == "106 records, 19 per second, lag 0\n"
+    assert log.getvalue() == "read 106 (19 per second), written 0, committed 0, lag 0, group g\n"
     assert silent.getvalue() == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ from penstock.cli.connection import BOOTSTRAP_VARIABLE, add_connection_arguments
 from penstock.cli.doctor.check import Check, skipped
 from penstock.cli.doctor.cluster import check_cluster
 from penstock.cli.doctor.environment import check_environment
-from penstock.cli.output import Colour, counted, json_text, say, say_marked
+from penstock.cli.output import Colour, Painted, counted, json_text, painted, printable, say, terminal_width
 from penstock.config.source import parse_options
 from penstock.errors import OptionError
 from penstock.masking import masked
@@ -40,6 +41,8 @@ MARKS = {
 }
 MARK_WIDTH = max(len(word) for word, _ in MARKS.values())
 NAME_WIDTH = len("certificates")
+LEAST_TEXT = 30
+"""Narrower columns of text are harder to read than lines that the terminal wraps."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -64,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             say(json_text(asdict(check)), flush=True)
         else:
-            _show(check)
+            show(check)
     failures = states.count("failed")
     if not arguments.json:
         say(f"\n{counted(failures, 'check')} failed." if failures else "\nNo check failed.")
@@ -95,8 +98,13 @@ def _with_format(given: dict[str, str]) -> dict[str, str]:
     return given | {"valueFormat": "avro"}
 
 
-def _show(check: Check) -> None:
+def show(check: Check) -> None:
     word, colour = MARKS[check.state]
     remedy = f". {check.remedy}" if check.remedy else ""
-    text = f"  {check.check:<{NAME_WIDTH}}  {check.found}{remedy}"
-    say_marked(f"{word:<{MARK_WIDTH}}", colour, masked(text.replace("\n", " ")), file=sys.stdout)
+    mark = painted(f"{word:<{MARK_WIDTH}}", colour, sys.stdout)
+    text = printable(masked(f"{check.found}{remedy}".replace("\n", " ")))
+    name = f"  {check.check:<{NAME_WIDTH}}  "
+    indent, width = MARK_WIDTH + len(name), terminal_width(sys.stdout)
+    # In a pipe one line per check, for grep.
+    lines = [text] if width is None else textwrap.wrap(text, max(width - indent, LEAST_TEXT), break_on_hyphens=False)
+    say(Painted(mark + name + f"\n{' ' * indent}".join(lines)), flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.cli import table
 from penstock.cli.groups import event_time_report
 from penstock.cli.groups.event_time import add_event_time_arguments, ask_event_time, strategy_of
-from penstock.cli.groups.lookup import EXIT_CODES, end_offsets, existing_group, group_admin
+from penstock.cli.groups.lookup import EXIT_CODES, colour_of_lag, end_offsets, existing_group, group_admin
 from penstock.cli.output import counted, json_text, number_or_dash, say
 from penstock.cli.verb import add_verb
 from penstock.model.topic_partition import TopicPartition
@@ -114,7 +114,7 @@ def _report(
     )
     if members:
         yield ""
-        yield from table.lines(
+        yield from table.shown(
             ("MEMBER", "CLIENT", "HOST", "INSTANCE", "PARTITIONS"),
             [
                 (m.member_id, m.client_id, m.host, m.instance_id or "-", f"{len(m.partitions)}")
@@ -129,7 +129,7 @@ def _report(
     if times is not None:
         yield from event_time_report.report(times)
         return
-    yield from table.lines(
+    yield from table.shown(
         ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER"),
         [
             (
@@ -141,6 +141,7 @@ def _report(
             for row in rows
         ],
         right=("PARTITION", "COMMITTED", "END", "LAG"),
+        colour=colour_of_lag,
     )
     yield ""
     unread = sum(row.member_id is None for row in rows)

@@ -145,7 +145,7 @@ def document(group: GroupEventTime) -> dict[str, Any]:
 def report(group: GroupEventTime) -> Iterator[str]:
     yield headline(group)
     yield ""
-    yield from table.lines(
+    yield from table.shown(
         ("TOPIC", "PARTITION", "COMMITTED", "LAG", "WATERMARK", "BEHIND NEWEST", "BEHIND NOW", "AHEAD", "STATE"),
         [
             (
@@ -191,7 +191,7 @@ def overview(groups: Mapping[str, GroupEventTime]) -> Iterator[str]:
         yield "No group has committed offsets."
         return
     numbers = ("PARTITIONS", "IDLE", "HELD BACK")
-    yield from table.lines(
+    yield from table.shown(
         ("GROUP", "WATERMARK", "BEHIND NOW", "SLOWEST", *numbers),
         [
             (

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.cli import table
 from penstock.cli.groups import event_time_report
 from penstock.cli.groups.event_time import add_event_time_arguments, ask_event_time, strategy_of
-from penstock.cli.groups.lookup import EXIT_CODES, end_offsets, group_admin
+from penstock.cli.groups.lookup import EXIT_CODES, colour_of_lag, end_offsets, group_admin
 from penstock.cli.output import json_text, number_or_dash, say
 from penstock.cli.verb import add_verb
 from penstock.errors import AuthorizationFailed
@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
         say("The cluster has no groups.")
         return 0
     rows = [(each.group, each.kind, each.state, each.protocol, number_or_dash(lags.get(each.group))) for each in groups]
-    for line in table.lines(("GROUP", "KIND", "STATE", "PROTOCOL", "LAG"), rows, right=("LAG",)):
+    header = ("GROUP", "KIND", "STATE", "PROTOCOL", "LAG")
+    for line in table.shown(header, rows, right=("LAG",), colour=colour_of_lag):
         say(line)
     return 0
 

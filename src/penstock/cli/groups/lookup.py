@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.cli.connection import connection_options
-from penstock.cli.output import counted
+from penstock.cli.output import Colour, counted
 from penstock.config.source import parse_options
 from penstock.errors import BrokerError
 from penstock.model.topic_partition import TopicPartition
@@ -20,6 +20,13 @@ MEMBERS_SHOWN = 5
 
 def group_admin(arguments: argparse.Namespace) -> GroupAdmin:
     return GroupAdmin(parse_options(connection_options(arguments) | {"subscribePattern": ".*"}).client)
+
+
+def colour_of_lag(column: str, row: Mapping[str, str]) -> Colour:
+    """Yellow: a lag. Of a group's state, green: members that read."""
+    if column == "LAG" and row["LAG"] not in ("0", "-"):
+        return Colour.YELLOW
+    return Colour.GREEN if column == "STATE" and row["STATE"] == "Stable" else Colour.NONE
 
 
 def end_offsets(admin: GroupAdmin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -133,7 +133,7 @@ def _show(plan: Sequence[Move], as_json: bool, executed: bool) -> None:
         for move in plan
     ]
     header = ("TOPIC", "PARTITION", "OLD", "NEW", "CHANGE", "")
-    for line in table.lines(header, rows, right=("PARTITION", "OLD", "NEW", "CHANGE")):
+    for line in table.shown(header, rows, right=("PARTITION", "OLD", "NEW", "CHANGE")):
         say(line)
     say()
 

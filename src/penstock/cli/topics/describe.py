@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.output import counted, json_text, number_or_dash, say
+from penstock.cli.output import Colour, counted, json_text, number_or_dash, say
 from penstock.cli.topics.lookup import EXIT_CODES, client_config, topic_admin
 from penstock.cli.verb import add_verb
 from penstock.model.topic_partition import TopicPartition
@@ -78,6 +79,15 @@ def run(arguments: argparse.Namespace) -> int:
         for each in partitions
     ]
     header = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST", "END", "RECORDS")
-    for line in table.lines(header, rows, right=("PARTITION", "LEADER", "FIRST", "END", "RECORDS")):
+    right = ("PARTITION", "LEADER", "FIRST", "END", "RECORDS")
+    for line in table.shown(header, rows, right=right, colour=_colour):
         say(line)
     return 0
+
+
+def _colour(column: str, row: Mapping[str, str]) -> Colour:
+    """Red: a partition that cannot be read. Yellow: one with a replica that lags behind."""
+    if column == "LEADER" and row["LEADER"] == "-":
+        return Colour.RED
+    lags = column == "IN SYNC" and row["IN SYNC"].count(",") < row["REPLICAS"].count(",")
+    return Colour.YELLOW if lags else Colour.NONE

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.output import json_text, say
+from penstock.cli.output import Colour, json_text, say
 from penstock.cli.topics.lookup import EXIT_CODES, client_config
 from penstock.cli.verb import add_verb
 from penstock.model.topic_partition import TopicPartition
@@ -55,9 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         (each.topic, f"{each.partitions}", f"{each.records:,}", _leaderless_text(each.leaderless)) for each in listing
     ]
-    for line in table.lines(("TOPIC", "PARTITIONS", "RECORDS", ""), rows, right=("PARTITIONS", "RECORDS")):
+    header = ("TOPIC", "PARTITIONS", "RECORDS", "")
+    for line in table.shown(header, rows, right=("PARTITIONS", "RECORDS"), colour=_colour):
         say(line)
     return 0
+
+
+def _colour(column: str, row: Mapping[str, str]) -> Colour:
+    return Colour.NONE if column else Colour.RED  # the last column names partitions without a leader
 
 
 def list_topics(cluster: Cluster, internal: bool) -> list[ListedTopic]:
