@@ -23,6 +23,8 @@ It runs as a script in any environment with PySpark, so it imports only that. Th
     {"do": "writes", "sink": {...}, "rows": ..., "tasks": ...}
             batch writes of values `<name of the write> <number>`, one after the other, until the driver is killed or
             `times` is reached. Prints `began <name>` and `done <name>`. Answer: nothing
+    {"do": "take", "format": ..., "options": {...}, "rows": ...}
+            the first rows of a batch read. Answer: their number
     {"do": "await", "path": ...}
             waits for the file. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
@@ -79,6 +81,10 @@ def session(order: dict[str, Any]) -> SparkSession:
 def read(spark: SparkSession, step: dict[str, Any]) -> int:
     records(spark.read.format(step["format"]).options(**step["options"]).load()).write.parquet(step["path"])
     return spark.read.parquet(step["path"]).count()
+
+
+def take(spark: SparkSession, step: dict[str, Any]) -> int:
+    return len(spark.read.format(step["format"]).options(**step["options"]).load().limit(step["rows"]).collect())
 
 
 def stream(spark: SparkSession, step: dict[str, Any]) -> list[dict[str, Any]]:
@@ -220,6 +226,7 @@ def records(frame: DataFrame) -> DataFrame:
 
 STEPS = {
     "read": read,
+    "take": take,
     "stream": stream,
     "windows": windows,
     "pipe": pipe,

@@ -1,12 +1,16 @@
-"""What Penstock logs while it plans is in the driver's log (F5, H18)."""
+"""What Penstock logs while it plans is in the driver's log (F5, H18), and no traceback of a read that Spark ends."""
 
 from __future__ import annotations
 
 from chaos.processes import Driver
+from fixtures.produce import Rec
 
 
-def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log(kafka, topic, tmp_path):
+def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log(kafka, topic, produce, tmp_path):
     options = kafka.client_options() | {"subscribe": topic(1)}
+    # More than the buffers of the connection to a worker: Spark closes it while the worker writes.
+    many = topic(1)
+    produce(many, [Rec(bytes(1000), partition=0)] * 50_000)
     read = {"do": "read", "format": "penstock", "path": str(tmp_path / "read")}
     stream = {
         "do": "stream",
@@ -16,12 +20,14 @@ def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log
         "trigger": {"availableNow": True},
     }
     steps = [
+        {"do": "take", "format": "penstock", "options": options | {"subscribe": many}, "rows": 5},
         read | {"options": options | {"kafka.check.crcs": "false"}},
         stream | {"options": options | {"kafka.send.buffer.bytes": "1000"}},
     ]
     with Driver(steps, tmp_path) as driver:
-        driver.answers()
+        assert driver.answers()[0] == 5
         lines = driver.log().splitlines()
+    assert [line for line in lines if "Traceback" in line or "BrokenPipeError" in line] == []
     # Once per query, though Spark reads the options in several processes.
     assert [line.partition(" WARNING ")[2] for line in lines if "has no effect" in line] == [
         "penstock.config.option: option kafka.check.crcs has no effect: checksums are always checked",

@@ -19,7 +19,13 @@ from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
+from penstock.masking import get_logger
 from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
+
+log = get_logger(__name__)
+
+_warned: set[tuple[str, str]] = set()
+"""The topics and columns of which this process has warned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ class TypedColumns:
     def _handle_malformed(self, part: _Part) -> None:
         faults = part.sorted_faults()
         self.malformed += len({fault.row for fault in faults})
+        self._warn_if_all(faults, part.records)
         match self._plan.mode:
             case "PERMISSIVE":
                 return
@@ -143,6 +150,24 @@ class TypedColumns:
                 pass
         self.dropped += len({fault.row for fault in faults})
         part.drop(fault.row for fault in faults)
+
+    def _warn_if_all(self, faults: Sequence[Fault], records: pa.RecordBatch) -> None:
+        """Warn once if a whole batch is malformed: then the format or its schema is wrong, not a record. The result
+        would be columns of nulls, or no rows."""
+        if self._plan.mode not in ("PERMISSIVE", "DROPMALFORMED"):
+            return  # the others report malformed records themselves
+        topic, partition = self._place
+        for column in self._decoders:
+            mine = [fault for fault in faults if fault.column == column]
+            nulls = records.column(column).null_count if column in records.schema.names else 0
+            rows = records.num_rows - nulls
+            if mine and len({fault.row for fault in mine}) == rows and (topic, column) not in _warned:
+                _warned.add((topic, column))
+                log.warning(
+                    "every %s in a batch of %d records of %s-%d is malformed: %s. Check %sFormat and its schema, or "
+                    "set mode to FAILFAST",
+                    *(column, rows, topic, partition, mine[0].reason, column),
+                )
 
     def _malformed(self, records: pa.RecordBatch, fault: Fault) -> MalformedRecord:
         offset = records.column("offset")[fault.row].as_py()

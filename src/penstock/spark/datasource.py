@@ -26,6 +26,7 @@ from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
 from penstock.spark.table_options import kept_options, with_options
 from penstock.spark.tracebacks import without_traceback
+from penstock.spark.worker_python import warn_of_other_python
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 """The worker in which Spark creates a reader if filter pushdown is enabled. `auto` checks whether it is loaded."""
@@ -107,5 +108,9 @@ class PenstockDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with a session. Only needed if `pyspark_penstock` is not on the path."""
+    """Register the format with a session. Only needed if `pyspark_penstock` is not on the path.
+
+    Logs a warning if Spark's Python workers run another interpreter, which may not have the package.
+    """
+    warn_of_other_python()
     spark.dataSource.register(PenstockDataSource)

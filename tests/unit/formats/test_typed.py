@@ -235,6 +235,28 @@ def test_batches_without_rows_are_not_passed_on():
     assert [batch.num_rows for batch in columns.batches(iter(raw))] == [1]
 
 
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_a_batch_without_a_single_good_record_warns_once(mode, caplog, monkeypatch):
+    monkeypatch.setattr("penstock.formats.typed._warned", set())
+    typed(MIXED, mode=mode)
+    assert not caplog.records
+    for _ in range(3):
+        typed([b"no", None, b"neither"], mode=mode)
+    [said] = caplog.messages
+    assert said.startswith("every value in a batch of 2 records of t-3 is malformed: is not JSON")
+    assert said.endswith("Check valueFormat and its schema, or set mode to FAILFAST")
+    typed([b"1", b"2"], key=Json(POINT), keys=[b"no", b"no"], value=Text(), mode=mode)
+    assert [text.split(" is malformed")[0] for text in caplog.messages[1:]] == [
+        "every key in a batch of 2 records of t-3"
+    ]
+
+
+def test_modes_that_report_malformed_records_do_not_warn(caplog, monkeypatch):
+    monkeypatch.setattr("penstock.formats.typed._warned", set())
+    typed([b"no"], mode="DEADLETTER", letters=Letters())
+    assert not caplog.records
+
+
 def test_what_is_wrong_can_be_counted_without_looking_at_the_value():
     batch, _ = typed(MIXED, wanted=pa.schema([("offset", pa.int64()), ("_error", pa.string())]))
     assert [error is None for error in batch.column("_error").to_pylist()] == [True, False, False, True]

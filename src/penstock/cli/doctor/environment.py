@@ -32,6 +32,8 @@ def check_environment() -> Iterator[Check]:
     yield pyspark(found)
     if found is not None:
         yield workers(os.environ.get("PYSPARK_PYTHON", "python3"))
+        if (python := os.environ.get("PYSPARK_DRIVER_PYTHON")) is not None:
+            yield planner(python)
     yield java(is_needed=found is not None)
 
 
@@ -73,11 +75,21 @@ def pyspark(version: str | None) -> Check:
 
 def workers(python: str) -> Check:
     """The interpreter of Spark's Python workers. Spark takes `python3` from the PATH unless PYSPARK_PYTHON names one:
-    in an environment that is not activated, that is another one."""
+    in an environment that is not activated, and in cron, that is another one."""
     remedy = f"Activate the environment, or set PYSPARK_PYTHON={sys.executable}"
+    return _interpreter_of("workers", python, "the interpreter of Spark's Python workers", remedy)
+
+
+def planner(python: str) -> Check:
+    """Spark plans Python sources with PYSPARK_DRIVER_PYTHON if it is set. For notebooks it is often `jupyter`."""
+    remedy = "Unset PYSPARK_DRIVER_PYTHON, and start the notebook without it"
+    return _interpreter_of("planner", python, "with which Spark plans reads (PYSPARK_DRIVER_PYTHON)", remedy)
+
+
+def _interpreter_of(check: str, python: str, which: str, remedy: str) -> Check:
     path = shutil.which(python)
     if path is None:
-        return failed("workers", f"{python}, the interpreter of Spark's Python workers, does not exist", remedy)
+        return failed(check, f"{python}, {which}, does not exist", remedy)
     try:
         ran = subprocess.run(  # noqa: S603
             [path, "-c", WORKER_PROGRAM],
@@ -89,16 +101,14 @@ def workers(python: str) -> Check:
             cwd=Path.home(),  # a worker does not start in this folder
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return failed("workers", f"{path}, the interpreter of Spark's Python workers, does not run: {error}", remedy)
+        return failed(check, f"{path}, {which}, does not run: {error}", remedy)
     if ran.returncode != 0:
         reason = (ran.stderr.strip().splitlines() or ["no output"])[-1]
-        found = f"{path}, the interpreter of Spark's Python workers, cannot import Penstock: {reason}"
-        return failed("workers", found, remedy)
+        return failed(check, f"{path}, {which}, cannot import Penstock: {reason}", remedy)
     mine, version = ".".join(map(str, sys.version_info[:2])), ran.stdout.strip()
     if version != mine:
-        found = f"{path}, the interpreter of Spark's Python workers, is Python {version}, and this is Python {mine}"
-        return failed("workers", found, remedy)
-    return ok("workers", f"Spark's Python workers run {path}")
+        return failed(check, f"{path}, {which}, is Python {version}, and this is Python {mine}", remedy)
+    return ok(check, f"{path}, {which}, has Penstock")
 
 
 def java(is_needed: bool) -> Check:

@@ -68,6 +68,17 @@ def test_workers_without_an_interpreter(tmp_path):
     assert (found.state, "does not exist" in found.found) == ("failed", True)
 
 
+def test_the_interpreter_that_plans_is_checked_if_the_environment_names_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "pyspark_version", lambda: "4.3.0")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+    assert "planner" not in [each.check for each in environment.check_environment()]
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", program(tmp_path, "echo no jupyter >&2; exit 1"))
+    [found] = [each for each in environment.check_environment() if each.check == "planner"]
+    assert (found.state, "cannot import Penstock: no jupyter" in found.found) == ("failed", True)
+    assert found.remedy.startswith("Unset PYSPARK_DRIVER_PYTHON")
+
+
 def test_java_is_needed_by_pyspark_only(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert environment.java(is_needed=True).state == "failed"
