@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from penstock._kernel import Encoder
 from penstock.config.source import parse_options
 from penstock.planner.batch import plan_batch
+from penstock.wire.api.message import EncodedRequest
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.producer.producer import Producer
+from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.pool import POOL
 from support.configs import producer_settings
 from support.encoded_batches import FakeEncoder
 from support.reading import range_reader
@@ -80,6 +84,37 @@ def batch_by_batch(client: ClientConfig) -> Iterator[Callable[[str, int, Sequenc
             producer.flush()
 
         yield append
+
+
+class LateRequests:
+    """Keeps the Produce requests of this process back, as a slow network does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._honest = Connection.send
+        self._held: list[EncodedRequest] = []
+        self._holds = False
+
+        def send(connection: Connection, request: EncodedRequest, timeout: float) -> int:
+            if self._holds and request.name == "ProduceRequest":
+                self._held.append(request)
+                return 0
+            return self._honest(connection, request, timeout)
+
+        monkeypatch.setattr(Connection, "send", send)
+
+    def hold(self) -> None:
+        self._holds = True
+
+    def arrive(self, client: ClientConfig) -> list[int]:
+        """Send them to the first broker. Returns its error codes."""
+        self._holds = False
+        host, _, port = client.bootstrap_text.partition(":")
+        connection = POOL.acquire(client, host, int(port), 60.0, lambda: None)
+        answers = [connection.call(request, 60.0) for request in self._held]
+        POOL.release(connection)
+        return [
+            each.error_code for answer in answers for topic in answer.responses for each in topic.partition_responses
+        ]
 
 
 def values_in(kafka: Any, topic: str, committed: bool = True) -> dict[int, list[bytes]]:

@@ -244,9 +244,10 @@ class Writer:
         records, self._transaction, self._failure, self._open_since = self._records, None, None, None
         if committed and records is not None:
             self._kept = merged(self._before, records.written)
+        if committed and records is not None and self._producer.has_begun:
             records.use_identity()
         else:
-            # It may have rows of the aborted transaction: the next one begins with a new identity.
+            # It may have rows of an aborted transaction: the next one begins with a new identity.
             self._dropped, self._records = self.dropped, None
 
 

@@ -26,6 +26,9 @@ from penstock.wire.transport.connection import Connection
 MANY_GROUPS = 8
 """From this version on a request asks about several groups."""
 
+KNOWS_STABLE = 7
+"""From this version on a response can wait for commits of open transactions (KIP-447): Kafka 2.5."""
+
 _ONE = MANY_GROUPS - 1
 _PARTITION = (
     int32("partition_index"),
@@ -54,7 +57,7 @@ OFFSET_FETCH = Api(
             array("topics", *_ASKED),
             since=MANY_GROUPS,
         ),
-        boolean("require_stable", since=7),
+        boolean("require_stable", since=KNOWS_STABLE),
     ),
     response_body=Structure(
         int32("throttle_time_ms", since=3),
@@ -90,7 +93,7 @@ def ask_committed(
     """What a group has committed, without the partitions where it has committed nothing. None asks for all.
 
     `stable` waits for commits of open transactions. A reader that starts from an offset needs that; a display does not.
-    Brokers before Kafka 2.5 (version 7) cannot wait, and answer what was committed before.
+    Brokers before KNOWS_STABLE cannot wait, and answer what was committed before.
     """
     version = connection.version(OFFSET_FETCH)
     topics = None if wanted is None else _asked_topics(wanted)

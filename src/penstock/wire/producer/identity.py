@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.model.topic_partition import TopicPartition
+
 
 class Identity(NamedTuple):
     """What a producer is to brokers. Record batches carry it; a new epoch fences older ones."""
@@ -25,7 +27,9 @@ class OpenTransaction:
     producer_id: int
     epoch: int
     version: int
-    """1 or 2: of the protocol, see above."""
+    """1 or 2: of the protocol, see `transaction_client`."""
+    partition: TopicPartition | None = None
+    """One that is in it. Brokers before Kafka 3.0 tell with its help whether the transaction is open."""
 
     @property
     def identity(self) -> Identity:

@@ -11,7 +11,8 @@ There is no other thread: batches move during `send` and `flush`. `send` waits o
 Transactions: the first batch, or the first commit of offsets, starts one. `commit_transaction` or `abort_transaction`
 ends it, or another process with `open_transaction` and `end_transactions`. After a commit, the next batch starts the
 next transaction. If `identity` has changed, call `Encoder.set_producer` before: in version 2 of the protocol each
-transaction has an epoch of its own. After an abort and after every error, call `begin` again.
+transaction has an epoch of its own. After an abort and after every error, call `begin` again; after a commit, if
+`has_begun` is false.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -98,6 +100,11 @@ class Producer:
         return self._identity
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the producer has an identity. `begin` gets one."""
+        return self._identity is not None
+
+    @property
     def identity(self) -> Identity:
         """The identity that the next batch must have."""
         assert self._identity is not None, "the producer has not begun"
@@ -161,10 +168,11 @@ class Producer:
     def open_transaction(self) -> OpenTransaction | None:
         """The transaction, for another process to end; None if nothing is in it. Call `flush` before."""
         assert self._delivery.is_empty, "batches are not acknowledged yet"
-        return self._begun if self._is_open else None
+        return replace(self._begun, partition=min(self._added, default=None)) if self._is_open else None
 
     def commit_transaction(self) -> None:
-        """Write all batches and commit. When it returns, the transaction is durable and visible.
+        """Write all batches and commit. When it returns, the transaction is durable and visible. If `has_begun` is
+        false then, call `begin` before the next one.
 
         Raises TransactionLost if it can no longer be committed: `begin` and write again.
         """
@@ -172,9 +180,12 @@ class Producer:
         with self._failing():
             if self._is_open:
                 self._transaction = self.cluster.end_transaction(self._begun, committed=True)
-                self._identity = self._transaction.identity
                 self._start_transaction()
-                self._delivery.start(self._transaction)
+                if self._transaction is None:
+                    self._identity = None
+                else:
+                    self._identity = self._transaction.identity
+                    self._delivery.start(self._transaction)
 
     def abort_transaction(self) -> None:
         """Drop all batches and abort the transaction, if one is open. Call `begin` before the next batch.
@@ -182,13 +193,21 @@ class Producer:
         Raises nothing: if the coordinator does not answer, it aborts the transaction at its time-out, or when a
         producer takes the transactional id.
         """
+        has_unanswered = not self._delivery.is_empty
         self._delivery.close()
         transaction, self._transaction, self._identity = self._transaction, None, None
         if transaction is None or not self._is_open:
             return
         self._start_transaction()
         try:
-            self.cluster.end_transaction(transaction, committed=False, timeout=ABORT_SECONDS)
+            if has_unanswered and transaction.version < 2:
+                # Do not simplify: an abort in version 1 keeps the epoch. A batch that reaches its leader after the
+                # abort would be accepted, and become visible with the next commit. Taking the id fences it.
+                self.cluster.take_transactional_id(
+                    transaction.transactional_id, self.settings.transaction_timeout, ABORT_SECONDS
+                )
+            else:
+                self.cluster.end_transaction(transaction, committed=False, timeout=ABORT_SECONDS)
         except BrokerError as error:
             log.debug("the coordinator will abort the transaction of %r: %s", self.transactional_id, error)
 

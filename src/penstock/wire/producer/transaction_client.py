@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from penstock.errors import AuthorizationFailed, BrokerError, CommitRefused, ProtocolError, TransactionLost
@@ -25,6 +26,7 @@ from penstock.wire.api.error_codes import CODES, RetriableError, check, codes, e
 from penstock.wire.api.find_coordinator import TRANSACTION, find_coordinators
 from penstock.wire.api.group_member import NOT_A_MEMBER, GroupMember
 from penstock.wire.api.metadata import Broker
+from penstock.wire.api.offset_fetch import KNOWS_STABLE, OFFSET_FETCH
 from penstock.wire.api.produce import KNOWS_ZSTD, PRODUCE
 from penstock.wire.api.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -126,7 +128,9 @@ class TransactionClient(Cluster):
         for transactional_id, broker in coordinators.items():
             self._coordinators[TRANSACTION, transactional_id] = broker
 
-    def take_transactional_id(self, transactional_id: str, transaction_timeout: float) -> OpenTransaction:
+    def take_transactional_id(
+        self, transactional_id: str, transaction_timeout: float, timeout: float | None = None
+    ) -> OpenTransaction:
         """Take the id and fence all other producers with it. Returns the first transaction, which is empty.
 
         The coordinator first ends their transactions: it aborts an open one, and completes one whose commit was
@@ -150,7 +154,7 @@ class TransactionClient(Cluster):
             bumps = connection.feature(TRANSACTION_VERSION) >= 2 and connection.speaks(END_TXN, BUMPING_END)
             return OpenTransaction(transactional_id, answer.producer_id, answer.producer_epoch, 2 if bumps else 1)
 
-        return self._coordinated(transactional_id, "beginning", ask)
+        return self._coordinated(transactional_id, "beginning", ask, timeout)
 
     def add_partitions(self, transaction: OpenTransaction, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to a transaction of version 1."""
@@ -180,7 +184,7 @@ class TransactionClient(Cluster):
         member: GroupMember | None = None,
     ) -> None:
         """Commit offsets, with metadata, as part of the transaction. `member`: who the group must still count among
-        its own; CommitRefused if it does not."""
+        its own; CommitRefused if it does not. Brokers before Kafka 2.5 check no member, and are refused."""
         if transaction.version < 2:
             self._add_group(transaction, group)
         at_most = LAST_ADDED_OFFSETS if transaction.version < 2 else None
@@ -193,6 +197,12 @@ class TransactionClient(Cluster):
         attempts = self._brokers.attempts(f"committing {len(offsets)} offsets of group {group!r} in a transaction")
 
         def ask(connection: Connection) -> None:
+            if not connection.speaks(OFFSET_FETCH, KNOWS_STABLE):
+                raise BrokerError(
+                    f"{connection.address} is older than Kafka 2.5: after a failure it may return offsets from before "
+                    "the last transaction, and rows would be written twice. Upgrade the brokers, or write at least once"
+                    " (Spark: deliveryGuarantee=at-least-once; dead letters: deadLetterTransactional=false)"
+                )
             request = TXN_OFFSET_COMMIT.request(
                 connection.version(TXN_OFFSET_COMMIT, at_most),
                 **_named(transaction),
@@ -221,16 +231,33 @@ class TransactionClient(Cluster):
         self._coordinated(transaction.transactional_id, f"adding group {group!r}", ask)
 
     def is_lost(self, transaction: OpenTransaction) -> TransactionLost | None:
-        """Why a transaction can no longer be committed; None if it is open, or if brokers are too old to say."""
+        """Why a transaction can no longer be committed; None if it is open."""
 
         def ask(connection: Connection, timeout: float) -> TransactionState | None:
             return ask_transaction(connection, transaction.transactional_id, timeout)
 
         found = self._coordinated(transaction.transactional_id, "describing", ask)
-        if found is None or (found.state == ONGOING and (found.producer_id, found.epoch) == transaction.identity):
+        if found is None:
+            return self._is_lost_to_old_broker(transaction)
+        if found.state == ONGOING and (found.producer_id, found.epoch) == transaction.identity:
             return None
         reason = f"the coordinator has {found.state} for epoch {found.epoch}, this transaction has {transaction.epoch}"
         return TransactionLost(transaction.transactional_id, reason, aborted=True)
+
+    def _is_lost_to_old_broker(self, transaction: OpenTransaction) -> TransactionLost | None:
+        """The same for brokers before Kafka 3.0, which do not describe transactions.
+
+        Adding a partition that is in the transaction changes nothing while it is open. Afterwards it is refused: a
+        coordinator bumps the epoch when it aborts a transaction at its time-out, or gives the id to another producer.
+        Do not ask after the owner has ended the transaction: that bumps nothing, and a new transaction would begin.
+        """
+        if transaction.partition is None:
+            return None  # it has only offsets: notes tell what became of them
+        try:
+            self.add_partitions(transaction, [transaction.partition])
+        except TransactionLost as error:
+            return TransactionLost(transaction.transactional_id, error.reason, aborted=True)
+        return None
 
     def end_transaction(
         self,
@@ -238,10 +265,13 @@ class TransactionClient(Cluster):
         committed: bool,
         timeout: float | None = None,
         together: SendTogether | None = None,
-    ) -> OpenTransaction:
+    ) -> OpenTransaction | None:
         """Commit or abort. When it returns, the outcome is durable, and a commit is visible to readers, unless their
-        leaders take longer than VISIBLE_SECONDS to write it. Returns the next transaction, which is empty.
-        `together`: sends the requests of several clients at the same moment.
+        leaders take longer than VISIBLE_SECONDS to write it. `together`: sends the requests of several clients at the
+        same moment.
+
+        Returns the next transaction, which is empty. None if the producer must not go on with its epoch: in version 1
+        a request without an answer may still reach the coordinator, which would end the next transaction in its middle.
 
         It may be repeated, also by another process, and is retried. What answers prove, by Kafka's coordinator:
 
@@ -258,40 +288,58 @@ class TransactionClient(Cluster):
         """
         at_most = None if transaction.version >= 2 else BUMPING_END - 1
         what = "committing" if committed else "aborting"
+        unanswered = 0
 
-        def ask(connection: Connection, timeout: float) -> OpenTransaction:
+        def send(connection: Connection, timeout: float, together: SendTogether | None) -> OpenTransaction:
+            nonlocal unanswered
             request = END_TXN.request(connection.version(END_TXN, at_most), **_named(transaction), committed=committed)
+            unanswered += 1
             answer = (
                 connection.call(request, timeout) if together is None else together.call(connection, request, timeout)
             )
+            unanswered -= 1
             _check(answer.error_code, transaction.transactional_id, what)
             if transaction.version < 2:
-                return transaction
+                return replace(transaction, partition=None)
             return OpenTransaction(transaction.transactional_id, answer.producer_id, answer.producer_epoch, 2)
 
-        ended = self._coordinated(transaction.transactional_id, what, ask, timeout)
+        ended = self._coordinated(
+            transaction.transactional_id, what, lambda connection, left: send(connection, left, together), timeout
+        )
         if committed:
-            self._await_markers(transaction.transactional_id)
-        return ended
+            self._await_markers(transaction, lambda connection, left: send(connection, left, None))
+        return None if unanswered and transaction.version < 2 else ended
 
-    def _await_markers(self, transactional_id: str) -> None:
+    def _await_markers(
+        self, transaction: OpenTransaction, repeat: Callable[[Connection, float], OpenTransaction]
+    ) -> None:
         """Wait until partitions have the markers of a commit, so that readers see it. Raises nothing: it is durable.
 
-        The next transaction would have to wait for it, too. Brokers before Kafka 3.0 do not say.
+        The next transaction would have to wait for it, too. Brokers before Kafka 3.0 do not describe transactions: the
+        commit is repeated there, and the coordinator answers CONCURRENT_TRANSACTIONS until markers are written.
         """
         attempts = self._brokers.attempts("waiting for markers", VISIBLE_SECONDS)
 
+        def is_written(connection: Connection) -> bool:
+            found = ask_transaction(connection, transaction.transactional_id, attempts.remaining())
+            if found is not None:
+                return found.state != PREPARE_COMMIT
+            try:
+                repeat(connection, attempts.remaining())
+            except RetriableError as error:
+                if error.error_code != CODES["CONCURRENT_TRANSACTIONS"]:
+                    raise
+                return False
+            return True
+
         def ask(connection: Connection) -> None:
-            while not attempts.expired():
-                found = ask_transaction(connection, transactional_id, attempts.remaining())
-                if found is None or found.state != PREPARE_COMMIT:
-                    return
+            while not is_written(connection) and not attempts.expired():
                 self._brokers.wait(MARKERS_PAUSE)
 
         try:
-            self._ask_coordinator(transactional_id, attempts, ask, TRANSACTION)
+            self._ask_coordinator(transaction.transactional_id, attempts, ask, TRANSACTION)
         except BrokerError as error:
-            log.debug("the commit of %r will be visible later: %s", transactional_id, error)
+            log.debug("the commit of %r will be visible later: %s", transaction.transactional_id, error)
 
     def _coordinated(
         self,

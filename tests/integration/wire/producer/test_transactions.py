@@ -6,16 +6,20 @@ import pickle
 import time
 import uuid
 
+import pyarrow as pa
 import pytest
 
+import penstock
 from penstock._kernel import Encoder
 from penstock.errors import BrokerError, CommitRefused, TransactionLost
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.describe_transactions import DESCRIBE_TRANSACTIONS
 from penstock.wire.api.group_member import GroupMember
+from penstock.wire.api.offset_fetch import OFFSET_FETCH
 from penstock.wire.producer.identity import OpenTransaction
 from penstock.wire.producer.producer import Producer
 from penstock.wire.producer.transaction_client import TransactionClient
-from penstock.wire.producer.transactions import end_transactions
+from penstock.wire.producer.transactions import end_transactions, lost_transactions
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from support.configs import producer_settings
 from support.producing import client_of, values_in, writing
@@ -204,6 +208,66 @@ def test_W6_a_lost_answer_to_a_commit_is_not_a_lost_transaction(kafka, client, t
     assert end_transactions(client, [opened], True, 60.0) == {opened: None}
     assert len(cuts) == 3
     await_values(kafka, target, [name.encode()])
+
+
+def test_W4_a_late_commit_cannot_end_the_next_transaction_of_a_writer(kafka, client, topic, name, version, monkeypatch):
+    """Kafka before 4.0 has one epoch for all transactions of a producer."""
+    target = topic()
+    honest, sent = Connection.ask, []
+
+    def ask(self, request, timeout):
+        if request.name != "EndTxnRequest" or sent:
+            return honest(self, request, timeout)
+        self.close()
+        sent.append(request)  # it is on its way
+        raise ConnectionLost("cut by the test")
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    with penstock.Writer(kafka.client_options() | {"kafka.transactional.id": name}, topic=target) as writer:
+        with writer.transaction() as transaction:
+            transaction.write(pa.table({"value": ["first"]}))
+            late = writer._producer._begun
+        with writer.transaction() as transaction:
+            transaction.write(pa.table({"value": ["half"]}))
+            refused = end_transactions(client, [late], True, 60.0)[late]
+            assert isinstance(refused, TransactionLost) or version == 2  # there it repeats the end of the first one
+            await_values(kafka, target, [b"first"])
+            transaction.write(pa.table({"value": ["other half"]}))
+        assert (len(sent), writer.result.rows) == (1, 3)
+    await_values(kafka, target, [b"first", b"half", b"other half"])
+
+
+@pytest.fixture
+def before_kafka_3(monkeypatch):
+    """Brokers that do not describe transactions, and have version 1 of the protocol."""
+    honest = Connection.speaks
+    monkeypatch.setattr(Connection, "feature", lambda self, name: 0)
+    monkeypatch.setattr(
+        Connection, "speaks", lambda self, api, version: api is not DESCRIBE_TRANSACTIONS and honest(self, api, version)
+    )
+
+
+@pytest.mark.usefixtures("before_kafka_3")
+def test_W7_a_broker_that_does_not_describe_transactions_tells_which_are_lost(kafka, client, topic, name):
+    target = topic(2)
+    opened = [opened_by(client, target, f"{name}-{number}") for number in range(3)]
+    assert lost_transactions(client, opened) == dict.fromkeys(opened)
+    TransactionClient(client).take_transactional_id(opened[1].transactional_id, 60.0)
+    assert [error is not None and error.aborted for error in lost_transactions(client, opened).values()] == [
+        *(False, True, False)
+    ]
+    assert end_transactions(client, [opened[0], opened[2]], True, 60.0) == {opened[0]: None, opened[2]: None}
+    found = {value for values in values_in(kafka, target).values() for value in values}
+    assert found == {f"{name}-0".encode(), f"{name}-2".encode()}  # visible at once
+
+
+def test_offsets_in_transactions_are_refused_by_brokers_that_cannot_wait_for_them(client, topic, name, monkeypatch):
+    honest = Connection.speaks
+    monkeypatch.setattr(
+        Connection, "speaks", lambda self, api, version: api is not OFFSET_FETCH and honest(self, api, version)
+    )
+    with writing(client, name) as sink, pytest.raises(BrokerError, match=r"older than Kafka 2\.5.*at-least-once"):
+        sink.producer.commit_offsets("g", {TopicPartition(topic(), 0): (1, "")})
 
 
 def test_W6_what_the_driver_sent_is_ended_even_if_it_dies_then(kafka, client, topic, name, monkeypatch):
