@@ -29,9 +29,9 @@ TESTS ?= tests
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo unit test test-all ready checks lint lint-python lint-kernel lint-module test-kernel \
-    test-python coverage soak old-brokers format bench fuzz fuzz-schemas wheel docs site clean kernel-dev kernel-quick \
-    kernel-release
+.PHONY: help setup broker postgres demo unit test test-all ready checks lint lint-python lint-kernel lint-module \
+    test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel docs site \
+    clean kernel-dev kernel-quick kernel-release
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -122,6 +122,7 @@ test: ## what CI runs: linters, Rust, unit, integration, Spark
 
 test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL
 	@tools/postgresql.sh >/dev/null
+	@$(MAKE) old-broker-jars
 	@$(MAKE) test ARGS="-m 'not soak' $(ARGS)"
 
 # What pytest needs, in the order in which it begins. The kernel takes longest, so it begins as soon as maturin is there.
@@ -186,8 +187,11 @@ coverage: ## unit tests with their coverage: a table, and coverage.xml
 soak: kernel-dev broker ## drivers, workers, brokers and writes killed hundreds of times, a group that never rests; 2 hours
 	@$(BIN)/python -m pytest -m soak -s -o faulthandler_timeout=0 $(ARGS) tests/chaos
 
-old-brokers: kernel-dev broker ## the essentials on Kafka 3.3, 3.9 and 4.0; fetches 130 MB the first time
-	@$(BIN)/python -m pytest -m old_brokers tests/integration/test_old_brokers.py
+old-brokers: kernel-dev old-broker-jars ## the essentials on Kafka 2.8, 3.3, 3.9, 4.0 and 4.3; fetches 170 MB the first time
+	@$(BIN)/python -m pytest -m old_brokers $(ARGS) tests/integration/test_old_brokers.py tests/spark/test_old_brokers.py
+
+old-broker-jars: broker
+	@PYTHONPATH=src:tests $(BIN)/python -m support.old_brokers
 
 format: $(VENV)/.packages ## format all code
 	@$(BIN)/ruff check --fix --quiet || true

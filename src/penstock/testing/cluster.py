@@ -299,7 +299,6 @@ class EmbeddedKafka:
 
     def _make_nodes(self, kafka: Distribution) -> None:
         assert self._work_dir is not None
-        assert self._listener is not None
         count = self._node_count
         free = free_ports(2 * count)
         client_ports = free[:count] if self._port is None else range(self._port, self._port + count)
@@ -308,25 +307,30 @@ class EmbeddedKafka:
             node_dir = f"node-{node_id}"
             data = self._work_dir / node_dir / "data" if self._data_dir is None else self._data_dir / node_dir
             self._nodes.append(Node(node_id, Ports(client_port, controller_port), self._work_dir, data, kafka))
-        voters = ",".join(f"{node.id}@{LOOPBACK}:{node.ports.controller}" for node in self._nodes)
-        for at, node in enumerate(self._nodes):
-            client = f"CLIENT://{LOOPBACK}:{node.ports.client}"
-            ours = self._listener.broker_settings()
-            properties = _defaults(count) | ours | self._settings
-            if "super.users" in ours and "super.users" in self._settings:
-                properties["super.users"] = f"{ours['super.users']};{self._settings['super.users']}"
-            properties |= {
-                "process.roles": "broker,controller",
-                "node.id": str(node.id),
-                "controller.quorum.voters": voters,
-                "listeners": f"{client},CONTROLLER://{LOOPBACK}:{node.ports.controller}",
-                "advertised.listeners": client,
-                "log.dirs": str(node.data_dir),
-            }
-            if self._racks is not None:
-                properties["broker.rack"] = self._racks[at]
-            node.configure(properties)
+        for node in self._nodes:
+            node.configure(self._properties(node))
             node.format(self._cluster_id)
+
+    def _properties(self, node: Node) -> dict[str, str]:
+        """The settings of a node."""
+        assert self._listener is not None
+        voters = ",".join(f"{each.id}@{LOOPBACK}:{each.ports.controller}" for each in self._nodes)
+        client = f"CLIENT://{LOOPBACK}:{node.ports.client}"
+        ours = self._listener.broker_settings()
+        properties = _defaults(self._node_count) | ours | self._settings
+        if "super.users" in ours and "super.users" in self._settings:
+            properties["super.users"] = f"{ours['super.users']};{self._settings['super.users']}"
+        properties |= {
+            "process.roles": "broker,controller",
+            "node.id": str(node.id),
+            "controller.quorum.voters": voters,
+            "listeners": f"{client},CONTROLLER://{LOOPBACK}:{node.ports.controller}",
+            "advertised.listeners": client,
+            "log.dirs": str(node.data_dir),
+        }
+        if self._racks is not None:
+            properties["broker.rack"] = self._racks[node.id - 1]
+        return properties
 
     def _start_nodes(self, nodes: Sequence[Node]) -> None:
         for node in nodes:

@@ -34,8 +34,8 @@ _PORTS = range(15_000, 32_000)
 # the same ports in the same order, and take those of a node that restarts.
 _RANDOM = random.SystemRandom()
 
-_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
-_LOG4J = """\
+SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+LOG4J = """\
 <Configuration status="ERROR">
   <Appenders>
     <File name="file" fileName="${sys:penstock.log}"><PatternLayout pattern="%d %p %c{1} %m%n"/></File>
@@ -116,14 +116,14 @@ class Node:
         path = self.directory / "server.properties"
         path.touch(mode=0o600)
         path.write_text("\n".join(lines) + "\n", "ascii")
-        (self.directory / "log4j2.xml").write_text(_LOG4J, "ascii")
+        (self.directory / "log4j2.xml").write_text(LOG4J, "ascii")
 
     def start(self, jvm: Jvm, *, grace_seconds: float) -> None:
         """Start the process. The caller checks when it is ready."""
         if not sys.executable:
             raise EmbeddedBrokerError("sys.executable is empty, and the broker's supervisor needs a Python interpreter")
         command: list[str | Path] = [
-            *(sys.executable, "-I", "-S", _SUPERVISOR),
+            *(sys.executable, "-I", "-S", SUPERVISOR),
             *(str(os.getpid()), str(grace_seconds), self._work_dir, self.directory / "console.log"),
             self._distribution.java,
             f"-Xmx{jvm.heap_mb}m",

@@ -5,59 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import time
-import uuid
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
-from penstock import read_batches
-from penstock.config.sink import parse_sink_options
 from penstock.errors import ReplayError, TransactionLost
 from penstock.wire.producer.transactions import end_transactions
-from penstock.writer.commit import Committer
-from penstock.writer.names import SinkScope
 from penstock.writer.note import Note
 from penstock.writer.report import log_written
-from penstock.writer.task import TaskPlace, run_task
+from support.called_sink import Sink
 
 pytestmark = pytest.mark.broker
-
-
-class Sink:
-    """A query that writes to one topic."""
-
-    def __init__(self, kafka, topic: str, **options: object) -> None:
-        given = {**kafka.client_options(), "topic": topic, "deliveryGuarantee": "exactly-once", **options}
-        self.options = parse_sink_options(given)
-        self.scope = SinkScope("penstock-sink", "query", uuid.uuid4().hex, topic)
-        self._reading = {**kafka.client_options(), "subscribe": topic, "kafka.isolation.level": "read_committed"}
-
-    def task(self, number: int, batch: int | None, *values: str):
-        rows = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string())})
-        return run_task(self.options, TaskPlace(self.scope, number, batch), [rows])
-
-    def tasks(self, batch: int | None, *values: tuple[str, ...]):
-        return [self.task(number, batch, *some) for number, some in enumerate(values)]
-
-    def committer(self, batch: int | None) -> Committer:
-        return Committer(self.options, self.scope, batch)
-
-    def commit(self, batch: int | None, outcomes) -> None:
-        self.committer(batch).commit(outcomes)
-
-    def write_intent(self, batch: int, outcomes) -> None:
-        """As a driver that dies after it."""
-        committer = self.committer(batch)
-        with committer._taken_intent() as driver:
-            committer._write_intent(outcomes, driver)
-
-    @property
-    def visible(self) -> list[str]:
-        table = pa.Table.from_batches(
-            read_batches(self._reading, columns=["value"]), pa.schema([("value", pa.binary())])
-        )
-        return sorted(value.decode() for value in table.column("value").to_pylist())
 
 
 @pytest.fixture
