@@ -49,6 +49,7 @@ from penstock.errors import (
     UnknownTopic,
     UnreadableSchema,
     UnrelatedCheckpoint,
+    UnsupportedSpark,
     UnwritableRecord,
 )
 
@@ -134,6 +135,7 @@ __all__ = [
     "UnknownTopic",
     "UnreadableSchema",
     "UnrelatedCheckpoint",
+    "UnsupportedSpark",
     "UnwritableRecord",
     "WatermarkStrategy",
     "WriteResult",

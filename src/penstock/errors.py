@@ -38,6 +38,7 @@
     ├── NoOffsetForTimestamp      no record is at or after a timestamp, and the strategy is `error`
     ├── NoGroupOffset             the group has no committed offset and auto.offset.reset is none
     ├── UnknownQuery              a LagListener has not seen a streaming query of this name or id
+    ├── UnsupportedSpark          this version of Spark is too old, or lacks what a call or a setting needs
     └── EmbeddedBrokerError       the embedded broker could not be downloaded or started
 
 An error says what happened, where (topic, partition, offset) and how to fix it. All errors can be pickled, because they
@@ -551,6 +552,15 @@ class UnknownQuery(PenstockError, LookupError):
         names = f"It has seen {', '.join(map(repr, self.known))}" if self.known else "It has seen no query so far"
         hint = "" if self.known else ": add it with spark.streams.addListener before the query starts"
         super().__init__(f"the listener has seen no query named {query!r}. {names}{hint}")
+
+
+class UnsupportedSpark(PenstockError):
+    """This version of Spark is too old for Penstock, or lacks what a call or a setting needs."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        self.reason = reason
+        self.hint = hint
+        super().__init__(f"{reason}. {hint}")
 
 
 class EmbeddedBrokerError(PenstockError):

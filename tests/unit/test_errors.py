@@ -46,6 +46,7 @@ EXAMPLES = [
     errors.NoOffsetForTimestamp([("t", 3, 1000)]),
     errors.NoGroupOffset("g", [("t", 3)]),
     errors.UnknownQuery("oders", ["orders"]),
+    errors.UnsupportedSpark("Penstock needs PySpark 4.0, and this is PySpark 3.5.8", "Install a newer one"),
     errors.EmbeddedBrokerError("no java"),
 ]
 

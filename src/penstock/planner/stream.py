@@ -16,7 +16,7 @@ from penstock.config.source import SourceOptions
 from penstock.errors import UnknownTopic
 from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
-from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets
+from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets, Latest
 from penstock.model.subscription import wanted_topics
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
@@ -94,6 +94,8 @@ class StreamPlanner:
         self._batch: StreamBatch | None = None
         self._answer: Offsets = {}
         """The newest offsets that `latest` has returned."""
+        self.left = 0
+        """How many offsets this answer leaves for later batches."""
         self._recall = recall
         self._available_now = False
         self._fixed_ends: Offsets | None = None
@@ -137,6 +139,11 @@ class StreamPlanner:
         """
         return not isinstance(self._start, Earliest)
 
+    @property
+    def starts_at_end(self) -> bool:
+        """Whether a new query starts at the ends of logs."""
+        return isinstance(self._start, Latest)
+
     def initial(self) -> Offsets:
         """The offsets at which a new query starts. Resolved once."""
         if self._initial is None:
@@ -178,7 +185,7 @@ class StreamPlanner:
         ends = self._end.without_ended(self._available_ends(state) if self._available_now else self._ends(state))
         self._move_recreated(state, ends)
         position = self._positions(state, ends, read_all)
-        moves = self._partitions.moves
+        moves, readable = self._partitions.moves, ends
         if self.alignment is not None:
             ends = self._aligned(self.alignment, position, ends, moves, read_all)
         backlog = {tp: size for tp, end in ends.items() if (size := end - position[tp]) > 0 and tp not in moves}
@@ -195,6 +202,7 @@ class StreamPlanner:
             allowed = {}  # a deserializer has ended a partition: the log records that without waiting for more records
         answer = {tp: position[tp] + allowed.get(tp, 0) for tp in {*state, *ends}} | moves
         self.finished = self._end.reached(answer)
+        self.left = sum(max(0, end - answer.get(tp, end)) for tp, end in readable.items())
         self._answer = self.checkpoint.unread | answer
         return self._answer
 

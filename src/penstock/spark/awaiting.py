@@ -13,6 +13,8 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from penstock.errors import UnsupportedSpark
+from penstock.spark.api import reports_ends
 from penstock.spark.listener import source_metrics
 
 POLL_SECONDS = 0.1
@@ -30,7 +32,7 @@ def await_end(query: Any, timeout: float | None = None) -> bool:
     close windows) are done, and the offsets are committed to the consumer group. Returns True if the query reached its
     end, and False if it terminated before: because it was stopped, or Trigger.AvailableNow had read all available
     records. Raises the query's exception if it failed, ValueError if it has no end, and TimeoutError after `timeout`
-    seconds; the query then continues.
+    seconds; the query then continues. Raises UnsupportedSpark before Spark 4.2.
 
     Works with a classic session and through Spark Connect. It returns after the trigger that follows the last one with
     data. If the end is found without new data (Spark replayed the last batch after a restart, or an ending time has
@@ -78,6 +80,11 @@ def _at_end(progress: StreamingQueryProgress | None) -> bool:
         known = metrics.get(number)
         if known is not None and known.finished is not None:
             continue
+        if not reports_ends(source.description):
+            raise UnsupportedSpark(
+                "await_end needs Spark 4.2: before, a source in Python cannot report that it has finished",
+                "Use Trigger.AvailableNow, or stop the query yourself",
+            )
         if source.latestOffset in ("None", "null"):  # a replayed batch: Spark has not asked the source
             return False
         raise ValueError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
@@ -19,7 +19,6 @@ from penstock.model.task_report import ReportAddress
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.early_end import expect_early_end
-from penstock.spark.filters import narrowing_of
 from penstock.spark.tracebacks import without_traceback
 
 
@@ -41,7 +40,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         self._options = options
         self._columns = columns
-        self._narrowing = EVERYTHING
+        self.narrowing = EVERYTHING
         self._scope = LetterScope("batch", uuid.uuid4().hex)
         """All attempts at a task share it. Another DataFrame over the same records writes its own letters."""
 
@@ -52,7 +51,7 @@ class BatchReader(DataSourceReader):
 
         log_to_driver()
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
-        narrowing = self._narrowing
+        narrowing = self.narrowing
         if may_end:  # a task that starts after the record that ends a partition would miss it
             narrowing = replace(narrowing, min_offset=0, min_timestamp=None)
         ranges = plan_batch(self._options, narrowing, whole_partitions=may_end)
@@ -78,16 +77,6 @@ def read_partition(
     )
     _freeze_heap()
     return batches
-
-
-class FilteringBatchReader(BatchReader):
-    """A batch reader with filter pushdown. A class of its own, because Spark refuses a reader that has `pushFilters`
-    if spark.sql.python.filterPushdown.enabled is false."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        prefix = self._options.formats.prefix if self._options.formats.flatten else ""
-        self._narrowing = narrowing_of(filters, prefix)
-        return filters  # Spark applies all filters again: pushdown only prunes offsets
 
 
 _heap_frozen = False

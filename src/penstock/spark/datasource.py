@@ -19,9 +19,11 @@ from penstock.config.event_time import default_event_time
 from penstock.config.source import SourceOptions, check_batch, parse_options
 from penstock.config.sql import FORMAT, is_create_table, options_of_table, read_of_table, read_options
 from penstock.config.times import now_ms
+from penstock.errors import OptionError
 from penstock.formats.plan import TypedSource
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
-from penstock.spark.batch import BatchReader, FilteringBatchReader
+from penstock.spark import api
+from penstock.spark.batch import BatchReader
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
 from penstock.spark.table_options import kept_options, with_options
@@ -75,20 +77,26 @@ class PenstockDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._read_options(schema)
         check_batch(options)
-        push = options.push_filters
-        if push is None:
-            push = PUSHDOWN_WORKER in sys.modules
         columns = wanted_columns(options, schema, self._source)
-        return (FilteringBatchReader if push else BatchReader)(options, columns)
+        if not _pushes(options):
+            return BatchReader(options, columns)
+        from penstock.spark.filtering_batch import FilteringBatchReader
+
+        return FilteringBatchReader(options, columns)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from penstock.spark.stream import StreamReader
-
         options = self._read_options(schema)
         if options.event_time is None and not WATERMARK_COLUMNS.keys().isdisjoint(schema.names):
             options = replace(options, event_time=default_event_time(options.formats))
-        return StreamReader(options, wanted_columns(options, schema, self._source, is_stream=True))
+        columns = wanted_columns(options, schema, self._source, is_stream=True)
+        if api.PASSES_START:
+            from penstock.spark.admission_stream import AdmissionStreamReader
+
+            return AdmissionStreamReader(options, columns)
+        from penstock.spark.tracking_stream import TrackingStreamReader
+
+        return TrackingStreamReader(options, columns)
 
     def _read_options(self, schema: StructType) -> SourceOptions:
         return parse_options(read_of_table(self.options, kept_options(schema)), self._made_at)
@@ -105,6 +113,16 @@ class PenstockDataSource(DataSource):
 
         # Truncation stands for output mode `complete`: Spark's own sink appends the whole result each time, too.
         return stream_writer(self.options, schema, commits_only=COMMIT_WORKER in sys.modules)
+
+
+def _pushes(options: SourceOptions) -> bool:
+    """Whether filters are pushed down."""
+    if options.push_filters is None:
+        return PUSHDOWN_WORKER in sys.modules
+    if options.push_filters and not api.HAS_FILTERS:
+        hint = "Remove the option, and name partitions, offsets and times in options instead"
+        raise OptionError("filterPushdown", "true", f"needs PySpark 4.1, and this is {api.VERSION}", hint)
+    return options.push_filters
 
 
 def register(spark: SparkSession) -> None:

@@ -25,6 +25,7 @@ from penstock.errors import UnknownQuery
 from penstock.masking import get_logger
 from penstock.metrics.sink import SinkMetrics
 from penstock.metrics.source import SourceMetrics
+from penstock.spark.api import reports_ends
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
@@ -280,7 +281,7 @@ def source_metrics(progress: StreamingQueryProgress) -> dict[int, SourceMetrics]
         SourceMetrics.from_progress(
             source.startOffset,
             source.endOffset,
-            source.latestOffset,
+            source.latestOffset if reports_ends(source.description) else None,
             source.numInputRows,
             progress.batchDuration,
             progress.timestamp,

@@ -22,6 +22,7 @@ from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.model.columns import checked_columns
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
+from penstock.spark.api import arrow_schema
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -98,10 +99,8 @@ def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeFi
 
 def arrow_of(schema: StructType) -> pa.Schema:
     _check_nullable(schema, "")
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        return arrow_schema(schema)
     except Exception as error:  # PySpark's, for types that Arrow does not have
         raise OptionError("schema", schema.simpleString(), f"cannot be read: {error}") from error
 

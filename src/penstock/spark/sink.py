@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from penstock.config.sink import SinkOptions, check_notes, parse_sink_options
 from penstock.config.sql import write_to_table
 from penstock.errors import OptionError
+from penstock.spark.api import DataSourceStreamArrowWriter, arrow_schema
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.tracebacks import without_traceback
 from penstock.writer.names import Kind, SinkScope
@@ -130,14 +131,12 @@ def _options(given: Mapping[str, str]) -> SinkOptions:
 
 def _encoding(options: SinkOptions, schema: StructType) -> Encoding | None:
     """Check the columns, and resolve how typed ones are encoded."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     from penstock.writer.start import checked_encoding
 
     if options.transactional_id is not None:
         hint = "Set deliveryGuarantee=exactly-once, and transactionalIdPrefix if needed"
         raise OptionError("kafka.transactional.id", options.transactional_id, "is chosen by the sink", hint)
-    return checked_encoding(options, to_arrow_schema(schema, timezone="UTC"))
+    return checked_encoding(options, arrow_schema(schema))
 
 
 def _scope(options: SinkOptions, kind: Kind, id_: str) -> SinkScope:

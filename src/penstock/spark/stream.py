@@ -11,17 +11,10 @@ from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
-from penstock.metrics.source import REPORT_KEY
 from penstock.planner.batch import with_retries
 from penstock.planner.checkpoint import from_json, to_json
 from penstock.reader.letter_scope import stream_scope
@@ -29,16 +22,12 @@ from penstock.spark.batch import RangePartition, read_partition
 from penstock.spark.stream_driver import StreamDriver
 from penstock.spark.tracebacks import without_traceback
 
-OPTIONS_DECIDE = ReadMaxRows(2**63 - 1)
-"""A limit that limits nothing. Spark passes it back at every trigger except those of Trigger.Once, which passes
-ReadAllAvailable."""
-
 STOP_SECONDS = 3.0
 """How long `stop` waits for the last commit. Spark ends this process without asking."""
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads Kafka as a stream."""
+class StreamReader(DataSourceStreamReader):
+    """Reads Kafka as a stream. How a trigger plans depends on the version of PySpark: see the subclasses."""
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         self._options = options
@@ -60,21 +49,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         return to_json(with_retries(self._options, self._driver.planner.initial))
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        planner, limits = self._driver.planner, self._options.stream
-        limited = limits.max_offsets or limits.max_bytes or limits.min_offsets or planner.alignment is not None
-        return OPTIONS_DECIDE if planner.pins_start or limited else ReadAllAvailable()
-
-    @without_traceback
-    def prepareForTriggerAvailableNow(self) -> None:
-        self._driver.planner.prepare_for_available_now()
-
-    @without_traceback
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Called at every poll, also of an idle query. `start` is the end of the last finished batch."""
+    def _next(self, start: dict[str, Any], *, read_all: bool = False, may_commit: bool = True) -> dict[str, Any]:
+        """The end of the next batch. `may_commit`: unless `start` is the start of a new query, the batch that ends
+        there has finished."""
         driver = self._driver
         state = driver.texts.read(start)
-        is_durable, read_all = driver.planner.is_durable(state), isinstance(limit, ReadAllAvailable)
+        is_durable = may_commit and driver.planner.is_durable(state)
         try:
             answer = with_retries(self._options, lambda: driver.planner.latest(dict(state), read_all))
         finally:
@@ -85,12 +65,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             driver.finish_run()
         # Spark compares texts: the same state must be the same text.
         return start if answer == state else driver.texts.write(answer)
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        newest, metrics = self._driver.newest(), None
-        if newest is not None:
-            metrics = self._driver.metrics()
-        return newest if newest is None or metrics is None else newest | {REPORT_KEY: metrics}
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

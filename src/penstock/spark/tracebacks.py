@@ -26,6 +26,7 @@ from penstock.errors import (
     UnknownTopic,
     UnreadableSchema,
     UnrelatedCheckpoint,
+    UnsupportedSpark,
 )
 from penstock.masking import get_logger
 
@@ -38,7 +39,7 @@ USER_ERRORS = (
     *(OptionError, UnknownTopic, BrokerUnavailable, AuthenticationFailed, AuthorizationFailed),
     *(UnrelatedCheckpoint, OpenTransaction, TimeLookupTimeout),
     *(DataLoss, NoGroupOffset, NoOffsetForTimestamp, RegistryUnavailable, RegistryRefused, SchemaNotFound),
-    *(UnreadableSchema, ColumnError, ReplayError, TransactionLost),
+    *(UnreadableSchema, ColumnError, ReplayError, TransactionLost, UnsupportedSpark),
 )
 """User errors: shown without a traceback. Others keep theirs, which a bug report needs."""
 

@@ -8,8 +8,8 @@ import traceback
 import pytest
 
 from penstock.errors import BrokerUnavailable, OptionError, PenstockError, ProtocolError
+from penstock.spark.admission_stream import AdmissionStreamReader
 from penstock.spark.datasource import PenstockDataSource
-from penstock.spark.stream import StreamReader
 from penstock.spark.tracebacks import without_traceback
 
 NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "clicks", "kafka.default.api.timeout.ms": "50"}
@@ -57,4 +57,4 @@ def test_what_may_be_a_bug_keeps_its_traceback():
 
 
 def test_spark_still_sees_what_a_method_takes():
-    assert list(inspect.signature(StreamReader.latestOffset).parameters) == ["self", "start", "limit"]
+    assert list(inspect.signature(AdmissionStreamReader.latestOffset).parameters) == ["self", "start", "limit"]

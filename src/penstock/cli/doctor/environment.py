@@ -17,7 +17,7 @@ from penstock.errors import EmbeddedBrokerError
 from penstock.testing.java import find_java, java_version
 
 OLDEST_PYTHON = (3, 11)
-OLDEST_PYSPARK, PYSPARK_BEFORE = (4, 2), (5,)
+OLDEST_PYSPARK, PYSPARK_BEFORE = (4, 0), (5, 0)
 
 WORKER_SECONDS = 30.0
 """For starting an interpreter that imports Penstock: a tenth of a second on an idle machine."""
@@ -70,7 +70,7 @@ def pyspark(version: str | None) -> Check:
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if OLDEST_PYSPARK <= numbers < PYSPARK_BEFORE:
         return ok("pyspark", f"PySpark {version}")
-    return failed("pyspark", f"PySpark {version} is not supported, 4.2 and newer 4.x are", install)
+    return failed("pyspark", f"PySpark {version} is not supported, 4.0 and newer 4.x are", install)
 
 
 def workers(python: str) -> Check:
