@@ -1,6 +1,7 @@
 """The environments of Penstock's rivals: created once, kept, and separate from the project's own environment.
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's Kafka source; tests use it, too
+    <user's cache>/pyspark-*/           another PySpark alone; for tests
     benchmarks/.envs/avro-source-*/     the same with PySpark 4.1.1 and spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
     benchmarks/.envs/kafka-python-*/    kafka-python, with its optional C libraries
@@ -85,6 +86,15 @@ def jvm_source(say: Say) -> Rival:
     """Spark's Kafka source."""
     folder = cache_folder() / f"jvm-source-{JVM_SOURCE_VERSION}"
     return _spark("Spark's Kafka source", folder, JVM_SOURCE_VERSION, _JVM_SOURCE_JARS, say)
+
+
+def pyspark(version: str, say: Say) -> Rival:
+    """A version of PySpark. That of Spark's Kafka source shares its environment."""
+    if version == JVM_SOURCE_VERSION:
+        return Rival(jvm_source(say).python)
+    folder, wanted = cache_folder() / f"pyspark-{version}", [f"pyspark=={version}"]
+    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
+    return Rival(_python(folder))
 
 
 def avro_source(say: Say) -> Rival:

@@ -71,10 +71,12 @@ EXTENDED = (
     "spark/test_connect.py",
     "spark/test_docs.py",
     "spark/test_standalone_cluster.py",
+    "spark/test_versions.py",
 )
 """Folders and files that `make test-all` runs and `make test` skips. CONTRIBUTING.md lists them, too."""
 
 LONG = (
+    "spark/test_versions.py",
     "spark/test_checkpoint_migration.py",
     "chaos/test_consumer_rebalances.py",
     "spark/test_standalone_cluster.py",

@@ -25,6 +25,8 @@ It runs as a script in any environment with PySpark, so it imports only that. Th
             `times` is reached. Prints `began <name>` and `done <name>`. Answer: nothing
     {"do": "take", "format": ..., "options": {...}, "rows": ...}
             the first rows of a batch read. Answer: their number
+    {"do": "sql", "statements": [...]}
+            SQL statements. Answer: the rows of the last one
     {"do": "await", "path": ...}
             waits for the file. Answer: nothing
     {"do": "places", "format": ..., "options": {...}}
@@ -195,6 +197,13 @@ def writes(spark: SparkSession, step: dict[str, Any]) -> None:
         say(f"done {name}")
 
 
+def sql(spark: SparkSession, step: dict[str, Any]) -> list[list[Any]]:
+    *before, last = step["statements"]
+    for statement in before:
+        spark.sql(statement)
+    return [list(row) for row in spark.sql(last).collect()]
+
+
 def say(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -231,6 +240,7 @@ STEPS = {
     "windows": windows,
     "pipe": pipe,
     "writes": writes,
+    "sql": sql,
     "await": await_file,
     "places": places,
 }
