@@ -80,16 +80,14 @@ def test_batch_reads_and_writes(version, spark_version, kafka, topic, numbers, o
         "valueSchema": "id BIGINT, price DOUBLE, tags ARRAY<STRING>, at TIMESTAMP",
     }
     fields = "value.id, value.price, value.tags, unix_seconds(value.at), headers[0].key"
+    rows = f"SELECT {fields} FROM orders ORDER BY offset"
     steps = [
         {"do": "read", "format": "penstock", "options": options | {"subscribe": numbers}, "path": f"{tmp_path}/read"},
-        {
-            "do": "sql",
-            "statements": [view("orders", options | typed), f"SELECT {fields} FROM orders ORDER BY offset"],
-        },
+        {"do": "sql", "statements": [using("TEMPORARY VIEW orders", options | typed), rows]},
         {
             "do": "sql",
             "statements": [
-                view("numbers", options | {"subscribe": numbers}),
+                using("TEMPORARY VIEW numbers", options | {"subscribe": numbers}),
                 "SELECT count(*) FROM numbers WHERE partition = 1 AND offset >= 90",
             ],
         },
@@ -103,25 +101,32 @@ def test_batch_reads_and_writes(version, spark_version, kafka, topic, numbers, o
         {
             "do": "sql",
             "statements": [
-                view("sink", options | {"topic": sink}),
-                "INSERT INTO sink SELECT CAST('inserted' AS BINARY) AS value",
+                using("TEMPORARY VIEW sink (value STRING)", options | {"topic": sink}),
+                "INSERT INTO sink VALUES ('inserted')",
+            ],
+        },
+        {
+            "do": "sql",
+            "statements": [
+                using("TABLE numbers_table", options | {"subscribe": numbers}),
+                "SELECT count(*) FROM numbers_table",
             ],
         },
     ]
     with spark_version(version, steps, tmp_path / "driver") as driver:
-        _, parsed, filtered, *_ = driver.answers(RUN_SECONDS)
+        _, parsed, filtered, _, _, counted = driver.answers(RUN_SECONDS)
     assert len(read_back(tmp_path / "read")) == RECORDS
     at = 1767323045
     assert parsed == [*([i, i / 4, ["a", None], at, "h"] for i in range(9)), [None, None, None, None, "h"]]
-    assert filtered == [[10]]
+    assert (filtered, counted) == ([[10]], [[RECORDS]])
     found = committed(kafka, sink)
     assert sum(found.values()) == 101
     assert found["inserted"] == 1
 
 
-def view(name: str, options: dict[str, str]) -> str:
+def using(what: str, options: dict[str, str]) -> str:
     given = ", ".join(f"`{key}` '{value}'" for key, value in options.items())
-    return f"CREATE TEMPORARY VIEW {name} USING penstock OPTIONS ({given})"
+    return f"CREATE {what} USING penstock OPTIONS ({given})"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
