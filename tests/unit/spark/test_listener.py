@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
-from penstock.errors import UnknownQuery
+from penstock.errors import UnknownQuery, UnsupportedSpark
 from penstock.metrics.source import SourceMetrics
 from penstock.spark import LagListener, await_end
 from penstock.spark import listener as module
@@ -30,6 +30,7 @@ from penstock.spark.listener import describe
 from support.own_logs import own_records
 
 QUERY = uuid.UUID(int=1)
+BEFORE_4_2 = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@7ad1a4cc"
 
 
 def source(end: Any, latest: Any = None, rows: int = 0, start: Any = None, description: str = "a source") -> dict:
@@ -102,6 +103,16 @@ def test_F26_the_newest_metrics_of_a_query_by_name_by_id_and_by_the_query_itself
         (metrics,) = listener.metrics(query)
         assert metrics.commits_succeeded == 2
     assert listener.lag(SimpleNamespace(id=uuid.UUID(int=9))) is None  # its start was not reported yet
+
+
+def test_F26_the_lag_is_unknown_before_spark_4_2_where_the_end_of_a_batch_takes_the_place_of_the_end_of_the_log():
+    listener = LagListener()
+    end = {"orders": {"0": 100}}
+    listener.onQueryProgress(event(source(end, latest=end, rows=500, description=BEFORE_4_2)))
+    assert listener.lag("orders") is None
+    (metrics,) = listener.metrics("orders")
+    assert [partition.current_offset for partition in metrics.partitions] == [100]
+    assert metrics.records_per_second == 500
 
 
 def test_F26_an_unknown_name_is_an_error_that_lists_the_known_ones():
@@ -529,6 +540,12 @@ def test_await_end_times_out_when_no_trigger_comes_after_the_last():
         await_end(query, timeout=0.05)
     assert not query.stopped
     query.idle.set()
+
+
+def test_await_end_is_refused_before_spark_4_2_where_a_source_cannot_report_its_end():
+    end = {"orders": {"0": 100}}
+    with pytest.raises(UnsupportedSpark, match=r"await_end needs Spark 4\.2"):
+        await_end(Query(progress(source(end, latest=end, description=BEFORE_4_2))), timeout=60)
 
 
 def test_await_end_times_out_before_the_first_progress():
