@@ -34,7 +34,7 @@ def check_version(version: str) -> None:
         raise UnsupportedSpark(f"Penstock needs PySpark 4.0 or newer 4.x, and this is PySpark {version}", INSTALL)
 
 
-INSTALL = 'Install it with pip install "pyspark>=4.0,<5"'
+INSTALL = 'Install one with pip install "pyspark>=4.0,<5"'
 
 # Before any other import from PySpark: 3.5 has no sources in Python, and an ImportError would not say so.
 check_version(VERSION)

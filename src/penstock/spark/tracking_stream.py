@@ -40,13 +40,19 @@ class TrackingStreamReader(StreamReader):
         """The last answer; None before the first one."""
         self._planned: dict[str, Any] | None = None
         """The end of the batch that Spark planned last, or the end in the offset log."""
+        self._is_new = False
+        """Whether Spark has asked where a new query starts."""
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._is_new = True
+        return super().initialOffset()
 
     @without_traceback
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # that of PySpark 4.2 is declared
         """Called at every poll, also of an idle query. The batch that was planned last has finished."""
         is_first, start = self._answer is None, self._answer
         if start is None:
-            start = self.initialOffset() if self._planned is None else self._planned
+            start = super().initialOffset() if self._planned is None else self._planned
         # A start that was not planned is that of a new query, or the end of a batch whose rows no task reads.
         self._answer = self._next(start, may_commit=start == self._planned)
         if is_first:
@@ -55,7 +61,9 @@ class TrackingStreamReader(StreamReader):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        if start == end and self._answer not in (None, end):
+        # In any other case, Spark tells the place before the first answer. Only the first batch of a new query can be
+        # empty.
+        if start == end and self._answer is not None and not self._is_new:
             raise UnsupportedSpark(
                 f"{WRAPPER} is true: PySpark {VERSION} then asks a source for new records before it says where the "
                 "query stands, and records would be read twice",

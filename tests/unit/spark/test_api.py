@@ -20,7 +20,7 @@ def test_another_version_is_refused_in_one_sentence(version):
         api.check_version(version)
     assert str(caught.value) == (
         f"Penstock needs PySpark 4.0 or newer 4.x, and this is PySpark {version}. "
-        'Install it with pip install "pyspark>=4.0,<5"'
+        'Install one with pip install "pyspark>=4.0,<5"'
     )
 
 

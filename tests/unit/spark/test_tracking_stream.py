@@ -138,11 +138,14 @@ def test_F22_an_answer_that_was_not_planned_is_not_committed(cluster):
     assert spark.group == []
 
 
-def test_a_start_that_spark_tells_too_late_is_refused(cluster):
+@pytest.mark.parametrize("batches", [1, 2], ids=["at the same answer", "elsewhere"])
+@pytest.mark.parametrize("options", [EARLIEST | {"maxOffsetsPerTrigger": "6"}, {}], ids=["limited", "latest"])
+def test_a_start_that_spark_tells_too_late_is_refused(cluster, options, batches):
     """The wrapper of Trigger.AvailableNow asks for the end of a restarted query before it tells its start."""
-    spark = Spark(cluster, **EARLIEST, maxOffsetsPerTrigger="6")
-    spark.trigger()
-    spark.trigger()
+    spark = Spark(cluster, **options)
+    for _ in range(batches):
+        spark.trigger()
+        cluster.logs[A0].end += 1
     place = json.loads(spark.offset_log[-1])
     spark.offset_log.clear()
     spark.start()
