@@ -64,6 +64,8 @@ EXTENDED = (
     "integration/reader/test_range_reader_failures.py",
     "integration/test_consumer_docs.py",
     "integration/wire/test_brokers_hanging.py",
+    "integration/wire/transport/test_gssapi_login.py",
+    "integration/wire/transport/test_kerberos_credentials.py",
     "spark/test_against_jvm_sink.py",
     "spark/test_against_jvm_source.py",
     "spark/test_against_to_avro.py",

@@ -1,10 +1,11 @@
-"""Kafka's SASL options other than OAUTHBEARER's: the mechanism, the JAAS line, Kerberos, and Java's login classes."""
+"""Kafka's SASL options of all mechanisms: their choice, the JAAS line, and Java's login classes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from penstock.config.kerberos import KERBEROS, KERBEROS_REFUSED
 from penstock.config.oauth import AWS_CALLBACK, CALLBACK, JAAS, JAVA_OAUTH, LOGIN, OAUTH, is_python
 from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import one_of, text
@@ -13,7 +14,6 @@ from penstock.wire.transport.aws import JAAS_ENTRIES
 from penstock.wire.transport.security import MECHANISMS
 
 MECHANISM = "kafka.sasl.mechanism"
-_KERBEROS = "kafka.sasl.kerberos."
 
 JAVA_CLASSES = {
     CALLBACK: {
@@ -68,18 +68,8 @@ SASL_OPTIONS = OptionTable(
         'The login as a JAAS line, as in Java. `username="..."` and `password="..."` are read from it, and for SCRAM '
         '`tokenauth="true"`, with the id and HMAC of a delegation token. For OAUTHBEARER '
         "`clientId`, `clientSecret`, `scope`, `audience`, `extension_*` (SASL extensions) and `ssl.*` (TLS to the "
-        "token endpoint). For AWS_MSK_IAM `awsProfileName`, `awsRoleArn` and the other entries of AWS's Java module.",
-    ),
-)
-
-KERBEROS_OPTIONS = OptionTable(
-    Option(f"{_KERBEROS}service.name", text, "kafka", "The name of the brokers' Kerberos service."),
-    Option(
-        f"{_KERBEROS}domain.name",
-        text,
-        None,
-        "The brokers' Kerberos host. Default: the address of each broker.",
-        "kerberos_domain",
+        "token endpoint). For GSSAPI those of `Krb5LoginModule`: `useKeyTab`, `keyTab`, `principal`, `useTicketCache`, "
+        "`ticketCache`. For AWS_MSK_IAM `awsProfileName`, `awsRoleArn` and the other entries of AWS's Java module.",
     ),
 )
 
@@ -103,26 +93,13 @@ JAVA_CLASS_OPTIONS = OptionTable(
     )
 )
 
-_NO_KINIT = "Penstock does not renew Kerberos tickets: run kinit or k5start beside it, and leave this out"
-
-SASL_REFUSED = {
-    f"{LOGIN}class": "Penstock cannot load Java classes. Leave it out",
-    **{
-        f"{_KERBEROS}{name}": _NO_KINIT
-        for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
-    },
-}
+SASL_REFUSED = {f"{LOGIN}class": "Penstock cannot load Java classes. Leave it out", **KERBEROS_REFUSED}
 """SASL settings of Java's clients that Penstock cannot support, each with the alternative."""
 
-_MECHANISM_OF = {OAUTH: "OAUTHBEARER", LOGIN: "OAUTHBEARER", _KERBEROS: "GSSAPI"}
+_MECHANISM_OF = {OAUTH: "OAUTHBEARER", LOGIN: "OAUTHBEARER", KERBEROS: "GSSAPI"}
 """Prefixes of options that have an effect with one mechanism only."""
 
 _JAAS_REFUSED: dict[str, tuple[str, str]] = {
-    "GSSAPI": (
-        r"keyTab|useKeyTab|principal",
-        "Penstock reads the ticket from the cache: run kinit -k -t KEYTAB PRINCIPAL, or set KRB5_CLIENT_KTNAME in the "
-        "environment of driver and executors",
-    ),
     "AWS_MSK_IAM": (rf"(?!({'|'.join(JAAS_ENTRIES)})$)aws\w*", f"Known entries are {', '.join(JAAS_ENTRIES)}"),
     "PLAIN": (r"tokenauth", "Brokers take delegation tokens by SCRAM-SHA-256 and SCRAM-SHA-512 only"),
 }
@@ -148,10 +125,3 @@ def check_mechanism(values: OptionValues, mechanism: str, jaas: Mapping[str, str
     for name, value in jaas.items():
         if pattern and re.fullmatch(pattern, name) and value.lower() != "false":
             raise OptionError(JAAS, None, f"its entry {name} is not supported", hint)
-
-
-def kerberos_service(values: OptionValues, jaas: Mapping[str, str]) -> str:
-    """The option, the entry of the JAAS line, or the default, in this order."""
-    name = f"{_KERBEROS}service.name"
-    service: str = values.given.get(name) or jaas.get("serviceName") or values[name]
-    return service

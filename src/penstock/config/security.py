@@ -5,17 +5,16 @@ None is ignored: a user who requires TLSv1.3, a cipher suite or a certain login 
 
 from __future__ import annotations
 
+from penstock.config.kerberos import KERBEROS_OPTIONS, kerberos_login
 from penstock.config.oauth import JAAS, OAUTH_OPTIONS, OAUTH_REFUSED, oauth_login
 from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import one_of
 from penstock.config.sasl import (
     JAVA_CLASS_OPTIONS,
-    KERBEROS_OPTIONS,
     MECHANISM,
     SASL_OPTIONS,
     SASL_REFUSED,
     check_mechanism,
-    kerberos_service,
 )
 from penstock.config.tls import TLS_OPTIONS, TLS_REFUSED, tls
 from penstock.errors import OptionError
@@ -74,8 +73,7 @@ def security(values: OptionValues) -> Security:
         is_delegation_token=jaas.get("tokenauth", "").lower() == "true",
         oauth=oauth_login(values, jaas) if mechanism == "OAUTHBEARER" else None,
         aws=aws_login(jaas) if mechanism == "AWS_MSK_IAM" else None,
-        kerberos_service=kerberos_service(values, jaas) if mechanism == "GSSAPI" else None,
-        **values.fields(KERBEROS_OPTIONS),
+        kerberos=kerberos_login(values, jaas) if mechanism == "GSSAPI" else None,
     )
 
 

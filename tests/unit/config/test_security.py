@@ -14,6 +14,7 @@ from penstock.config.security import SECURITY_OPTIONS, SECURITY_REFUSED
 from penstock.config.source import REFUSED, parse_options
 from penstock.errors import OptionError
 from penstock.wire.transport.aws import OAUTH_CALLBACK, AwsLogin
+from penstock.wire.transport.kerberos import KerberosLogin
 from penstock.wire.transport.security import Security
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
@@ -251,7 +252,7 @@ def test_an_endpoint_with_tls_or_on_this_machine_is_taken(endpoint):
         (oauth(oauthbearer_assertion_file="/run/assertion"), "does not sign assertions"),
         (oauth(oauthbearer_expected_audience="me"), "Brokers check tokens"),
         (oauth(kerberos_service_name="kafka"), "no effect with kafka.sasl.mechanism OAUTHBEARER"),
-        (oauth(kerberos_kinit_cmd="/bin/kinit"), "run kinit"),
+        (oauth(kerberos_kinit_cmd="/bin/kinit"), "renews the tickets of a keytab itself"),
         ({"kafka.sasl.login.read.timeout.ms": "5"}, "does not log in, but kafka.sasl.login.read.timeout.ms"),
     ],
 )
@@ -264,8 +265,10 @@ def test_what_a_login_cannot_do_is_refused_by_name(options, words):
 @pytest.mark.parametrize(
     ("mechanism", "entry"),
     [
-        ("GSSAPI", 'keyTab="/etc/k"'),
-        ("GSSAPI", 'principal="me@REALM"'),
+        ("GSSAPI", 'useKeytab=true keyTab="/etc/k"'),
+        ("GSSAPI", "useTicketCache=true renewTGT=true"),
+        ("GSSAPI", "useTicketCache=true isInitiator=false"),
+        ("GSSAPI", "useTicketCache=true doNotPrompt=false"),
         ("AWS_MSK_IAM", 'awsDebugCreds="true"'),
         ("PLAIN", 'username="u" password="hush" tokenauth="true"'),
     ],
@@ -322,10 +325,61 @@ def test_awss_handler_for_oauthbearer_is_taken():
     assert "entry awsProfile is not supported. Did you mean awsProfileName" in str(refuse(given))
 
 
-def test_kerberos_service_may_stand_in_the_jaas_line():
-    line = 'com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true serviceName="broker";'
-    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.jaas.config": line}
-    assert parse(login).kerberos_service == "broker"
+KEYTAB = 'useKeyTab=true keyTab="/etc/me.keytab" principal="me@EXAMPLE.ORG" storeKey=true doNotPrompt=true'
+
+
+def kerberos(entries: str | None = None, **more: str) -> KerberosLogin:
+    given = {"kafka.security.protocol": "SASL_SSL"} | {
+        f"kafka.sasl.kerberos.{name.replace('_', '.')}": value for name, value in more.items()
+    }
+    if entries is not None:
+        given["kafka.sasl.jaas.config"] = f"com.sun.security.auth.module.Krb5LoginModule required {entries};"
+    login = parse(given).kerberos
+    assert login is not None
+    return login
+
+
+def test_a_keytab_and_its_principal_stand_in_the_jaas_line_or_in_options():
+    by_line = kerberos(KEYTAB)
+    assert (by_line.keytab, by_line.principal) == ("/etc/me.keytab", "me@EXAMPLE.ORG")
+    assert (by_line.use_keytab, by_line.use_ticket_cache) == (True, False)
+    assert kerberos(keytab="/etc/me.keytab", principal="me@EXAMPLE.ORG") == by_line
+    assert kerberos(KEYTAB, principal="you@EXAMPLE.ORG").principal == "you@EXAMPLE.ORG"
+
+
+def test_without_a_keytab_the_ticket_cache_is_used_and_then_the_default_keytab():
+    assert kerberos() == KerberosLogin()
+    assert kerberos("useTicketCache=true") == KerberosLogin(use_keytab=False)
+    assert kerberos('useTicketCache=true ticketCache="/tmp/c"').ticket_cache == "/tmp/c"
+    both = kerberos(f"{KEYTAB} useTicketCache=true")
+    assert (both.use_keytab, both.use_ticket_cache) == (True, True)
+
+
+def test_the_kerberos_service_is_an_option_or_an_entry_of_the_jaas_line():
+    assert kerberos('useTicketCache=true serviceName="broker"').service == "broker"
+    assert kerberos('useTicketCache=true serviceName="broker"', service_name="other").service == "other"
+    assert kerberos(domain_name="brokers.example.org").domain == "brokers.example.org"
+
+
+def test_kerberos_tickets_are_renewed_by_kafkas_settings():
+    given = {"ticket_renew_window_factor": "0.5", "ticket_renew_jitter": "0", "min_time_before_relogin": "20000"}
+    login = kerberos(**given)
+    assert [login.renew_after(seconds) for seconds in (100, 30, 20, 10)] == [50, 20, 10, 5]
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ('keyTab="/etc/k"', "keyTab has no effect without useKeyTab=true"),
+        ('useTicketCache=false ticketCache="/tmp/c"', "ticketCache has no effect without useTicketCache=true"),
+        ("useKeyTab=yes", "useKeyTab must be true or false"),
+        ('useKeyTab=true keytab="/etc/k"', "entry keytab is not supported. Did you mean keyTab"),
+    ],
+)
+def test_entries_of_kerberos_that_do_not_fit_are_refused(entries, words):
+    line = f"com.sun.security.auth.module.Krb5LoginModule required {entries};"
+    error = refuse({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.jaas.config": line})
+    assert words in str(error)
 
 
 # All of them

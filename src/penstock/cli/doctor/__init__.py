@@ -20,8 +20,8 @@ from penstock.masking import masked
 
 DESCRIPTION = """\
 Check this machine (interpreter, kernel, PySpark, the interpreter of Spark's workers, Java) and, with -b, the way to a
-cluster: brokers, certificates, login, advertised listeners, schema registry and permissions. Nothing is changed. A
-check that fails says what to do.
+cluster: brokers, certificates, Kerberos tickets, login, advertised listeners, schema registry and permissions. Nothing
+is changed. A check that fails says what to do.
 """
 EPILOG = """\
 examples:

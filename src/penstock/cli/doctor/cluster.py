@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,10 +20,14 @@ from penstock.wire.api.metadata import Broker, ask_metadata
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.certificate import expiry, expiry_in_pem
 from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.kerberos import KerberosLogin
 from penstock.wire.transport.tls import Tls
 
 CONNECT_SECONDS = 5.0
 """For one address. A broker that is up answers within milliseconds."""
+
+KDC_SECONDS = 30.0
+"""For a ticket. The Kerberos library gives up after 27 s."""
 
 SOON = timedelta(days=30)
 """A certificate that ends within this time is worth a warning."""
@@ -38,6 +43,11 @@ def check_cluster(options: SourceOptions, topic: str | None, group: str | None) 
         yield check
     if client.security.uses_tls:
         yield client_certificate(client.security.tls)
+    if client.security.kerberos is not None:
+        ticket = check_kerberos(client.security.kerberos)
+        yield ticket
+        if ticket.state == "failed":
+            reachable = []
     connection: Connection | None = None
     for host, port in reachable[:1]:
         try:
@@ -78,7 +88,7 @@ def _check_connected(connection: Connection) -> Iterator[Check]:
     if security.uses_tls:
         yield broker_certificate(connection)
     if security.uses_sasl:
-        yield ok("login", f"{security.sasl_username or 'this client'} is logged in by {security.sasl_mechanism}")
+        yield ok("login", f"{security.user} is logged in by {security.sasl_mechanism}")
     else:
         yield ok("login", f"not needed: security.protocol is {security.protocol}")
     try:
@@ -112,6 +122,21 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def check_kerberos(login: KerberosLogin) -> Check:
+    """Whether there is a ticket, before a broker is asked."""
+    from penstock.wire.transport.kerberos_credentials import CREDENTIALS
+
+    try:
+        ticket = CREDENTIALS.get(login, time.monotonic() + KDC_SECONDS)
+    except BrokerError as error:
+        return failed("kerberos", error)
+    end = datetime.now(UTC) + timedelta(seconds=ticket.lifetime)
+    found = f"{ticket.principal} has a ticket by {ticket.source} until {end:%Y-%m-%d %H:%M} UTC"
+    if ticket.renews:
+        return ok("kerberos", f"{found}, and gets the next one by itself")
+    return warning("kerberos", found, "For long runs use a keytab, or let k5start renew the cache")
 
 
 # --- certificates -------------------------------------------------------------------------------------------------

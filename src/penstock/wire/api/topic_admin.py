@@ -23,7 +23,7 @@ from penstock.errors import (
     BrokerUnavailable,
     UnknownTopic,
 )
-from penstock.wire.transport.aws import AwsLogin
+from penstock.wire.api.admin_login import login_settings
 from penstock.wire.transport.security import Security
 
 OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -173,17 +173,13 @@ class Admin:
 
     @contextlib.contextmanager
     def _client(self, what: str, seconds: float | None = None) -> Iterator[KafkaAdminClient]:
-        if self._security.aws not in (None, AwsLogin()):  # kafka-python would use other credentials
-            raise AuthenticationFailed(
-                f"{what}: a profile or role in the JAAS line has no effect here. Set AWS_PROFILE"
-            )
         timeout_ms = max(1, int((self._seconds if seconds is None else seconds) * 1000))
         settings: dict[str, Any] = {"security_protocol": self._security.protocol}
         if self._security.uses_tls:
             settings["ssl_context"] = self._security.tls_context()
             settings["ssl_check_hostname"] = self._security.tls.check_hostname
         if self._security.uses_sasl:
-            settings |= self._security.kafka_python_settings()
+            settings |= login_settings(self._security)
         opened: list[Any] = []
 
         def open_client(**config: Any) -> Any:

@@ -15,7 +15,7 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from penstock.errors import AuthenticationFailed, BrokerError, ProtocolError
 from penstock.masking import get_logger
@@ -28,6 +28,9 @@ from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.broker_wait import BrokerWait, OverdueCheck, WaitEnded
 from penstock.wire.transport.oauth import TOKENS, AccessToken, OAuthLogin, TokenRefused, TokenUnavailable
 from penstock.wire.transport.tls import CipherRefused
+
+if TYPE_CHECKING:
+    from penstock.wire.transport.sasl import SaslLogin
 
 log = get_logger(__name__)
 
@@ -407,12 +410,12 @@ class Connection:
         token = None if security.oauth is None else self._token(security.oauth, deadline)
         lifetime = 0
         try:
-            login = new_login(security, self.host, token)
+            login = new_login(security, self.host, token, deadline)
             while not login.is_done():
                 request = SASL_AUTHENTICATE.request(self.version(SASL_AUTHENTICATE), auth_bytes=login.auth_bytes())
                 answer = self.call(request, deadline - time.monotonic())
                 if answer.error_code != 0:
-                    raise self._refused_login(answer.error_message, token)
+                    raise self._refused_login(answer.error_message, token, login)
                 login.receive(answer.auth_bytes)
                 lifetime = answer.session_lifetime_ms
         except TokenUnavailable as error:
@@ -433,15 +436,22 @@ class Connection:
             # The broker closes the connection when its session ends (KIP-368): log in again a little before.
             self._session_ends = time.monotonic() + lifetime / 1000 * 0.85
 
-    def _refused_login(self, message: str | None, token: AccessToken | None) -> BrokerError:
+    def _refused_login(self, message: str | None, token: AccessToken | None, login: SaslLogin) -> BrokerError:
         security = self.config.security
         if security.oauth is not None and token is not None:
             TOKENS.forget(security.oauth, token)
             if not token.is_new:  # it may have been revoked: retry with a new one
                 return ConnectionLost(f"{self.address} refused an access token that was used before")
+        check = f"Check {self.config.option('sasl.jaas.config')}"
+        if security.kerberos is not None:
+            from penstock.wire.transport.gssapi_login import GssapiLogin
+
+            assert isinstance(login, GssapiLogin)
+            if login.forget_tickets():  # the broker may have a new key, or the principal a new ticket
+                return ConnectionLost(f"{self.address} refused Kerberos tickets that were used before")
+            check = "Its log has the reason. Check its keytab, which must have the service's current key, and its clock"
         return AuthenticationFailed(
-            f"{self.address} refused the login of {security.sasl_username or 'this client'} by "
-            f"{security.sasl_mechanism}: {message}. Check {self.config.option('sasl.jaas.config')}"
+            f"{self.address} refused the login of {security.user} by {security.sasl_mechanism}: {message}. {check}"
         )
 
     def _token(self, login: OAuthLogin, deadline: float) -> AccessToken:

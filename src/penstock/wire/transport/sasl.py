@@ -1,13 +1,12 @@
 """SASL logins: the client's side of each mechanism.
 
-PLAIN and OAUTHBEARER are here, SCRAM in `scram`, AWS in `aws`. Kerberos comes from kafka-python, which is imported for
-it alone: it needs a package of its own anyway.
+PLAIN and OAUTHBEARER are here, SCRAM in `scram`, AWS in `aws`, Kerberos in `gssapi_login`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.wire.transport.aws import MskIamLogin
 from penstock.wire.transport.oauth import AccessToken
@@ -72,8 +71,11 @@ class OAuthBearerLogin:
         return self._done
 
 
-def new_login(security: Security, host: str, token: AccessToken | None) -> SaslLogin:
-    """A login by the mechanism of these settings. OAUTHBEARER needs a token."""
+def new_login(security: Security, host: str, token: AccessToken | None, deadline: float) -> SaslLogin:
+    """A login by the mechanism of these settings. OAUTHBEARER needs a token. Raises TokenRefused or TokenUnavailable.
+
+    The deadline (time.monotonic) is for a KDC, which Kerberos asks for tickets.
+    """
     name = security.sasl_mechanism
     if name in HASHES or name == "PLAIN":
         user, password = security.sasl_username or "", security.sasl_password or ""
@@ -84,8 +86,7 @@ def new_login(security: Security, host: str, token: AccessToken | None) -> SaslL
         return OAuthBearerLogin(token.text, dict(security.oauth.extensions))
     if security.aws is not None:
         return MskIamLogin(security.aws, host)
-    from kafka.net.sasl import get_sasl_mechanism
+    assert security.kerberos is not None, f"the options of {name} make up a login"
+    from penstock.wire.transport.gssapi_login import gssapi_login
 
-    login: Any = get_sasl_mechanism(name)(host=host, **security.kafka_python_settings())
-    found: SaslLogin = login
-    return found
+    return gssapi_login(security.kerberos, host, deadline)

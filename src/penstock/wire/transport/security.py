@@ -6,10 +6,10 @@ import errno
 import re
 import ssl
 from dataclasses import dataclass, field
-from typing import Any
 
 from penstock.errors import AuthenticationFailed
 from penstock.wire.transport.aws import AwsLogin
+from penstock.wire.transport.kerberos import KerberosLogin
 from penstock.wire.transport.key_store import KeyStoreError
 from penstock.wire.transport.oauth import OAuthLogin
 from penstock.wire.transport.tls import Tls
@@ -31,11 +31,16 @@ class Security:
     is_delegation_token: bool = False
     """Whether user and password are those of a delegation token. For SCRAM."""
     oauth: OAuthLogin | None = None
-    kerberos_service: str | None = None
+    kerberos: KerberosLogin | None = None
     """Of mechanism GSSAPI."""
-    kerberos_domain: str | None = None
     aws: AwsLogin | None = None
     """Of mechanism AWS_MSK_IAM."""
+
+    @property
+    def user(self) -> str:
+        """Who logs in, for messages."""
+        of_kerberos = self.kerberos.principal if self.kerberos is not None else None
+        return self.sasl_username or of_kerberos or "this client"
 
     @property
     def uses_tls(self) -> bool:
@@ -61,18 +66,6 @@ class Security:
             raise AuthenticationFailed(
                 f"the TLS certificates cannot be loaded ({error}). Check {first}, {second} and {third}"
             ) from error
-
-    def kafka_python_settings(self) -> dict[str, Any]:
-        """The SASL settings under the names that kafka-python's clients and mechanisms expect."""
-        return {
-            "security_protocol": self.protocol,
-            "sasl_mechanism": self.sasl_mechanism,
-            "sasl_plain_username": self.sasl_username,
-            "sasl_plain_password": self.sasl_password,
-            "sasl_kerberos_service_name": self.kerberos_service,
-            "sasl_kerberos_domain_name": self.kerberos_domain,
-            "sasl_kerberos_name": None,
-        }
 
 
 JAAS_ENTRY = re.compile(r"""([A-Za-z_][\w.]*)\s*=\s*("((?:[^"\\]|\\.)*)"|'([^']*)'|[^\s;]+)""")

@@ -50,4 +50,4 @@ def test_oauthbearer_sends_token_and_extensions_as_kafka_python_does(extensions)
 @pytest.mark.parametrize(("mechanism", "kind"), [("PLAIN", PlainLogin), ("SCRAM-SHA-512", ScramLogin)])
 def test_the_settings_choose_the_login(mechanism, kind):
     security = Security("SASL_SSL", sasl_mechanism=mechanism, sasl_username="u", sasl_password="p")
-    assert isinstance(new_login(security, "h", None), kind)
+    assert isinstance(new_login(security, "h", None, 0.0), kind)
