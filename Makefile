@@ -29,9 +29,9 @@ TESTS ?= tests
 
 say = @printf '\n==> %s\n'
 
-.PHONY: help setup broker postgres demo unit test test-all ready checks lint lint-python lint-kernel lint-module \
-    test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel docs site \
-    clean kernel-dev kernel-quick kernel-release
+.PHONY: help setup broker postgres kerberos demo unit test test-all ready checks lint lint-python lint-kernel \
+    lint-module test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel \
+    docs site clean kernel-dev kernel-quick kernel-release
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -94,6 +94,9 @@ $(foreach profile,dev quick release,$(eval $(call install_kernel,$(profile))))
 postgres: ## install PostgreSQL for the tests of the streamer (as root, on Debian or Ubuntu)
 	@tools/postgresql.sh --install
 
+kerberos: ## install a Kerberos KDC for the tests of logins (as root, on Debian or Ubuntu)
+	@tools/kerberos.sh --install
+
 # --- trying it --------------------------------------------------------------------------------------------------------
 
 demo: ## a million events through Kafka into PySpark and back, with a real broker
@@ -120,8 +123,10 @@ test: ## what CI runs: linters, Rust, unit, integration, Spark
 	@$(MAKE) $(SIDE_BY_SIDE) ready
 	@$(MAKE) -j 2 test-python checks
 
-test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL
+test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL and Kerberos
 	@tools/postgresql.sh >/dev/null
+	@tools/kerberos.sh
+	@$(MAKE) $(VENV)/.kerberos
 	@$(MAKE) old-broker-jars
 	@$(MAKE) test ARGS="-m 'not soak' $(ARGS)"
 
@@ -173,6 +178,11 @@ $(VENV)/kafka.jsa: $(VENV)/.packages | broker
 # Spark's Python processes start in a third of the time. Benchmarks take it out again: users do not have it.
 $(VENV)/.bytecode: $(VENV)/.packages tools/pyspark_bytecode.py
 	@$(BIN)/python tools/pyspark_bytecode.py
+	@touch $@
+
+# Not in the group of the tests: it is compiled, with what tools/kerberos.sh looks for.
+$(VENV)/.kerberos: $(VENV)/.packages
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'gssapi>=1.8,<2'
 	@touch $@
 
 # Tests that need PostgreSQL are skipped by name where it is missing: `make postgres` installs it.

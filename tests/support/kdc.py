@@ -63,7 +63,7 @@ class Kdc:
         self.folder = folder
         self.config = folder / "krb5.conf"
         self._clock = clock
-        self._port = 0
+        self.port = 0
         self._program: Program | None = None
         self._configure(1)  # any port: creating the database needs the realm only
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", secrets.token_hex(16))
@@ -75,7 +75,7 @@ class Kdc:
 
     def start(self) -> None:
         """Start at a free port the first time, and later at the same one."""
-        ports = [self._port] if self._port else free_ports(PORT_TRIES)
+        ports = [self.port] if self.port else free_ports(PORT_TRIES)
         for port in ports:
             self._configure(port)
             (self.folder / "requests.log").unlink(missing_ok=True)
@@ -83,7 +83,7 @@ class Kdc:
             program = Program("krb5kdc", [*clock, "krb5kdc", "-n"], self.folder, self._environment())
             until(partial(self._is_up_or_gone, program), START_SECONDS)
             if program.running and READY in self.log():
-                self._program, self._port = program, port
+                self._program, self.port = program, port
                 return
             program.kill()
         raise AssertionError(f"krb5kdc did not start: {program.log()}{self.log()}")
@@ -136,7 +136,7 @@ class Kdc:
         """Another krb5.conf for clients, with more settings."""
         lines = "".join(f"  {key} = {value}\n" for key, value in settings.items())
         path = self.folder / name
-        path.write_text(CLIENT_CONFIG.format(realm=REALM, host=LOOPBACK, port=self._port, settings=lines))
+        path.write_text(CLIENT_CONFIG.format(realm=REALM, host=LOOPBACK, port=self.port, settings=lines))
         return path
 
     def _configure(self, port: int) -> None:
@@ -181,9 +181,7 @@ def kerberos_broker(kdc: Kdc, keytab: Path, **settings: object) -> Iterator[Embe
         **settings,
     }
     options = (*QUICK_START, f"-Djava.security.krb5.conf={kdc.config}")
-    with EmbeddedKafka(
-        listener="SASL_PLAINTEXT", users={"writer": None}, settings=given, jvm_options=options
-    ) as kafka:
+    with EmbeddedKafka(listener="SASL_PLAINTEXT", users={"writer": None}, settings=given, jvm_options=options) as kafka:
         yield kafka
 
 

@@ -19,7 +19,9 @@ SETTINGS = {name: value for name, value in NAMES.items() if isinstance(value, di
 
 
 def test_the_page_has_settings_of_every_service():
-    assert {"confluent", "confluent_oauth", "msk", "msk_scram", "event_hubs", "aiven", "redpanda"} <= set(SETTINGS)
+    assert {"confluent", "confluent_oauth", "msk", "msk_scram", "event_hubs", "aiven", "redpanda", "kerberos"} <= set(
+        SETTINGS
+    )
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -39,6 +41,7 @@ def test_what_the_settings_mean():
     assert dict(of["confluent_oauth"].oauth.extensions) == extensions
     assert of["msk"].aws.role_arn == "arn:aws:iam::123456789012:role/reader"
     assert of["aiven"].tls.certificate_password == "KEYSTORE_PASSWORD"
+    assert of["kerberos"].kerberos.principal == "reader@EXAMPLE.ORG"
     assert of["own_tokens"].oauth.callback == "my_package.tokens:get_token"
 
 

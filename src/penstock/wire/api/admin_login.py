@@ -12,8 +12,8 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.net.sasl import get_sasl_mechanism, register_sasl_mechanism
 
-from penstock.errors import PenstockError
-from penstock.wire.transport.oauth import TOKENS
+from penstock.errors import AuthenticationFailed, BrokerUnavailable, PenstockError
+from penstock.wire.transport.oauth import TOKENS, TokenRefused, TokenUnavailable
 from penstock.wire.transport.sasl import SaslLogin, new_login
 from penstock.wire.transport.scram import ScramError
 from penstock.wire.transport.security import MECHANISMS, Security
@@ -24,14 +24,30 @@ _CARRIER = "sasl_oauth_token_provider"
 TOKEN_SECONDS = 30.0
 
 
-def login_settings(security: Security) -> dict[str, Any]:
-    """Settings of kafka-python's clients for a login by Penstock."""
+def login_settings(security: Security, seconds: float = TOKEN_SECONDS) -> dict[str, Any]:
+    """Settings of kafka-python's clients for a login by Penstock.
+
+    Tokens and tickets are there on return, and kept: kafka-python repeats a login that fails until its own time-out,
+    and then says no more than that.
+    """
+    deadline = time.monotonic() + seconds
+    try:
+        if security.oauth is not None:
+            TOKENS.get(security.oauth, deadline)
+        if security.kerberos is not None:
+            from penstock.wire.transport.kerberos_credentials import CREDENTIALS
+
+            CREDENTIALS.get(security.kerberos, deadline)
+    except TokenRefused as error:
+        raise AuthenticationFailed(f"SASL {security.sasl_mechanism}: {error}") from error
+    except TokenUnavailable as error:
+        raise BrokerUnavailable(f"SASL {security.sasl_mechanism}: {error}") from error
     _register()
     return {"sasl_mechanism": security.sasl_mechanism, _CARRIER: security}
 
 
 class _Login:
-    """A mechanism as kafka-python calls it. The errors of a login are those that kafka-python does not retry."""
+    """A mechanism as kafka-python calls it, with its errors."""
 
     def __init__(self, security: Security, host: str) -> None:
         self._login: SaslLogin = _checked(_new_login, security, host)

@@ -10,8 +10,8 @@ tried: nothing of kafka-python is left to save at start.
 Fetch and ListOffsets are written by hand, because they carry data or are sent many times a second. So is the reading of
 partitions in Metadata responses.
 
-kafka-python remains for the admin client, old message sets, and Kerberos and AWS logins, imported where it is needed. A
-test compares every declaration with kafka-python's messages, byte for byte, in every version.
+kafka-python remains for the admin client and old message sets, imported where it is needed. A test compares every
+declaration with kafka-python's messages, byte for byte, in every version.
 """
 
 from __future__ import annotations

@@ -173,13 +173,14 @@ class Admin:
 
     @contextlib.contextmanager
     def _client(self, what: str, seconds: float | None = None) -> Iterator[KafkaAdminClient]:
-        timeout_ms = max(1, int((self._seconds if seconds is None else seconds) * 1000))
+        allowed = self._seconds if seconds is None else seconds
+        timeout_ms = max(1, int(allowed * 1000))
         settings: dict[str, Any] = {"security_protocol": self._security.protocol}
         if self._security.uses_tls:
             settings["ssl_context"] = self._security.tls_context()
             settings["ssl_check_hostname"] = self._security.tls.check_hostname
         if self._security.uses_sasl:
-            settings |= login_settings(self._security)
+            settings |= login_settings(self._security, allowed)
         opened: list[Any] = []
 
         def open_client(**config: Any) -> Any:

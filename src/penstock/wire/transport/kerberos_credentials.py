@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from penstock.masking import get_logger
 from penstock.wire.transport.kerberos import KerberosLogin
 from penstock.wire.transport.kerberos_errors import NO_TICKETS, code_of, explained
-from penstock.wire.transport.keytab import principals_in
+from penstock.wire.transport.keytab import NotAKeytab, principals_in
 from penstock.wire.transport.oauth import LOGINS_KEPT, TokenRefused, TokenUnavailable
 
 log = get_logger(__name__)
@@ -231,7 +231,7 @@ def _no_key(login: KerberosLogin, path: str | None) -> NoKey:
         return NoKey(f"no key {_whose(login)} in {path or 'the default client keytab (KRB5_CLIENT_KTNAME)'}")
     try:
         known = ", ".join(principals_in(Path(path))) or "no principal"
-    except (OSError, ValueError) as error:
+    except (OSError, NotAKeytab) as error:
         return NoKey(f"the keytab {path} cannot be read: {error}")
     return NoKey(f"the keytab {path} has no key {_whose(login)}. It has keys of {known}. Check the principal")
 

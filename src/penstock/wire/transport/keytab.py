@@ -10,12 +10,19 @@ _LARGEST = 1 << 20
 """Bytes of a keytab that are read: one key takes about 80."""
 
 
+class NotAKeytab(ValueError):
+    """The file has another content, or is damaged."""
+
+
 def principals_in(path: Path) -> tuple[str, ...]:
-    """The principals of a keytab, each once. Raises OSError, and ValueError for a file that is not a keytab."""
+    """The principals of a keytab, each once. Raises OSError and NotAKeytab."""
     with path.open("rb") as file:
-        content = file.read(_LARGEST)
+        return principals(file.read(_LARGEST))
+
+
+def principals(content: bytes) -> tuple[str, ...]:
     if content[:2] != _MAGIC:
-        raise ValueError("it is not a keytab")
+        raise NotAKeytab("it is not a keytab")
     found: dict[str, None] = {}
     at = 2
     try:
@@ -28,18 +35,18 @@ def principals_in(path: Path) -> tuple[str, ...]:
                 break
             at += abs(size)  # negative: the place of an entry that was deleted
     except struct.error:
-        raise ValueError("it is damaged") from None
+        raise NotAKeytab("it is damaged") from None
     return tuple(found)
 
 
 def _principal(entry: bytes) -> str:
-    (components,) = struct.unpack_from(">h", entry)
+    (components,) = struct.unpack_from(">H", entry)
     texts, at = [], 2
     for _ in range(components + 1):  # the realm first
         (length,) = struct.unpack_from(">H", entry, at)
         text = entry[at + 2 : at + 2 + length]
         if len(text) < length:
-            raise ValueError("it is damaged")
+            raise NotAKeytab("it is damaged")
         texts.append(text.decode("utf-8", "replace"))
         at += 2 + length
     realm, *names = texts

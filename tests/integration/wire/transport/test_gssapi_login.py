@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -132,6 +133,25 @@ def test_administration_uses_the_same_login(kdc, kafka, reader, command):
     code, out, err = command("topics", "describe", name, "-b", kafka.bootstrap_servers, *arguments)
     assert (code, err) == (0, "")
     assert name in out
+
+
+def test_the_doctor_has_a_line_for_the_ticket(kdc, kafka, reader, command, tmp_path):
+    def line(entries: str, name: str = "kerberos") -> dict[str, str]:
+        given = kerberos_options(kafka, entries)
+        arguments = [word for option, value in given.items() for word in ("-o", f"{option}={value}")]
+        _, out, _ = command("doctor", "--json", "-b", kafka.bootstrap_servers, *arguments)
+        (found,) = [check for check in map(json.loads, out.splitlines()) if check["check"] == name]
+        return found
+
+    keytab = kdc.add(reader)
+    found = line(by_keytab(keytab, reader))
+    assert found["state"] == "ok"
+    assert f"{reader}@{REALM} has a ticket by keytab {keytab} until" in found["found"]
+    assert f"{reader}@{REALM} is logged in by GSSAPI" in line(by_keytab(keytab, reader), "login")["found"]
+    kdc.kinit(keytab, reader, tmp_path / "cache")
+    assert "use a keytab" in line("useTicketCache=true")["remedy"]
+    missing = line(by_keytab(tmp_path / "none", reader))
+    assert (missing["state"], "there is no keytab" in missing["found"]) == ("failed", True)
 
 
 # --- wrong ------------------------------------------------------------------------------------------------------------

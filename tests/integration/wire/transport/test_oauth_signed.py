@@ -19,6 +19,7 @@ from penstock.errors import AuthenticationFailed, BrokerUnavailable
 from penstock.planner.batch import plan_batch
 from penstock.testing import EmbeddedKafka
 from penstock.testing.listeners import MECHANISMS
+from penstock.wire.api.topic_admin import Admin
 from penstock.wire.transport.oauth import TOKENS
 from penstock.wire.transport.pool import POOL
 from support.http_server import Server, answer
@@ -103,15 +104,21 @@ def module(monkeypatch):
     return made
 
 
-def read(kafka: EmbeddedKafka, entries: str, **more: str) -> int:
-    given = {
+BY_FUNCTION = {"kafka.sasl.login.callback.handler.class": "own_tokens:get"}
+
+
+def given(kafka: EmbeddedKafka, entries: str) -> dict[str, str]:
+    return {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "OAUTHBEARER",
         "kafka.sasl.jaas.config": f"{MODULE} {entries};",
         "subscribe": "t",
     }
-    options = parse_options(given | {f"kafka.{name}": value for name, value in more.items()})
+
+
+def read(kafka: EmbeddedKafka, entries: str, **more: str) -> int:
+    options = parse_options(given(kafka, entries) | {f"kafka.{name}": value for name, value in more.items()})
     ranges = plan_batch(options)
     return sum(batch.num_rows for r in ranges for batch in range_reader(r, ["value"], options.client).prefetched())
 
@@ -151,6 +158,17 @@ def test_a_function_of_the_user_is_called_once_for_many_connections(kafka, modul
     POOL.close()
     assert by_function(kafka) == 0
     assert module.calls == 1
+
+
+def test_administration_logs_in_by_the_same_token(kafka, module):
+    options = parse_options(given(kafka, 'region="eu"') | BY_FUNCTION)
+    assert "t" in Admin(kafka.bootstrap_servers, options.client.security).topics()
+    assert by_function(kafka) == 0
+    assert module.calls == 1
+    module.token = ValueError("no such key")
+    TOKENS.forget_all()
+    with pytest.raises(AuthenticationFailed, match="own_tokens:get failed: ValueError: no such key"):
+        Admin(kafka.bootstrap_servers, options.client.security, seconds=5.0).topics()
 
 
 def test_a_function_that_fails_is_final_and_named(kafka, module):
