@@ -72,6 +72,7 @@ EXTENDED = (
     "spark/test_checkpoint_migration.py",
     "spark/test_connect.py",
     "spark/test_docs.py",
+    "spark/test_logins.py",
     "spark/test_standalone_cluster.py",
     "spark/test_versions.py",
 )
@@ -93,6 +94,7 @@ LONG = (
     "chaos/test_atomic_writes.py",
     "chaos/test_brokers.py",
     "spark/test_docs.py",
+    "spark/test_logins.py",
     "spark/test_event_time.py",
     "integration/testing/test_cluster.py",
     "spark/test_sink_restarts.py",

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
-from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
-from cryptography.x509 import load_pem_x509_certificate
 
 from penstock import ConsumerConnector
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed
 from penstock.planner.batch import plan_batch
 from penstock.testing import EmbeddedKafka
-from penstock.testing.distribution import get_distribution
-from penstock.testing.java import find_keytool
+from support.java_stores import TYPES, store_options
 from support.reading import range_reader
 
 PASSWORD = "hush-store"
 KEY_PASSWORD = "hush-key"
-TYPES = {
-    "JKS": ("-deststoretype", "JKS"),
-    "PKCS12": ("-deststoretype", "PKCS12"),
-    "PKCS12 of Java 8": ("-deststoretype", "PKCS12", "-J-Dkeystore.pkcs12.legacy"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -38,41 +28,12 @@ def kafka():
 @pytest.fixture(scope="module")
 def stores(kafka, tmp_path_factory):
     """`stores[type]` are the options of a key store and a trust store of that type."""
-    directory = tmp_path_factory.mktemp("stores")
-    keytool = [find_keytool(get_distribution().java), "-noprompt"]
-    given = kafka.client_options()
-    client = Path(given["kafka.ssl.keystore.location"]).read_bytes()
-    # keytool does not read PEM keys.
-    source = directory / "source.p12"
-    source.write_bytes(
-        pkcs12.serialize_key_and_certificates(
-            b"client",
-            load_pem_private_key(client, None),
-            load_pem_x509_certificate(client),
-            None,
-            BestAvailableEncryption(PASSWORD.encode()),
+    return {
+        name: store_options(
+            kafka, name, tmp_path_factory.mktemp("stores"), PASSWORD, KEY_PASSWORD if name == "JKS" else None
         )
-    )
-    made = {}
-    for at, (name, kind) in enumerate(TYPES.items()):
-        key, trust = directory / f"key-{at}", directory / f"trust-{at}"
-        passwords = ("-srcstorepass", PASSWORD, "-deststorepass", PASSWORD)
-        importing = [*keytool, "-importkeystore", "-srckeystore", source, "-destkeystore", key, *passwords, *kind]
-        if name == "JKS":
-            importing += ["-srcalias", "client", "-srckeypass", PASSWORD, "-destkeypass", KEY_PASSWORD]
-        subprocess.run(importing, check=True, capture_output=True, timeout=60)
-        ca = given["kafka.ssl.truststore.location"]
-        trusting = [*keytool, "-importcert", "-alias", "ca", "-file", ca, "-keystore", trust, "-storepass", PASSWORD]
-        subprocess.run([*trusting, "-storetype", *kind[1:]], check=True, capture_output=True, timeout=60)
-        made[name] = {
-            "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "kafka.security.protocol": "SSL",
-            "kafka.ssl.keystore.location": str(key),
-            "kafka.ssl.keystore.password": PASSWORD,
-            "kafka.ssl.truststore.location": str(trust),
-            "kafka.ssl.truststore.password": PASSWORD,
-        } | ({"kafka.ssl.key.password": KEY_PASSWORD} if name == "JKS" else {})
-    return made
+        for name in TYPES
+    }
 
 
 def read(given):

@@ -3,71 +3,35 @@ server, and tokens of the user's own function."""
 
 from __future__ import annotations
 
-import base64
-import json
 import sys
-import time
+from base64 import b64encode
 from types import ModuleType
 from urllib.parse import parse_qs
 
 import pytest
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from penstock.config.source import parse_options
 from penstock.errors import AuthenticationFailed, BrokerUnavailable
 from penstock.planner.batch import plan_batch
 from penstock.testing import EmbeddedKafka
-from penstock.testing.listeners import MECHANISMS
 from penstock.wire.api.topic_admin import Admin
 from penstock.wire.transport.oauth import TOKENS
 from penstock.wire.transport.pool import POOL
 from support.http_server import Server, answer
 from support.reading import range_reader
+from support.signed_tokens import AUDIENCE, MODULE, checking_broker, new_key, signed
 
-PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-MODULE = f"{PACKAGE}.OAuthBearerLoginModule required"
-ISSUER, AUDIENCE = "https://tokens.example.org", "kafka.example.org"
-KEY, OTHER_KEY = (rsa.generate_private_key(65537, 2048) for _ in range(2))
-
-
-def encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def signed(key: rsa.RSAPrivateKey = KEY, **claims: object) -> str:
-    now = int(time.time())
-    body = {"iss": ISSUER, "aud": AUDIENCE, "sub": "reader", "scope": "read", "iat": now, "exp": now + 3600} | claims
-    parts = ({"alg": "RS256", "typ": "JWT", "kid": "k1"}, body)
-    text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
-    return f"{text}.{encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+KEY, OTHER_KEY = new_key(), new_key()
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
-    public = KEY.public_key().public_numbers()
-    numbers = {name: encoded(value.to_bytes(-(-value.bit_length() // 8), "big")) for name, value in vars_of(public)}
-    keys = tmp_path_factory.mktemp("jwks") / "keys.json"
-    keys.write_text(json.dumps({"keys": [{"kty": "RSA", "kid": "k1", "use": "sig", "alg": "RS256"} | numbers]}))
-    url, prefix = keys.as_uri(), "listener.name.client.oauthbearer.sasl."
-    settings = {
-        "sasl.enabled.mechanisms": ",".join([*MECHANISMS, "OAUTHBEARER"]),
-        f"{prefix}jaas.config": f"{MODULE};",
-        f"{prefix}server.callback.handler.class": f"{PACKAGE}.OAuthBearerValidatorCallbackHandler",
-        f"{prefix}oauthbearer.jwks.endpoint.url": url,
-        f"{prefix}oauthbearer.expected.audience": AUDIENCE,
-        f"{prefix}oauthbearer.expected.issuer": ISSUER,
-    }
-    options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}",)
+    settings, option = checking_broker(KEY, tmp_path_factory.mktemp("jwks"))
     with EmbeddedKafka(
-        listener="SASL_PLAINTEXT", users={"writer": None}, settings=settings, jvm_options=options
+        listener="SASL_PLAINTEXT", users={"writer": None}, settings=settings, jvm_options=(option,)
     ) as kafka:
         kafka.create_topic("t")
         yield kafka
-
-
-def vars_of(public):
-    return (("n", public.n), ("e", public.e))
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +53,7 @@ def endpoint():
 @pytest.fixture
 def module(monkeypatch):
     made = ModuleType("own_tokens")
-    made.token = signed()
+    made.token = signed(KEY)
     made.calls = 0
 
     def get(entries):
@@ -141,6 +105,27 @@ def test_a_signed_token_of_the_token_server_with_scope_audience_and_extension(ka
     (request,) = endpoint.requests
     form = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
     assert form == {"grant_type": "client_credentials", "scope": "read", "audience": AUDIENCE}
+
+
+def test_client_id_secret_and_scope_by_kafkas_own_names(kafka, endpoint):
+    endpoint.answers["/token"] = answer({"access_token": signed(KEY), "expires_in": 3600})
+    credentials = "sasl.oauthbearer.client.credentials.client."
+    more = {f"{credentials}id": "me", f"{credentials}secret": "hush", "sasl.oauthbearer.scope": "read"}
+    pool = 'extension_logicalCluster="lkc-1" extension_identityPoolId="pool-1"'
+    assert read(kafka, pool, **more, **{"sasl.oauthbearer.token.endpoint.url": f"{endpoint.url}/token"}) == 0
+    (request,) = endpoint.requests
+    assert parse_qs(request.body.decode())["scope"] == ["read"]
+    assert request.headers["authorization"] == f"Basic {b64encode(b'me:hush').decode()}"
+
+
+def test_a_token_in_a_file(kafka, tmp_path):
+    by_file = {"sasl.oauthbearer.token.endpoint.url": f"file:{tmp_path / 'token'}"}
+    (tmp_path / "token").write_text(signed(KEY))
+    assert read(kafka, "", **by_file) == 0
+    (tmp_path / "token").write_text(signed(KEY, exp=1))
+    POOL.close()
+    with pytest.raises(AuthenticationFailed, match="refused the login of this client by OAUTHBEARER"):
+        read(kafka, "", **by_file)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,29 @@ def test_a_role_is_assumed_once_and_its_credentials_are_kept(monkeypatch):
         server.stop()
 
 
+def test_the_default_chain_finds_the_containers_credentials_and_renews_them(monkeypatch):
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name)
+    server = Server()
+    try:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/credentials")
+
+        def serve(key: str, seconds: float) -> None:
+            end = datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            keys = {"AccessKeyId": key, "SecretAccessKey": "hush", "Token": "st", "Expiration": end}
+            server.answers["/credentials"] = Answer(json.dumps(keys).encode(), headers={"Connection": "close"})
+
+        serve("AKIDFIRST", 60)  # due at once: botocore renews ten minutes ahead
+        assert payload()["x-amz-credential"].startswith("AKIDFIRST/")
+        serve("AKIDSECOND", 3600)
+        assert payload()["x-amz-credential"].startswith("AKIDSECOND/")
+        asked = len(server.requests)
+        assert payload()["x-amz-credential"].startswith("AKIDSECOND/")
+        assert len(server.requests) == asked
+    finally:
+        server.stop()
+
+
 def test_a_service_that_is_away_is_retriable(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
