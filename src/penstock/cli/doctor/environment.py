@@ -22,7 +22,7 @@ OLDEST_PYSPARK, PYSPARK_BEFORE = (4, 0), (5, 0)
 WORKER_SECONDS = 30.0
 """For starting an interpreter that imports Penstock: a tenth of a second on an idle machine."""
 
-WORKER_PROGRAM = "import sys, penstock, penstock._kernel; print(*sys.version_info[:2], sep='.')"
+WORKER_PROGRAM = "import sys, pyarrow, penstock, penstock._kernel; print(*sys.version_info[:2], sep='.')"
 
 
 def check_environment() -> Iterator[Check]:
@@ -104,7 +104,7 @@ def _interpreter_of(check: str, python: str, which: str, remedy: str) -> Check:
         return failed(check, f"{path}, {which}, does not run: {error}", remedy)
     if ran.returncode != 0:
         reason = (ran.stderr.strip().splitlines() or ["no output"])[-1]
-        return failed(check, f"{path}, {which}, cannot import Penstock: {reason}", remedy)
+        return failed(check, f"{path}, {which}, cannot import Penstock and pyarrow: {reason}", remedy)
     mine, version = ".".join(map(str, sys.version_info[:2])), ran.stdout.strip()
     if version != mine:
         return failed(check, f"{path}, {which}, is Python {version}, and this is Python {mine}", remedy)

@@ -51,9 +51,12 @@ def test_workers_that_run_this_interpreter(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("echo \"ModuleNotFoundError: No module named 'penstock'\" >&2; exit 1", "cannot import Penstock: Module"),
+        (
+            "echo \"ModuleNotFoundError: No module named 'penstock'\" >&2; exit 1",
+            "cannot import Penstock and pyarrow: Module",
+        ),
         ("echo 3.9", "is Python 3.9, and this is Python"),
-        ("exit 3", "cannot import Penstock: no output"),
+        ("exit 3", "cannot import Penstock and pyarrow: no output"),
     ],
 )
 def test_workers_that_cannot_run_penstock(tmp_path, text, words):
@@ -75,7 +78,7 @@ def test_the_interpreter_that_plans_is_checked_if_the_environment_names_one(tmp_
     assert "planner" not in [each.check for each in environment.check_environment()]
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", program(tmp_path, "echo no jupyter >&2; exit 1"))
     [found] = [each for each in environment.check_environment() if each.check == "planner"]
-    assert (found.state, "cannot import Penstock: no jupyter" in found.found) == ("failed", True)
+    assert (found.state, "cannot import Penstock and pyarrow: no jupyter" in found.found) == ("failed", True)
     assert found.remedy.startswith("Unset PYSPARK_DRIVER_PYTHON")
 
 
