@@ -1,8 +1,8 @@
 """Adds bytecode to the zip file from which Spark's Python processes import PySpark.
 
 Python compiles what it imports from a zip file each time, because it cannot keep the bytecode there. A process that
-plans or runs a Python source took 2.0 s of CPU for its imports, and takes 0.7 s with bytecode. The tests start hundreds
-of them. Run it with the interpreter of Spark's workers.
+plans or runs a Python source took 2.0 s of CPU for its imports on a busy machine, and takes 0.7 s with bytecode. The
+tests start hundreds of them. Run it with the interpreter of Spark's workers.
 
 `--remove` takes the bytecode out again: benchmarks measure PySpark as users have it.
 """
