@@ -89,6 +89,25 @@ def test_flatten_and_a_users_schema_pick_what_is_parsed(reader, orders):
     assert picked.where("to.zip = 7").select("to.zip", "kafka_offset").collect() == [(7, 3)]
 
 
+def test_columns_select_what_a_schema_selects_without_its_types(reader, orders):
+    options = {"valueFormat": "json", "valueSchema": ORDERS, "columns": "value.to.zip, offset, value.id"}
+    df = reader(orders, **options).load()
+    assert df.schema.simpleString() == "struct<value:struct<to:struct<zip:int>,id:bigint>,offset:bigint>"
+    assert [row.value.id for row in df.where("value.to.zip = 7").collect()] == [7]
+    flat = reader(orders, valueFormat="json", valueSchema=ORDERS, flatten="true", columns="to, kafka_offset").load()
+    assert flat.where("to.zip = 7").select("kafka_offset").collect() == [(3,)]
+    raw = reader(orders, columns="offset, headers").load()
+    assert (raw.columns, raw.count()) == (["offset", "headers"], 22)
+
+    schema = "value STRUCT<to: STRUCT<zip: INT>, id: BIGINT>, offset BIGINT"
+    assert reader(orders, **options).schema(schema).load().count() == 22, "both agree"
+    wrong = failure(reader(orders, **options).schema("offset BIGINT").load().collect)
+    assert "selects value STRUCT<to: STRUCT<zip: INT>, id: BIGINT>, offset BIGINT, but .schema(...) selects" in wrong
+    wrong = failure(reader(orders, columns="key").schema("offset BIGINT").load().collect)
+    assert "option columns = 'key': selects key, but .schema(...) selects offset. Leave one of the two out" in wrong
+    assert "Did you mean value.id?" in failure(reader(orders, **options | {"columns": "value.idd"}).load)
+
+
 def test_filters_on_prefixed_columns_are_pushed_down(spark, reader, orders):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:

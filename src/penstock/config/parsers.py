@@ -96,6 +96,21 @@ def topic_names(name: str, value: str) -> TopicNames:
     return TopicNames(topics)
 
 
+def column_names(name: str, value: str) -> tuple[str, ...]:
+    """Names separated by commas. Backticks quote one with a comma, as in SQL."""
+    parts = re.findall(r"((?:`(?:[^`]|``)*`|[^,`])+)", value)
+    if value.count("`") % 2:
+        raise OptionError(name, value, "has a backtick without its second one", "Example: key, `a,b`")
+    names = tuple(re.sub(r"`((?:[^`]|``)*)`", _unquoted, part.strip()) for part in parts if part.strip())
+    if not names:
+        raise OptionError(name, value, "names no column", "Example: key, value")
+    return names
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    return quoted[1].replace("``", "`")
+
+
 def topic_pattern(name: str, value: str) -> TopicPattern:
     try:
         re.compile(text(name, value))

@@ -19,6 +19,7 @@ from penstock.config.parsers import (
     OFFSETS_EXAMPLE,
     TIMES_EXAMPLE,
     assigned_partitions,
+    column_names,
     flag,
     milliseconds,
     number,
@@ -61,6 +62,8 @@ class SourceOptions:
     rules: StartRules
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    columns: tuple[str, ...] | None = None
+    """The selected columns, and fields of their structs; None: the default columns."""
     include_headers: bool
     fail_on_data_loss: bool
     poll_timeout: float
@@ -158,6 +161,16 @@ OPTIONS = OptionTable(
         None,
         "The largest number of offsets that one task reads. Default: no limit.",
         "max_records_per_partition",
+    ),
+    Option(
+        "columns",
+        column_names,
+        None,
+        "The columns to read, separated by commas, in that order: `key, value`. With typed columns also fields of "
+        "structs: `value.user_id, offset` reads a column `value` with that one field. With `flatten`, the names of the "
+        "fields. Backticks quote a name with a comma. Only these columns are decoded and sent to Spark. A "
+        "`.schema(...)` must select the same. Default: all columns.",
+        "columns",
     ),
     Option("includeHeaders", flag, "false", "Whether to add the column `headers`.", "include_headers"),
     Option(

@@ -12,6 +12,7 @@ from penstock.config.registry_config import RegistryConfig
 from penstock.errors import OptionError
 from penstock.eventtime.field import EventTimeField, find_field
 from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, select_columns
+from penstock.formats.selection import selected_schema
 from penstock.formats.spec import ColumnSpec, Custom, RawBytes, pruned
 from penstock.model.columns import TYPES
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
@@ -105,14 +106,13 @@ class TypedSource:
         return find_field(name, columns)
 
     def select(self, columns: Sequence[str] | None, *, has_watermarks: bool = False) -> TypedPlan:
-        """The plan for columns by name; None selects the default columns. `has_watermarks`: whether the columns of
-        event-time watermarks can be selected."""
+        """The plan for columns by name, and for fields of their structs as `value.user`; None selects the default
+        columns. `has_watermarks`: whether the columns of event-time watermarks can be selected."""
         if columns is None:
             return self.plan()
         if isinstance(columns, str) or not columns:
             raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["value"]')
-        known = {column.name: column.type for column in self._layout(True, True, has_watermarks).columns}
-        return self.plan(pa.schema([(name, known.get(name, pa.null())) for name in columns]))
+        return self.plan(selected_schema(self._layout(True, True, has_watermarks), columns))
 
     def plan(self, wanted: pa.Schema | None = None, event_time: EventTimeField | None = None) -> TypedPlan:
         """The plan for a user's schema. It can select headers, errors and event-time watermarks without their options.

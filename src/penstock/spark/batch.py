@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
+from penstock.formats.row_cost import log_row_cost
 from penstock.model.narrowing import EVERYTHING
 from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import ReportAddress
@@ -50,6 +51,7 @@ class BatchReader(DataSourceReader):
         from penstock.planner.batch import plan_batch
 
         log_to_driver()
+        log_row_cost(self._columns)
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
         narrowing = self.narrowing
         if may_end:  # a task that starts after the record that ends a partition would miss it

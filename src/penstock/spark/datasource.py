@@ -25,7 +25,7 @@ from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark import api
 from penstock.spark.batch import BatchReader
 from penstock.spark.driver_log import log_to_driver
-from penstock.spark.schema import event_time_field, full_schema, typed_schema, wanted_columns
+from penstock.spark.schema import event_time_field, raw_schema, typed_schema, wanted_columns
 from penstock.spark.table_options import kept_options, with_options
 from penstock.spark.tracebacks import without_traceback
 from penstock.spark.worker_python import warn_of_other_python
@@ -65,13 +65,13 @@ class PenstockDataSource(DataSource):
     def _columns(self, options: SourceOptions) -> StructType:
         if not options.formats.typed:
             watermarks = options.event_time is not None and options.event_time.include_columns
-            return full_schema(options.include_headers, watermarks)
+            return raw_schema(options.columns, options.include_headers, watermarks)
         from penstock.sampling.typed_source import typed_source
 
         # Spark pickles this object after the call: the registry is asked, and records are sampled, only once.
         self._source = typed_source(options)
         event_time_field(options, self._source)  # raises if the option names none of these columns
-        return typed_schema(self._source)
+        return typed_schema(self._source, options.columns)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -20,6 +22,7 @@ from penstock.config.source import SourceOptions
 from penstock.errors import OptionError
 from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
+from penstock.formats.types import ddl_of
 from penstock.model.columns import checked_columns
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark.api import arrow_schema
@@ -41,8 +44,9 @@ TYPES: dict[str, DataType] = {
 WITH_WATERMARKS: dict[str, DataType] = TYPES | {name: TimestampType() for name in WATERMARK_COLUMNS}
 
 
-def full_schema(include_headers: bool, include_watermarks: bool = False) -> StructType:
-    names = checked_columns(None, include_headers, include_watermarks)
+def raw_schema(columns: Sequence[str] | None, include_headers: bool, include_watermarks: bool = False) -> StructType:
+    """The columns of an untyped read. `columns`: the option of that name."""
+    names = checked_columns(columns, include_headers, include_watermarks)
     return StructType([StructField(name, WITH_WATERMARKS[name]) for name in names])
 
 
@@ -65,11 +69,11 @@ def columns_of(schema: StructType) -> list[str]:
     return list(schema.fieldNames())
 
 
-def typed_schema(source: TypedSource) -> StructType:
-    """The default columns of a typed read."""
+def typed_schema(source: TypedSource, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of a typed read. `columns`: the option of that name."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(source.layout.schema)
+    return from_arrow_schema(source.select(columns, has_watermarks=True).layout.schema)
 
 
 def wanted_columns(
@@ -78,7 +82,11 @@ def wanted_columns(
     """The columns to read for a schema. `source`: resolved when the DataFrame was created; None if the user gave the
     schema, then it is resolved now. `is_stream`: tasks of a stream look at event times."""
     if not options.formats.typed:
-        return columns_of(schema)
+        names = columns_of(schema)
+        if options.columns is not None:
+            by_columns = ", ".join(checked_columns(options.columns, True, True))
+            _check_agreement(options.columns, ", ".join(names), by_columns)
+        return names
     wanted = arrow_of(schema)
     if source is None:
         from penstock.sampling.typed_source import (
@@ -86,7 +94,18 @@ def wanted_columns(
         )
 
         source = typed_source(options, wanted)
-    return source.plan(wanted, event_time_field(options, source) if is_stream else None)
+    plan = source.plan(wanted, event_time_field(options, source) if is_stream else None)
+    if options.columns is not None:
+        selected = source.select(options.columns, has_watermarks=True).layout
+        _check_agreement(options.columns, ddl_of(pa.struct(plan.layout.schema)), ddl_of(pa.struct(selected.schema)))
+    return plan
+
+
+def _check_agreement(columns: Sequence[str], by_schema: str, by_columns: str) -> None:
+    """Refuse a `.schema(...)` that selects something else than the option `columns`."""
+    if by_schema != by_columns:
+        what = f"selects {by_columns}, but .schema(...) selects {by_schema}"
+        raise OptionError("columns", ", ".join(columns), what, "Leave one of the two out")
 
 
 def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeField | None:

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions
 from penstock.formats.plan import TypedPlan
+from penstock.formats.row_cost import log_row_cost
 from penstock.model.task_report import ReportAddress
 from penstock.model.topic_partition import Offsets
 from penstock.planner.alignment.lookup import PayloadLookup
@@ -31,6 +32,7 @@ class StreamDriver:
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
         log_to_driver()
         warn_of_ignored(options.ignored)
+        log_row_cost(columns)
         self._options = options
         plan = columns if isinstance(columns, TypedPlan) else None
         parses_records = plan is not None and bool(plan.specs)

@@ -67,13 +67,28 @@ def test_lists_and_dicts_are_taken_as_python_has_them(kafka, words):
         ({"columns": ["vallue"]}, "Did you mean value?"),
         ({"columns": ["everything"]}, "The columns are key, value"),
         ({"columns": []}, "at least one column"),
-        ({"columns": "key"}, "must be a list"),
+        ({"columns": " , "}, "names no column"),
+        ({"columns": "key, vallue"}, "Did you mean value?"),
+        ({"options": {"columns": "key"}, "columns": ["value"]}, r"contradicts the argument columns = \['value'\]"),
         ({"columns": ["key", "key"]}, "twice"),
     ],
 )
 def test_what_is_wrong_fails_at_the_call(kafka, words, wrong, said):
+    options = kafka.client_options() | wrong.pop("options", {})
     with pytest.raises(penstock.OptionError, match=said.replace("?", r"\?")):
-        penstock.read_batches(kafka.client_options(), subscribe=words, **wrong)
+        penstock.read_batches(options, subscribe=words, **wrong)
+
+
+def test_columns_are_selected_by_a_list_a_text_or_the_option(kafka, words):
+    def names(columns, option=""):
+        options = kafka.client_options() | ({"columns": option} if option else {})
+        return penstock.read_batches(options, subscribe=words, columns=columns).schema.names
+
+    assert names(["offset", "key"]) == names("offset, key") == ["offset", "key"]
+    assert names(None, option="offset,key") == names("offset, key", option="offset,key") == ["offset", "key"]
+    json = {"valueFormat": "json", "valueSchema": "a INT, b STRUCT<c: INT, d: INT>"}
+    plan = penstock.read_batches(kafka.client_options() | json, subscribe=words, columns="value.b.d")
+    assert str(plan.schema.field("value").type) == "struct<b: struct<d: int32>>"
 
 
 def test_an_unknown_topic_fails_at_the_call(kafka, words):

@@ -329,6 +329,23 @@ SECRETS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("key", ("key",)),
+        (" value.user_id , offset,", ("value.user_id", "offset")),
+        ("`a,b`, value.`c.d`, ```e```", ("a,b", "value.c.d", "`e`")),
+    ],
+)
+def test_columns_are_names_with_commas_between(text, names):
+    assert parse(columns=text).columns == names
+
+
+@pytest.mark.parametrize(("text", "said"), [(" , ", "names no column"), ("a, `b", "without its second one")])
+def test_columns_that_name_nothing_are_refused(text, said):
+    assert said in str(refuse(ONE_TOPIC | {"columns": text}))
+
+
 def test_a_login_is_read_from_the_jaas_line():
     security = parse(**SECRETS).client.security
     assert (security.sasl_username, security.sasl_password) == ("me", 'hush "hush"')

@@ -26,7 +26,7 @@ from penstock import _kernel
 from penstock._kernel import COLUMNS, Decoder
 from penstock.errors import CorruptBatch
 from penstock.model.columns import arrow_schema
-from penstock.spark.schema import full_schema
+from penstock.spark.schema import raw_schema
 
 
 def test_columns_are_those_of_sparks_source_in_its_order() -> None:
@@ -38,7 +38,7 @@ def test_version_is_the_packages() -> None:
 
 
 def test_schema_equals_what_pyspark_makes_of_sparks_kafka_schema() -> None:
-    wanted = to_arrow_schema(full_schema(include_headers=True), timezone="UTC")
+    wanted = to_arrow_schema(raw_schema(None, include_headers=True), timezone="UTC")
     decoder = Decoder(TOPIC, PARTITION, COLUMNS)
     decoder.open(chunk(counted(0, 1)), start=0, stop=1, high_watermark=1, aligned=True, cut=False)
     batch = decoder.next_batch()
