@@ -24,6 +24,7 @@
     ├── SinkError                 the sink of a Streamer failed
     │   └── RowsRefused           the sink will never store some of the rows
     ├── MalformedRecord           a key or value does not parse, and mode is FAILFAST
+    ├── PredicateFailed           option where has no value for a row: an ANSI error such as a division by zero
     ├── RegistryError             a request to a schema registry failed
     │   ├── RegistryUnavailable   no answer after all retries; has the history of tries
     │   ├── RegistryRefused       the registry, or a proxy, refused the login, or the TLS handshake failed
@@ -336,6 +337,20 @@ class MalformedRecord(PenstockError):
             f"{topic}-{partition}, offset {offset}: the {column} does not parse: {reason}.{begins} To skip such "
             "records, set mode to PERMISSIVE, DROPMALFORMED or DEADLETTER"
         )
+
+
+class PredicateFailed(PenstockError):
+    """The predicate of option `where` has no value for a row: what Spark raises in ANSI mode. `offset` is None if it is
+    not known."""
+
+    def __init__(self, topic: str, partition: int, offset: int | None, where: str, reason: str, hint: str = "") -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.where = where
+        self.reason = reason
+        at = "" if offset is None else f", offset {offset}"
+        super().__init__(f"{topic}-{partition}{at}: where = {where!r}: {reason}" + (f". {hint}" if hint else ""))
 
 
 class UnwritableRecord(PenstockError):

@@ -22,7 +22,7 @@ from penstock.formats.inference import infer_json
 from penstock.formats.json_schema import json_schema_type
 from penstock.formats.registry.avro_references import inline, root_names
 from penstock.formats.schema import parse_schema
-from penstock.formats.types import check_size
+from penstock.model.types import check_size
 
 CPU_SECONDS = 10.0
 """Limit for one input. An input takes a second or two on an idle machine, and more on a busy one."""

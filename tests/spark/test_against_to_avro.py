@@ -17,7 +17,7 @@ from chaos.processes import clean_environment
 from fixtures.jvm_source import SETTINGS
 from penstock._kernel import FormatEncoder
 from penstock.formats.derived_schema import avro_schema
-from penstock.formats.types import list_type, map_type, struct_type
+from penstock.model.types import list_type, map_type, struct_type
 
 pytestmark = [pytest.mark.jvm, pytest.mark.extended, pytest.mark.timeout(1500)]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from penstock._kernel import FormatEncoder
-from penstock.formats.types import list_type, map_type, struct_type
+from penstock.model.types import list_type, map_type, struct_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from penstock.formats.types import list_type, map_type, struct_type
+from penstock.model.types import list_type, map_type, struct_type
 
 UTC = datetime.UTC
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "some_name", "Id"])

@@ -26,7 +26,7 @@ LAYERS = (
     {"errors"},
     {"_kernel"},
     {"model"},
-    {"wire", "eventtime"},
+    {"wire", "eventtime", "predicate"},
     {"config"},
     {"formats", "dead_letters", "metrics", "testing"},
     {"planner", "reader", "writer"},
@@ -39,7 +39,7 @@ LAYERS = (
 
 `config` stands above `wire` and `eventtime` because it parses texts into the values that these define."""
 
-PURE = ("model", "eventtime")
+PURE = ("model", "eventtime", "predicate")
 PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
@@ -151,6 +151,16 @@ def test_only_wire_imports_kafka_python():
 
 def test_only_spark_imports_pyspark():
     assert within(importers("pyspark"), "penstock.spark", "pyspark_penstock")
+
+
+def test_only_the_parser_of_predicates_imports_sqlglot():
+    assert within(importers("sqlglot"), "penstock.predicate.parse", "penstock.predicate.bind")
+    code = (
+        "import sys, penstock.predicate.row_filter, penstock.reader.task, penstock.formats.typed; "
+        "print('sqlglot' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False", "tasks need no parser"
 
 
 @pytest.mark.parametrize(

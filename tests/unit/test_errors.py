@@ -37,6 +37,7 @@ EXAMPLES = [
     errors.UnreadableSchema("http://r", "schema 7", "is of type 'XML'", "XML", "<a/>"),
     errors.IncompatibleSchema("t-value", 8, 7, "field a"),
     errors.MalformedRecord("t", 3, 42, "value", "is no JSON", b"{"),
+    errors.PredicateFailed("t", 3, 42, "a / b = 1", "a / b: division by zero", "Exclude zeros first"),
     errors.DeserializerFailed("t", 3, 42, "orders:Orders", "ValueError: no price", "Traceback"),
     errors.EventTimeError("column 'created'", "is of type string", "Cast it", "Traceback"),
     errors.ConsumerTimeout("me-0", 1.5, "topic 't' does not exist"),

@@ -53,8 +53,9 @@ def read_batches(
     """
     parsed = parse_options({**(options or {}), **more})
     columns = _columns(columns, parsed.columns)
-    if parsed.formats.typed:
-        plan = typed_source(parsed).select(columns, has_watermarks=True)
+    if parsed.builds_columns:
+        source = typed_source(parsed)
+        plan = source.select(columns, has_watermarks=True, where=source.parse_where(parsed.where))
         log_row_cost(plan)
         ranges = plan_batch(parsed, whole_partitions=plan.may_end)
         return pa.RecordBatchReader.from_batches(plan.layout.schema, _read(ranges, plan, parsed))

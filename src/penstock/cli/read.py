@@ -20,6 +20,7 @@ from penstock.cli.typed_records import TypedRecordView, typed_view
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
+from penstock.formats.plan import TypedPlan, raw_source
 from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import GroupOffsets
 from penstock.model.topic_partition import TopicPartition
@@ -48,6 +49,7 @@ examples:
   penstock read clicks -b localhost:9092 --from -5 --follow
   penstock read clicks -b localhost:9092 --from 2025-01-31T12:00Z --until 2025-01-31T13:00Z --json > clicks.jsonl
   penstock read clicks -b localhost:9092 --value-format json | jq .value.user
+  penstock read clicks -b localhost:9092 --where "key LIKE 'user-1%' AND headers['kind'] = 'click'" --limit 10
   penstock read orders -b localhost:9092 --format avro --registry http://localhost:8081
   penstock read orders -b localhost:9092 --format json --schema 'id BIGINT, price DOUBLE' --mode DROPMALFORMED
   penstock read orders -b localhost:9092 --format protobuf --schema orders.proto --message Order
@@ -76,6 +78,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated"
     )
+    parser.add_argument("--where", metavar="SQL", help="show only the records that meet a predicate (docs/where.md)")
     parser.add_argument("--limit", type=record_count, metavar="N", help="stop after N records")
     parser.add_argument(
         "--follow",
@@ -118,6 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to start, not where to stop")
     given = _formats(arguments, connection_options(arguments)) | {"subscribe": arguments.topic}
+    if arguments.where is not None:
+        given["where"] = arguments.where
     with argument_names():
         options = parse_options(given)
     warn_of_ignored(options.ignored)
@@ -125,16 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for penstock read")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
         raise OptionError("--from", "group", "needs the name of the group", "Add -o group.id=NAME")
-    view: RecordView | TypedRecordView
-    if options.formats.typed:
-        with argument_names():
-            source = typed_source(options)
-        view = typed_view(arguments.topic, source, keys=arguments.keys, headers=arguments.headers)
-    else:
-        view = RecordView(
-            arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format
-        )
-    reader = TopicReader(options, arguments.topic, arguments.partition, view)
+    view, columns = _view(arguments, options)
+    reader = TopicReader(options, arguments.topic, arguments.partition, view, columns)
     records = reader.records(start, until, arguments.follow, arguments.limit)
     if arguments.json or not sys.stdout.isatty():
         lines: Iterator[str] = map(view.json_line, records)
@@ -146,6 +143,23 @@ def run(arguments: argparse.Namespace) -> int:
     for line in lines:
         say(line, flush=arguments.follow)
     return 0
+
+
+def _view(
+    arguments: argparse.Namespace, options: SourceOptions
+) -> tuple[RecordView | TypedRecordView, list[str] | TypedPlan]:
+    """How records are shown, and the columns to read for it."""
+    if options.formats.typed:
+        with argument_names():
+            source = typed_source(options)
+        where = source.parse_where(options.where)
+        typed = typed_view(arguments.topic, source, keys=arguments.keys, headers=arguments.headers, where=where)
+        return typed, typed.plan
+    view = RecordView(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
+    if options.where is None:
+        return view, view.columns
+    source = raw_source()
+    return view, source.select(view.columns, where=source.parse_where(options.where))
 
 
 def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str, str]:
@@ -163,9 +177,15 @@ class TopicReader:
     """Reads a topic up to its present end, and with --follow up to the next ends."""
 
     def __init__(
-        self, options: SourceOptions, topic: str, partitions: list[int] | None, view: RecordView | TypedRecordView
+        self,
+        options: SourceOptions,
+        topic: str,
+        partitions: list[int] | None,
+        view: RecordView | TypedRecordView,
+        columns: list[str] | TypedPlan,
     ) -> None:
         self._options = options
+        self._columns = columns
         self._view = view
         self._offsets = TopicOffsets(options, topic, partitions)
         self._partitions = self._offsets.partitions
@@ -198,7 +218,7 @@ class TopicReader:
         if start >= stop:
             return
         range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._offsets.topic.topic_id)
-        for batch in read_range(range_, self._view.columns, self._options, on_end=lambda _: self._ended.add(tp)):
+        for batch in read_range(range_, self._columns, self._options, on_end=lambda _: self._ended.add(tp)):
             yield from self._view.records(batch)
 
 

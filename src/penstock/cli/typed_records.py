@@ -16,6 +16,7 @@ from penstock.cli.output import json_text
 from penstock.cli.records import SLICE, cell, headers_of, moment
 from penstock.formats.layout import ERROR
 from penstock.formats.plan import TypedPlan, TypedSource
+from penstock.model.expression import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,6 @@ class TypedRecordView:
 
     topic: str
     plan: TypedPlan
-
-    @property
-    def columns(self) -> TypedPlan:
-        return self.plan
 
     def records(self, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         names = batch.schema.names
@@ -60,9 +57,11 @@ class TypedRecordView:
         return [*(cell(record[name]) for name in self._names), *fields, record[ERROR] or ""]
 
 
-def typed_view(topic: str, source: TypedSource, *, keys: bool, headers: bool) -> TypedRecordView:
+def typed_view(
+    topic: str, source: TypedSource, *, keys: bool, headers: bool, where: Where | None = None
+) -> TypedRecordView:
     names = ["partition", "offset", "timestamp", *["key"] * keys, *["headers"] * headers, "value", ERROR]
-    return TypedRecordView(topic, source.select(names))
+    return TypedRecordView(topic, source.select(names, where=where))
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:

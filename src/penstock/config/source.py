@@ -25,6 +25,7 @@ from penstock.config.parsers import (
     number,
     offset_mode,
     one_of,
+    text,
     timestamp_mode,
     timestamps_mode,
     topic_names,
@@ -64,6 +65,8 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     columns: tuple[str, ...] | None = None
     """The selected columns, and fields of their structs; None: the default columns."""
+    where: str | None = None
+    """The predicate that rows must meet, as SQL."""
     include_headers: bool
     fail_on_data_loss: bool
     poll_timeout: float
@@ -78,6 +81,11 @@ class SourceOptions:
     """Options that have no effect."""
     stream_only: tuple[str, ...] = field(default=(), compare=False)
     """The given options that only a stream uses: a batch ignores them."""
+
+    @property
+    def builds_columns(self) -> bool:
+        """Whether tasks build columns by a plan: typed ones, or rows that meet a predicate."""
+        return self.formats.typed or self.where is not None
 
 
 def _pushdown(name: str, value: str) -> bool | None:
@@ -171,6 +179,15 @@ OPTIONS = OptionTable(
         "fields. Backticks quote a name with a comma. Only these columns are decoded and sent to Spark. A "
         "`.schema(...)` must select the same. Default: all columns.",
         "columns",
+    ),
+    Option(
+        "where",
+        text,
+        None,
+        "A predicate in Spark's SQL that rows must meet: `value.price > 10 AND headers['kind'] = 'order'`. Tasks apply "
+        "it before they send rows to Spark. It can name columns that are not selected. Needs `pip install "
+        '"penstock[where]"` on the driver. [Filters](where.md) lists what it supports.',
+        "where",
     ),
     Option("includeHeaders", flag, "false", "Whether to add the column `headers`.", "include_headers"),
     Option(

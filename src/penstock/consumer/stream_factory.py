@@ -16,9 +16,9 @@ from penstock.consumer.stream.decoders import DecoderCache
 from penstock.consumer.stream.prepared import TypedPreparer
 from penstock.consumer.stream.records import Decode, Records
 from penstock.consumer.stream.stream import Stream
-from penstock.consumer.stream.typed import TypedFormats
+from penstock.consumer.stream.typed import Converted, TypedFormats
 from penstock.errors import OptionError
-from penstock.formats.plan import TypedSource
+from penstock.formats.plan import TypedSource, raw_source
 from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.subscription import Subscription
 from penstock.wire.client_config import ClientConfig
@@ -91,15 +91,16 @@ def make_stream(
     on_room: Callable[[], None] = lambda: None,
     on_consumed: Callable[[str, int, int], None] = lambda topic, messages, size: None,
     on_corrupt: Callable[[], None] = lambda: None,
-    on_converted: Callable[[int, int, int], None] = lambda malformed, dropped, skipped: None,
+    on_converted: Converted = lambda malformed, dropped, skipped, read, passed: None,
 ) -> Stream:
     """A stream over an empty queue; `name` is its thread id. With a `tracker` its records carry event time, and
     alignment may hold them back.
 
     `on_room` wakes the fetchers. The other functions count: `on_consumed` records (topic, messages, bytes),
-    `on_corrupt` damaged chunks that are fetched again, `on_converted` records that were malformed, dropped and skipped.
+    `on_corrupt` damaged chunks that are fetched again, `on_converted` records that were converted and filtered.
     """
     formats = None if typed is None else TypedFormats(typed, client, group, on_converted)
+    plain = TypedFormats(raw_source(), client, group, on_converted)
     if tracker is None:
         queue = ChunkQueue(name, queued_chunks, on_room)
     else:
@@ -107,7 +108,9 @@ def make_stream(
     decoders = DecoderCache(client, queue.lock)
     reader = ChunkReader(queue, decoders, on_room=on_room, on_consumed=on_consumed, on_corrupt=on_corrupt)
     if tracker is not None:
-        timed = EventTimeRecords(reader, tracker, key_decoder=key_decoder, value_decoder=value_decoder, typed=formats)
+        timed = EventTimeRecords(
+            reader, tracker, key_decoder=key_decoder, value_decoder=value_decoder, typed=formats, plain=plain
+        )
         return Stream(reader, timed, timeout=timeout)
-    records = Records(reader, key_decoder=key_decoder, value_decoder=value_decoder, typed=formats)
+    records = Records(reader, key_decoder=key_decoder, value_decoder=value_decoder, typed=formats, plain=plain)
     return Stream(reader, records, None if formats is None else TypedPreparer(reader, formats), timeout)

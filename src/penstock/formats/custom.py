@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from penstock.formats.deserializers import BatchWise, CustomDecoded, CustomFormat, RecordWise
 from penstock.formats.schema import parse_schema
-from penstock.formats.types import spark_type
 from penstock.model.columns import TYPES
+from penstock.model.types import spark_type
 
 __all__ = ["CustomDecoded", "CustomFormat", "load_deserializer"]
 

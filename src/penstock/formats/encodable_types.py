@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.formats.types import check_size, spark_type
+from penstock.model.types import check_size, spark_type
 
 __all__ = ["as_encodable", "encodable_type"]
 

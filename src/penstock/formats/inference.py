@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.formats.types import MOST_LEVELS, check_size, list_type, struct_type
+from penstock.model.types import MOST_LEVELS, check_size, list_type, struct_type
 
 __all__ = ["infer_json"]
 

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pyarrow as pa
 
-from penstock.formats.types import (
+from penstock.model.types import (
     MOST_FIELDS,
     MOST_LEVELS,
     TIMESTAMP,

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.config.formats import FormatOptions, Mode
+from penstock.config.formats import FormatOptions, Mode, default_formats
 from penstock.config.registry_config import RegistryConfig
 from penstock.errors import OptionError
 from penstock.eventtime.field import EventTimeField, find_field
 from penstock.formats.layout import ERROR_COLUMNS, Layout, full_layout, select_columns
-from penstock.formats.selection import selected_schema
+from penstock.formats.selection import selected_schema, with_path
 from penstock.formats.spec import ColumnSpec, Custom, RawBytes, pruned
 from penstock.model.columns import TYPES
+from penstock.model.expression import ScopeColumn, Where
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 
 CHEAPEST = "partition"
@@ -33,11 +34,15 @@ class TypedPlan:
     registry: RegistryConfig | None = None
     event_time: EventTimeField | None = None
     """The field of event times. Tasks decode it even if it is not a column of the result."""
+    where: Where | None = None
+    """The predicate that rows must meet. Tasks decode its fields even if they are not columns of the result."""
 
     @property
     def _needed(self) -> set[str]:
-        """Kafka's columns that the result comes from, and the column of event times."""
+        """Kafka's columns that the result comes from, those of the predicate, and the column of event times."""
         kafka = self.layout.sources & TYPES.keys()
+        if self.where is not None:
+            kafka |= {field.source for field in self.where.fields}
         return kafka if self.event_time is None else kafka | {self.event_time.source}
 
     @property
@@ -66,8 +71,8 @@ class TypedPlan:
         for spec in self.specs.values():
             if isinstance(spec, Custom):
                 needed |= {*spec.columns, "topic", "partition", "offset"}  # its errors name the record
-        if self.mode == "FAILFAST":
-            needed.add("offset")
+        if self.mode == "FAILFAST" or (self.where is not None and self.where.may_fail):
+            needed.add("offset")  # an error names the record
         return [name for name in TYPES if name in needed] or [CHEAPEST]
 
 
@@ -105,18 +110,38 @@ class TypedSource:
             columns[column.name] = EventTimeField(column.source, path), column.type
         return find_field(name, columns)
 
-    def select(self, columns: Sequence[str] | None, *, has_watermarks: bool = False) -> TypedPlan:
+    def parse_where(self, text: str | None) -> Where | None:
+        """The predicate of option `where`, which can name all columns of Kafka and all fields. Raises OptionError."""
+        if text is None:
+            return None
+        from penstock.predicate.parse import parse_where
+
+        columns = self._layout(headers=True, errors=False, watermarks=False).columns
+        scope = {
+            column.name: ScopeColumn(column.source, () if column.field is None else (column.field,), column.type)
+            for column in columns
+        }
+        return parse_where(text, scope)
+
+    def select(
+        self, columns: Sequence[str] | None, *, has_watermarks: bool = False, where: Where | None = None
+    ) -> TypedPlan:
         """The plan for columns by name, and for fields of their structs as `value.user`; None selects the default
         columns. `has_watermarks`: whether the columns of event-time watermarks can be selected."""
         if columns is None:
-            return self.plan()
+            return self.plan(where=where)
         if isinstance(columns, str) or not columns:
             raise OptionError("columns", columns, "must be a list with at least one column", 'Example: ["value"]')
-        return self.plan(selected_schema(self._layout(True, True, has_watermarks), columns))
+        return self.plan(selected_schema(self._layout(True, True, has_watermarks), columns), where=where)
 
-    def plan(self, wanted: pa.Schema | None = None, event_time: EventTimeField | None = None) -> TypedPlan:
+    def plan(
+        self,
+        wanted: pa.Schema | None = None,
+        event_time: EventTimeField | None = None,
+        where: Where | None = None,
+    ) -> TypedPlan:
         """The plan for a user's schema. It can select headers, errors and event-time watermarks without their options.
-        `event_time`: the field of event times, which tasks decode too."""
+        `event_time`: the field of event times, which tasks decode too, as they do those of `where`."""
         if wanted is None:
             layout = self.layout
         else:
@@ -124,18 +149,29 @@ class TypedSource:
             watermarks = self.include_watermarks or any(field.name in WATERMARK_COLUMNS for field in wanted)
             layout = select_columns(self._layout(True, errors, watermarks), wanted)
         return TypedPlan(
-            _pruned("key", self.key, layout, event_time),
-            _pruned("value", self.value, layout, event_time),
+            _pruned("key", self.key, layout, event_time, where),
+            _pruned("value", self.value, layout, event_time, where),
             layout,
             self.options.mode,
             self.options.dead_letter_topic,
             self.options.registry,
             event_time,
+            where,
         )
 
 
-def _pruned(column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None) -> ColumnSpec:
+def raw_source() -> TypedSource:
+    """Kafka's own columns as a source that builds them by a plan, because rows are filtered."""
+    return TypedSource(RawBytes(), RawBytes(), default_formats(), include_headers=True)
+
+
+def _pruned(
+    column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None, where: Where | None
+) -> ColumnSpec:
     wanted = layout.wanted(column)
     if event_time is not None and event_time.source == column:
         wanted = event_time.added_to(wanted, spec.type)
+    for field in () if where is None else where.fields:
+        if field.source == column:
+            wanted = with_path(wanted, spec.type, field.path)
     return spec if wanted is None else pruned(spec, wanted)

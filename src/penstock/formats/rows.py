@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from penstock.formats.types import ddl_of
+from penstock.model.types import ddl_of
 
 Check: TypeAlias = Callable[[Sequence[Any]], None]
 """Raises ValueError if one of the values does not fit."""

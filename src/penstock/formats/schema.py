@@ -5,7 +5,7 @@
     {"type": "struct", "fields": [...]}                  StructType.json()
 
 Spark's own parser needs a JVM, which the planner does not have. The types are those that PySpark derives from the same
-text (`penstock.formats.types`), except that every field is nullable: records need not obey a schema. NOT NULL and
+text (`penstock.model.types`), except that every field is nullable: records need not obey a schema. NOT NULL and
 comments are ignored.
 
 All errors are ValueErrors with the place in the text, what was expected there, and what was found.
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from penstock.formats.types import (
+from penstock.model.types import (
     REFUSED,
     SIMPLE,
     TIMESTAMP,

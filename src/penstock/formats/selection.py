@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.errors import OptionError
 from penstock.formats.layout import Layout
-from penstock.formats.types import list_type, struct_type
+from penstock.model.types import list_type, struct_type
 
 OPTION = "columns"
 

@@ -1,16 +1,17 @@
 """Builds typed columns from the batches of one partition, in the thread that reads them.
 
 Steps for a batch: decode key and value -> drop the records that a user's class skipped -> handle malformed records by
-`mode` -> build the columns. A batch without malformed records needs only the first and the last step. If the columns of
-a batch would take too much memory, the kernel decodes it in several parts.
+`mode` -> observe event times -> drop the rows that do not meet `where` -> build the columns. A usual batch needs only
+the first and the last step. If the columns of a batch would take too much memory, the kernel decodes it in several
+parts.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -22,10 +23,16 @@ from penstock.formats.plan import TypedPlan
 from penstock.masking import get_logger
 from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 
+if TYPE_CHECKING:
+    from penstock.predicate.row_filter import RowFilter
+
 log = get_logger(__name__)
 
 _warned: set[tuple[str, str]] = set()
 """The topics and columns of which this process has warned."""
+
+PASSED = "#passed"
+"""The column of a batch whose rows are marked instead of dropped: whether a row meets `where`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +72,18 @@ class TypedColumns:
         *,
         span: EventTimeSpan | None = None,
         watermarks: Watermarks = UNKNOWN,
+        marks_rows: bool = False,
     ) -> None:
-        """`span` observes the event times of the rows."""
+        """`span` observes the event times of all rows, also of those that do not meet `where`. `marks_rows`: such rows
+        are not dropped, but marked in a last column PASSED."""
         self._plan = plan
+        self._marks_rows = marks_rows
+        self.filter: RowFilter | None = None
+        """Applies `where` and counts rows; None without one."""
+        if plan.where is not None:
+            from penstock.predicate.row_filter import RowFilter  # loads pyarrow.compute: other tasks need it not
+
+            self.filter = RowFilter(plan.where, topic, partition)
         self._span = span
         self._watermarks = WatermarkColumns(watermarks)
         self._schema = plan.layout.schema
@@ -87,6 +103,12 @@ class TypedColumns:
         self.ended_at: int | None = None
         """Offset of the record that has ended the stream (F4)."""
 
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Records so far: malformed, dropped, skipped; those that `where` was applied to, and those that met it."""
+        read, passed = (0, 0) if self.filter is None else (self.filter.read, self.filter.passed)
+        return self.malformed, self.dropped, self.skipped, read, passed
+
     def batches(self, raw: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for records in raw:
             for piece in self.pieces(records):
@@ -103,7 +125,14 @@ class TypedColumns:
                 self._handle_malformed(part)
             if self._span is not None and (where := self._plan.event_time) is not None:
                 self._span.observe(where.values(part.column(where.source)))
-            yield TypedPiece(self._laid_out(part), part.next_offset)
+            passed = None if self.filter is None else self.filter.mask(part.records.num_rows, part.column)
+            if passed is not None and not self._marks_rows:
+                part.filter(passed, self._plan.layout.sources)
+            rows = self._laid_out(part)
+            if self.filter is not None and self._marks_rows:
+                made = pa.repeat(pa.scalar(True), rows.num_rows) if passed is None else passed
+                rows = rows.append_column(PASSED, made)
+            yield TypedPiece(rows, part.next_offset)
 
     def _decoded(self, part: _Part, decoders: Sequence[tuple[str, ColumnDecoder]]) -> Iterator[_Part]:
         """Run the decoders over a part. Yields smaller parts if a decoder did not decode all rows at once."""
@@ -248,6 +277,17 @@ class _Part:
         self.records = self.records.filter(mask)
         self.typed = {column: array.filter(mask) for column, array in self.typed.items()}
         self.faults = []
+
+    def filter(self, passed: pa.BooleanArray, sources: Collection[str]) -> None:
+        """Keep the rows that passed, and of Kafka's columns only those that the result comes from."""
+        if self.faults:  # the columns of errors show bytes of key and value
+            import pyarrow.compute as pc
+
+            self.keep(pc.indices_nonzero(passed))
+            return
+        needed = [name for name in self.records.schema.names if name in sources and name not in self.typed]
+        self.records = self.records.select(needed or self.records.schema.names[:1]).filter(passed)
+        self.typed = {column: array.filter(passed) for column, array in self.typed.items() if column in sources}
 
     def sorted_faults(self) -> list[Fault]:
         return sorted(self.faults, key=lambda fault: fault.row)

@@ -36,6 +36,8 @@ COMMITS_FAILED = families.COMMITS_FAILED.of_consumer()
 MALFORMED_RECORDS = families.MALFORMED_RECORDS.of_consumer()
 DROPPED_RECORDS = families.DROPPED_RECORDS.of_consumer()
 SKIPPED_RECORDS = families.SKIPPED_RECORDS.of_consumer()
+READ_RECORDS = families.READ_RECORDS.of_consumer()
+PASSED_RECORDS = families.PASSED_RECORDS.of_consumer()
 EVENT_TIME_WATERMARK = families.EVENT_TIME_WATERMARK.of_consumer()
 EVENT_TIME_LAG = families.EVENT_TIME_LAG.of_consumer()
 LATE_RECORDS = families.LATE_RECORDS.of_consumer()
@@ -74,6 +76,8 @@ CONSUMER_METRICS = (
     MALFORMED_RECORDS,
     DROPPED_RECORDS,
     SKIPPED_RECORDS,
+    READ_RECORDS,
+    PASSED_RECORDS,
     EVENT_TIME_WATERMARK,
     EVENT_TIME_LAG,
     LATE_RECORDS,
@@ -131,6 +135,8 @@ class ConsumerMetrics:
     malformed_records: int = 0
     dropped_records: int = 0
     skipped_records: int = 0
+    read_records: int = 0
+    passed_records: int = 0
     watermark: int | None = None
     """The combined event-time watermark, in milliseconds since 1970; None while unknown."""
     event_time_lag: float | None = None
@@ -178,6 +184,8 @@ class ConsumerMetrics:
             (MALFORMED_RECORDS, self.malformed_records),
             (DROPPED_RECORDS, self.dropped_records),
             (SKIPPED_RECORDS, self.skipped_records),
+            (READ_RECORDS, self.read_records),
+            (PASSED_RECORDS, self.passed_records),
             (EVENT_TIME_WATERMARK, seconds(self.watermark)),
             (EVENT_TIME_LAG, self.event_time_lag),
             (LATE_RECORDS, self.late_records),

@@ -59,7 +59,7 @@ class ConsumerCounters:
         self._commits_failed = 0
         self._resets = 0
         self._corrupt = 0
-        self._malformed = self._dropped = self._skipped = 0
+        self._malformed = self._dropped = self._skipped = self._read = self._passed = 0
 
     def consumed(self, topic: str, messages: int, size: int) -> None:
         """Messages of a topic were handed out together. Called by the streams' threads."""
@@ -95,12 +95,15 @@ class ConsumerCounters:
         with self._lock:
             self._corrupt += 1
 
-    def typed(self, malformed: int, dropped: int, skipped: int) -> None:
-        """Records of a typed batch that were malformed, dropped and skipped. Called by the streams' threads."""
+    def typed(self, malformed: int, dropped: int, skipped: int, read: int, passed: int) -> None:
+        """Records of a batch that were malformed, dropped and skipped, and those that `where` was applied to and that
+        met it. Called by the streams' threads."""
         with self._lock:
             self._malformed += malformed
             self._dropped += dropped
             self._skipped += skipped
+            self._read += read
+            self._passed += passed
 
     def snapshot(
         self,
@@ -147,6 +150,8 @@ class ConsumerCounters:
                 malformed_records=self._malformed,
                 dropped_records=self._dropped,
                 skipped_records=self._skipped,
+                read_records=self._read,
+                passed_records=self._passed,
                 watermark=watermark,
                 event_time_lag=None if watermark is None else time.time() - watermark / 1000,
                 late_records=late_records,

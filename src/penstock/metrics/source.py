@@ -27,7 +27,9 @@ from penstock.metrics.families import (
     PARTITION_HELD,
     PARTITION_IDLE,
     PARTITION_WATERMARK,
+    PASSED_RECORDS,
     PENDING_RECORDS,
+    READ_RECORDS,
     RECORDS_LAG,
     SKIPPED_RECORDS,
 )
@@ -65,6 +67,8 @@ METRICS = (
     DROPPED_RECORDS,
     DEAD_LETTERS,
     SKIPPED_RECORDS,
+    READ_RECORDS,
+    PASSED_RECORDS,
     EVENT_TIME_WATERMARK,
     EVENT_TIME_LAG,
     LATE_RECORDS,
@@ -93,6 +97,8 @@ class SourceMetrics:
     dropped_records: int | None = None
     dead_letters: int | None = None
     skipped_records: int | None = None
+    read_records: int | None = None
+    passed_records: int | None = None
     watermark: int | None = None
     """The combined event-time watermark, in milliseconds since 1970."""
     event_time_lag: float | None = None
@@ -125,6 +131,8 @@ class SourceMetrics:
             (DROPPED_RECORDS, self.dropped_records),
             (DEAD_LETTERS, self.dead_letters),
             (SKIPPED_RECORDS, self.skipped_records),
+            (READ_RECORDS, self.read_records),
+            (PASSED_RECORDS, self.passed_records),
             (EVENT_TIME_WATERMARK, seconds(self.watermark)),
             (EVENT_TIME_LAG, self.event_time_lag),
             (LATE_RECORDS, self.late_records),
@@ -176,6 +184,8 @@ class SourceMetrics:
             dropped_records=_count(figures.get("droppedRecords")),
             dead_letters=_count(figures.get("deadLetters")),
             skipped_records=_count(figures.get("skippedRecords")),
+            read_records=_count(figures.get("readRecords")),
+            passed_records=_count(figures.get("passedRecords")),
             watermark=event_time.combined,
             event_time_lag=event_time.lag(timestamp),
             late_records=_count(figures.get("lateRecords")),

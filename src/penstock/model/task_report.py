@@ -43,6 +43,10 @@ class TaskReport:
     """Malformed records that were written to deadLetterTopic."""
     skipped: int = 0
     """Records that a user's deserializer skipped (F3)."""
+    read: int = 0
+    """Records that the predicate of `where` was applied to."""
+    passed: int = 0
+    """Those that met it."""
     ended_at: int | None = None
     """F4: the offset of the record by which a user's deserializer ended the partition."""
     has_event_time: bool = False
@@ -57,7 +61,7 @@ class TaskReport:
     """The offset after the last one that was gone."""
 
     def __post_init__(self) -> None:
-        counts = (self.malformed, self.dropped, self.dead_letters, self.skipped, self.late)
+        counts = (self.malformed, self.dropped, self.dead_letters, self.skipped, self.read, self.passed, self.late)
         numbers = (self.partition, self.start, self.stop, *counts)
         if not isinstance(self.topic, str) or not self.topic:
             raise ValueError("a report needs a topic")
@@ -90,7 +94,7 @@ class TaskReport:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to report."""
-        counts = self.malformed or self.dropped or self.dead_letters or self.skipped
+        counts = self.malformed or self.dropped or self.dead_letters or self.skipped or self.read
         return self.ended_at is None and self.lost is None and not self.has_event_time and not counts
 
 

@@ -26,6 +26,8 @@ class ReportCounts:
     dropped: int = 0
     dead_letters: int = 0
     skipped: int = 0
+    read: int = 0
+    passed: int = 0
     late: int = 0
     lost_ranges: int = 0
 
@@ -37,6 +39,8 @@ class ReportCounts:
             sum(each.dropped for each in reports),
             sum(each.dead_letters for each in reports),
             sum(each.skipped for each in reports),
+            sum(each.read for each in reports),
+            sum(each.passed for each in reports),
             sum(each.late for each in reports),
             _lost_ranges(reports),
         )
@@ -47,6 +51,8 @@ class ReportCounts:
             self.dropped + other.dropped,
             self.dead_letters + other.dead_letters,
             self.skipped + other.skipped,
+            self.read + other.read,
+            self.passed + other.passed,
             self.late + other.late,
             self.lost_ranges + other.lost_ranges,
         )

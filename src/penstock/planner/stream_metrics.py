@@ -20,7 +20,10 @@ log = get_logger(__name__)
 class StreamMetrics:
     """Collects the figures of one stream. For one thread."""
 
-    def __init__(self, planner: StreamPlanner, committer: Committer | None, *, parses_records: bool) -> None:
+    def __init__(
+        self, planner: StreamPlanner, committer: Committer | None, *, parses_records: bool, filters_rows: bool = False
+    ) -> None:
+        self._filters_rows = filters_rows
         self._planner = planner
         self._committer = committer
         self._parses_records = parses_records
@@ -37,6 +40,8 @@ class StreamMetrics:
                 "deadLetters": counts.dead_letters,
                 "skippedRecords": counts.skipped,
             }
+        if planner.reports is not None and self._filters_rows:
+            figures |= {"readRecords": counts.read, "passedRecords": counts.passed}
         if planner.reports is not None and planner.alignment is not None:
             figures |= event_time_figures(planner.alignment.status(), counts.late)
         figures |= {
@@ -58,7 +63,9 @@ class StreamMetrics:
             log.warning("records of this run that were late by its event-time watermark: %d", counts.late)
         if lost := self._lost_ranges(counts):
             log.warning("lost ranges of this run: %d (failOnDataLoss is false)", lost)
-        if replace(counts, late=0, lost_ranges=0) != ReportCounts():
+        if self._filters_rows:
+            log.info("records of this run that met option where: %d of %d", counts.passed, counts.read)
+        if replace(counts, late=0, lost_ranges=0, read=0, passed=0) != ReportCounts():
             log.warning(
                 "records of this run that did not parse: %d (dropped: %d, sent to deadLetterTopic: %d); skipped by its "
                 "deserializer: %d",

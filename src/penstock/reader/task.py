@@ -137,6 +137,8 @@ class _Task:
             dropped=typed.dropped,
             dead_letters=written,
             skipped=typed.skipped,
+            read=0 if typed.filter is None else typed.filter.read,
+            passed=0 if typed.filter is None else typed.filter.passed,
             ended_at=typed.ended_at,
         )
         self._send(report)

@@ -45,7 +45,7 @@ class PayloadSampler:
 
     def __init__(self, plan: TypedPlan, options: SourceOptions) -> None:
         # A record of the sample that does not parse fails nothing, and writes no dead letter.
-        self._plan = replace(plan, layout=Layout(()), mode="PERMISSIVE", dead_letter_topic=None)
+        self._plan = replace(plan, layout=Layout(()), mode="PERMISSIVE", dead_letter_topic=None, where=None)
         self._options = options
         self._cluster = Cluster(options.client)
 

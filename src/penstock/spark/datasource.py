@@ -21,6 +21,7 @@ from penstock.config.sql import FORMAT, is_create_table, options_of_table, read_
 from penstock.config.times import now_ms
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedSource
+from penstock.model.expression import Where
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark import api
 from penstock.spark.batch import BatchReader
@@ -41,6 +42,7 @@ class PenstockDataSource(DataSource):
     """Kafka as a DataFrame, with the options and columns of Spark's own Kafka source and sink."""
 
     _source: TypedSource | None = None
+    _where: Where | None = None
 
     def __init__(self, options: dict[str, str]) -> None:
         """Called when the DataFrame is made. Spark pickles this object afterwards, and every later call, in other
@@ -63,21 +65,25 @@ class PenstockDataSource(DataSource):
         return with_options(self._columns(parse_options(kept, self._made_at)), kept)
 
     def _columns(self, options: SourceOptions) -> StructType:
-        if not options.formats.typed:
-            watermarks = options.event_time is not None and options.event_time.include_columns
+        watermarks = options.event_time is not None and options.event_time.include_columns
+        if not options.builds_columns:
             return raw_schema(options.columns, options.include_headers, watermarks)
         from penstock.sampling.typed_source import typed_source
 
-        # Spark pickles this object after the call: the registry is asked, and records are sampled, only once.
+        # Spark pickles this object after the call: the registry is asked, records are sampled, and a predicate is
+        # parsed only once.
         self._source = typed_source(options)
+        self._where = self._source.parse_where(options.where)
         event_time_field(options, self._source)  # raises if the option names none of these columns
+        if not options.formats.typed:
+            return raw_schema(options.columns, options.include_headers, watermarks)
         return typed_schema(self._source, options.columns)
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._read_options(schema)
         check_batch(options)
-        columns = wanted_columns(options, schema, self._source)
+        columns = wanted_columns(options, schema, self._source, self._where)
         if not _pushes(options):
             return BatchReader(options, columns)
         from penstock.spark.filtering_batch import FilteringBatchReader
@@ -89,7 +95,7 @@ class PenstockDataSource(DataSource):
         options = self._read_options(schema)
         if options.event_time is None and not WATERMARK_COLUMNS.keys().isdisjoint(schema.names):
             options = replace(options, event_time=default_event_time(options.formats))
-        columns = wanted_columns(options, schema, self._source, is_stream=True)
+        columns = wanted_columns(options, schema, self._source, self._where, is_stream=True)
         if api.PASSES_START:
             from penstock.spark.admission_stream import AdmissionStreamReader
 

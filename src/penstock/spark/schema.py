@@ -22,8 +22,9 @@ from penstock.config.source import SourceOptions
 from penstock.errors import OptionError
 from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
 from penstock.formats.plan import TypedPlan, TypedSource
-from penstock.formats.types import ddl_of
 from penstock.model.columns import checked_columns
+from penstock.model.expression import Where
+from penstock.model.types import ddl_of
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark.api import arrow_schema
 
@@ -77,11 +78,16 @@ def typed_schema(source: TypedSource, columns: Sequence[str] | None = None) -> S
 
 
 def wanted_columns(
-    options: SourceOptions, schema: StructType, source: TypedSource | None, *, is_stream: bool = False
+    options: SourceOptions,
+    schema: StructType,
+    source: TypedSource | None,
+    where: Where | None,
+    *,
+    is_stream: bool = False,
 ) -> list[str] | TypedPlan:
-    """The columns to read for a schema. `source`: resolved when the DataFrame was created; None if the user gave the
-    schema, then it is resolved now. `is_stream`: tasks of a stream look at event times."""
-    if not options.formats.typed:
+    """The columns to read for a schema. `source` and `where`: resolved when the DataFrame was created; None if the user
+    gave the schema, then they are resolved now. `is_stream`: tasks of a stream look at event times."""
+    if not options.builds_columns:
         names = columns_of(schema)
         if options.columns is not None:
             by_columns = ", ".join(checked_columns(options.columns, True, True))
@@ -94,7 +100,8 @@ def wanted_columns(
         )
 
         source = typed_source(options, wanted)
-    plan = source.plan(wanted, event_time_field(options, source) if is_stream else None)
+        where = source.parse_where(options.where)
+    plan = source.plan(wanted, event_time_field(options, source) if is_stream else None, where)
     if options.columns is not None:
         selected = source.select(options.columns, has_watermarks=True).layout
         _check_agreement(options.columns, ddl_of(pa.struct(plan.layout.schema)), ddl_of(pa.struct(selected.schema)))

@@ -37,7 +37,8 @@ class StreamDriver:
         plan = columns if isinstance(columns, TypedPlan) else None
         parses_records = plan is not None and bool(plan.specs)
         # Without failOnDataLoss only the reports of tasks show what was lost (F27).
-        reports = parses_records or options.event_time is not None or not options.fail_on_data_loss
+        filters_rows = plan is not None and plan.where is not None
+        reports = parses_records or filters_rows or options.event_time is not None or not options.fail_on_data_loss
         self._ledger = ReportLedger() if reports else None
         self._server: ReportServer | None = None
         self.planner = StreamPlanner.connect(
@@ -49,7 +50,7 @@ class StreamDriver:
         self.texts, self._newest_texts = OffsetTexts(), OffsetTexts()
         self._commits = CheckpointCommits.of(options, self.planner)
         committer = None if self._commits is None else self._commits.committer
-        self._metrics = StreamMetrics(self.planner, committer, parses_records=parses_records)
+        self._metrics = StreamMetrics(self.planner, committer, parses_records=parses_records, filters_rows=filters_rows)
         self._termination = Termination()
         if self._commits is not None:
             self._termination.install()

@@ -14,6 +14,7 @@ from penstock.config.consumer import ConsumerConfig, parse_config
 from penstock.config.option import merged, option_key
 from penstock.consumer.start import Start
 from penstock.errors import OptionError
+from penstock.formats.plan import raw_source
 from penstock.model.columns import checked_columns
 from penstock.streamer.dead_letters import CallableDeadLetters, DeadLetter, DeadLetters, DeadLetterTopic
 from penstock.streamer.extraction import BatchExtraction, Extraction, MessageExtraction, NoExtraction
@@ -39,6 +40,7 @@ class StreamerSettings(TypedDict, total=False):
     extracts: str | None
     schema: pa.Schema | None
     columns: Sequence[str] | None
+    where: str | None
     key_decoder: Callable[[bytes], Any] | None
     value_decoder: Callable[[bytes], Any] | None
     dead_letter: str | DeadLetters | Callable[[list[DeadLetter]], object] | None
@@ -58,6 +60,7 @@ DEFAULTS: StreamerSettings = {
     "extracts": None,
     "schema": None,
     "columns": None,
+    "where": None,
     "key_decoder": None,
     "value_decoder": None,
     "dead_letter": None,
@@ -88,6 +91,8 @@ class StreamerConfig:
     """Makes the extraction of one thread."""
     columns: tuple[str, ...]
     """The columns to read: those of the extraction, and those that say where a record is."""
+    where: str | None
+    """The predicate that records must meet. Others are read and committed, but not extracted."""
     limits: Limits
     dead_letters: DeadLetters | None
     start: Start | None
@@ -123,6 +128,7 @@ def streamer_config(
         consumer=consumer,
         extraction=extraction,
         columns=_columns_to_read(settings["columns"], extractor is not None, dead_letters is not None),
+        where=_checked_where(settings["where"]),
         limits=_limits(checked_sink, settings),
         dead_letters=dead_letters,
         start=settings["start"],
@@ -232,6 +238,15 @@ def _columns_to_read(columns: Sequence[str] | None, extracting: bool, dead_lette
         return COLUMNS
     wanted = checked_columns(columns, include_headers=False)
     return tuple(dict.fromkeys([*wanted, "partition", "offset"]))
+
+
+def _checked_where(where: object) -> str | None:
+    if where is None:
+        return None
+    if not isinstance(where, str):
+        raise OptionError("where", where, "must be a predicate in SQL", "Example: where=\"key LIKE 'user-%'\"")
+    raw_source().parse_where(where)  # fails here, not in a thread
+    return where
 
 
 def _checked_dead_letter(dead_letter: Any, topic: str) -> DeadLetters | None:

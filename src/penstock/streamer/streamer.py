@@ -63,6 +63,8 @@ class Streamer:
           function), or `"batch"` if it turns a `pyarrow.RecordBatch` of records into one of rows.
         - `schema`: the Arrow schema of the extractor's rows. Required if the sink takes only Arrow.
         - `columns`: the columns to read.
+        - `where`: a predicate in SQL over Kafka's columns (docs/where.md). Other records are committed, but not
+          extracted.
         - `key_decoder`, `value_decoder`: functions of bytes, for the key and value of a message.
         - `dead_letter`: the destination of messages that fail: the name of a topic, a DeadLetterTopic, or a function
           that gets a list.

@@ -45,7 +45,7 @@ class Readable(Protocol):
 
     @property
     def thread_id(self) -> str: ...
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]: ...
+    def batches(self, columns: Sequence[str], *, where: str | None = None) -> Iterator[pa.RecordBatch]: ...
 
 
 class Worker:
@@ -132,7 +132,7 @@ class Worker:
     def _next(self) -> pa.RecordBatch | None:
         """The next batch; None if none arrived within the poll interval."""
         if self._batches is None:
-            self._batches = self._stream.batches(self._config.columns)
+            self._batches = self._stream.batches(self._config.columns, where=self._config.where)
         try:
             return next(self._batches)
         except ConsumerTimeout:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.formats.schema import ddl_of, parse_schema
-from penstock.formats.types import list_type, map_type, spark_type, struct_type
+from penstock.model.types import list_type, map_type, spark_type, struct_type
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 LEAVES = st.sampled_from(

@@ -8,7 +8,7 @@ import pytest
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import Json, RawBytes
-from penstock.formats.types import list_type, struct_type
+from penstock.model.types import list_type, struct_type
 from support.configs import format_options
 
 ITEM = struct_type({"price": pa.float64(), "name": pa.string()})

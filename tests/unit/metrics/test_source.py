@@ -32,6 +32,8 @@ REPORT = {
     "droppedRecords": 4,
     "deadLetters": 5,
     "skippedRecords": 6,
+    "readRecords": 9,
+    "passedRecords": 4,
     "watermark": 1_700_000_000_500,
     "watermarks": {"orders": {"0": 1_700_000_000_500, "1": 1_700_000_009_000}},
     "idlePartitions": {"orders": [0]},
@@ -78,7 +80,7 @@ def test_F26_totals():
     assert found.bytes_per_second == (10 * 50 + 30 * 100) / 0.5
     assert (found.commits_succeeded, found.commits_failed, found.lost_ranges) == (3, 1, 2)
     assert (found.malformed_records, found.dropped_records, found.dead_letters) == (9, 4, 5)
-    assert found.skipped_records == 6
+    assert (found.skipped_records, found.read_records, found.passed_records) == (6, 9, 4)
     assert found.finished is False
     assert found.reported
 

@@ -424,6 +424,8 @@ def test_a_report_is_small_json():
         "dropped": 2,
         "dead_letters": 3,
         "skipped": 7,
+        "read": 0,
+        "passed": 0,
         "ended_at": None,
         "has_event_time": False,
         "event_time": None,

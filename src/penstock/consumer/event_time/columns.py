@@ -12,6 +12,7 @@ from penstock.eventtime.field import find_path
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.model.columns import TYPES, arrow_schema, checked_columns
+from penstock.model.expression import Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ def message_columns(strategy: WatermarkStrategy, columns: tuple[str, ...]) -> Ev
     return EventColumns(columns, columns, "timestamp" if path is None else None, "offset")
 
 
-def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Sequence[str] | None) -> EventColumns:
+def typed_columns(
+    strategy: WatermarkStrategy, source: TypedSource, columns: Sequence[str] | None, where: Where | None = None
+) -> EventColumns:
     """For typed batches. Of a value that is not selected, only the path to the event time is decoded."""
-    plan = source.select(columns)
+    plan = source.select(columns, where=where)
     selected = tuple(plan.layout.names)
     by_source = {column.source: column.name for column in source.layout.columns if column.field is None}
     timestamp = by_source["timestamp"] if strategy.timestamps is None else None
@@ -68,7 +71,7 @@ def typed_columns(strategy: WatermarkStrategy, source: TypedSource, columns: Seq
     more += [] if way is None or way.name == offset else [way]
     more = [field for field in more if field.name not in selected]
     if more:
-        plan = source.plan(pa.schema([*plan.layout.schema, *more]))
+        plan = source.plan(pa.schema([*plan.layout.schema, *more]), where=where)
     return EventColumns(tuple(plan.layout.names), selected, timestamp, offset, plan)
 
 

@@ -31,14 +31,17 @@ class EventTimeRecords:
         *,
         key_decoder: Decode | None = None,
         value_decoder: Decode | None = None,
+        plain: TypedFormats,
         typed: TypedFormats | None = None,
     ) -> None:
-        """Raises EventTimeError if the strategy names a column that event times cannot be read from."""
+        """`plain` builds Kafka's own columns if a predicate filters them. Raises EventTimeError if the strategy names a
+        column that event times cannot be read from."""
         check_event_column(tracker.strategy, None if typed is None else typed.source)
         self._reader = reader
         self._tracker = tracker
         self._decoders = key_decoder, value_decoder
         self._typed = typed
+        self._plain = plain
         self._messages: Iteration[Messages] | None = None
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -69,8 +72,10 @@ class EventTimeRecords:
 
     # --- batches ------------------------------------------------------------------------------------------------------
 
-    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], EventBatch | None]:
-        decoder = self._batch_decoder(columns)
+    def batch_source(
+        self, columns: Sequence[str] | None, where: str | None
+    ) -> Callable[[float | None], EventBatch | None]:
+        decoder = self._batch_decoder(columns, where)
         ended = False
 
         def hand_out(chunk: Chunk, decoded: TimedRecords, end: int) -> EventBatch:
@@ -84,7 +89,7 @@ class EventTimeRecords:
                 chunk.rewind()
                 end = part.next_offset
             progress = self._tracker.progress_with(cursor.tp, part)
-            batch = EventBatch(decoder.selected(part), part.times, *progress)
+            batch = EventBatch(decoder.selected(part), part.passed_times, *progress)
             on_done = partial(self._tracker.done_with, cursor, part, progress)
             self._reader.hand_out_batch(chunk, part.rows, end, on_done)
             ended = part.ended_at is not None
@@ -100,13 +105,14 @@ class EventTimeRecords:
         iteration = Iteration(decoder.columns, hand_out, decoder.decode, self._tracker.resume_caught_up)
         return take
 
-    def _batch_decoder(self, columns: Sequence[str] | None) -> EventTimeDecoder:
+    def _batch_decoder(self, columns: Sequence[str] | None, where: str | None) -> EventTimeDecoder:
         strategy = self._tracker.strategy
-        if self._typed is None:
+        if self._typed is None and where is None:
             return EventTimeDecoder(strategy, raw_columns(strategy, columns))
-        chosen = typed_columns(strategy, self._typed.source, columns)
+        formats = self._typed or self._plain
+        chosen = typed_columns(strategy, formats.source, columns, formats.parse_where(where))
         assert chosen.plan is not None
-        return EventTimeDecoder(strategy, chosen, self._typed.batches_of(chosen.plan))
+        return EventTimeDecoder(strategy, chosen, formats.batches_of(chosen.plan, marks_rows=True))
 
     def _cut(
         self, decoder: EventTimeDecoder, iteration: object, chunk: Chunk, decoded: TimedRecords, end: int

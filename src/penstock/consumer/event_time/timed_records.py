@@ -14,6 +14,7 @@ from penstock.consumer.stream.typed import TypedBatches
 from penstock.errors import EventTimeError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.times import EventTimes
+from penstock.formats.typed import PASSED
 
 MAX_TIME = 2**63 - 1
 
@@ -35,6 +36,8 @@ class TimedRecords:
     """The same records for the kernel, while they are one whole batch."""
     next_offset: int | None = None
     """Where decoding continues, if these are only the first part of the decoded batch."""
+    passed: pa.BooleanArray | None = None
+    """Which records meet the predicate of the iteration; None: all do."""
 
     @property
     def rows(self) -> int:
@@ -56,7 +59,16 @@ class TimedRecords:
         """Do not simplify: the user's functions get each whole batch once, and never with a lock held."""
         times = _slice(self.times, at, rows)
         marks = None if self.marks is None else _slice(self.marks, at, rows)
-        return TimedRecords(self.records.slice(at, rows), times, marks, _watermark(strategy, times, marks))
+        passed = None if self.passed is None else self.passed.slice(at, rows)
+        watermark = _watermark(strategy, times, marks)
+        return TimedRecords(self.records.slice(at, rows), times, marks, watermark, passed=passed)
+
+    @property
+    def passed_times(self) -> EventTimes:
+        """The event times of the records that meet the predicate."""
+        if self.passed is None:
+            return self.times
+        return EventTimes(self.times.milliseconds().filter(self.passed), "event time")
 
     def rows_up_to(self, limit: int, strategy: WatermarkStrategy) -> int:
         """The number of rows up to and including the first whose watermark passes the limit. There must be one."""
@@ -89,6 +101,10 @@ class EventTimeDecoder:
         """Raises EventTimeError, and errors of typed columns."""
         typed, timestamp = self._typed, self._columns.timestamp
         records = pa.record_batch(batch) if typed is None else typed.convert(cursor, batch)
+        passed = None
+        if PASSED in records.schema.names:  # the strategy sees all records: event time must not wait for a predicate
+            passed = records.column(PASSED)
+            records = records.drop_columns([PASSED])
         timed = records
         if timestamp is not None and timestamp != "timestamp":  # a field of the value may have that name
             timed = pa.RecordBatch.from_arrays([records.column(timestamp)], ["timestamp"])
@@ -99,13 +115,15 @@ class EventTimeDecoder:
         watermark = _watermark(self._strategy, times, marks)
         if typed is None:
             return TimedRecords(records, times, marks, watermark, native=batch)
-        return TimedRecords(records, times, marks, watermark, typed.ended_at, next_offset=typed.next_offset)
+        next_offset = typed.next_offset
+        return TimedRecords(records, times, marks, watermark, typed.ended_at, next_offset=next_offset, passed=passed)
 
     def selected(self, timed: TimedRecords) -> pa.RecordBatch:
-        """The columns that the user selected."""
-        if len(self._columns.selected) == len(self._columns.decoded):
-            return timed.records
-        return timed.records.select(list(self._columns.selected))
+        """The columns that the user selected, of the records that meet the predicate."""
+        records = timed.records
+        if len(self._columns.selected) < len(self._columns.decoded):
+            records = records.select(list(self._columns.selected))
+        return records if timed.passed is None else records.filter(timed.passed)
 
     def first_offset(self, timed: TimedRecords) -> int:
         return int(timed.records.column(self._columns.offset or "offset")[0].as_py())

@@ -40,16 +40,16 @@ class AsyncStream:
             for message in messages:
                 yield message
 
-    async def batches(self, columns: Sequence[str] | None = None) -> AsyncIterator[Any]:
+    async def batches(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> AsyncIterator[Any]:
         """Arrow batches, as `Stream.batches` yields them."""
-        prepared = self._stream.prepared_batches(columns)
+        prepared = self._stream.prepared_batches(columns, where)
         if prepared is not None:
             take_prepared = partial(self._take_prepared, prepared)
             while not prepared.ended and (made := await self._next(take_prepared)) is not None:
                 if made.num_rows:
                     yield made
             return
-        next_batch = self._stream.batch_source(columns)
+        next_batch = self._stream.batch_source(columns, where)
 
         async def take() -> Any:
             return next_batch(0.0)

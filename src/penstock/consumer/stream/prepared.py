@@ -27,8 +27,8 @@ class TypedPreparer:
         self._typed = typed
         self._executor = ThreadPoolExecutor(1, f"penstock-typed-{reader.thread_id}")
 
-    def batches(self, columns: Sequence[str] | None) -> PreparedBatches:
-        return PreparedBatches(self._reader, self._typed.batches(columns), self._executor)
+    def batches(self, columns: Sequence[str] | None, where: str | None) -> PreparedBatches:
+        return PreparedBatches(self._reader, self._typed.batches(columns, where), self._executor)
 
     def close(self) -> None:
         """With the reader's lock held, after the reader was closed."""

@@ -28,9 +28,11 @@ class Records:
         *,
         key_decoder: Decode | None = None,
         value_decoder: Decode | None = None,
+        plain: TypedFormats,
         typed: TypedFormats | None = None,
     ) -> None:
-        """Without `typed`, batches have Kafka's own columns."""
+        """Without `typed`, batches have Kafka's own columns. `plain` builds those that a predicate filters."""
+        self._plain = plain
         self._reader = reader
         self._decoders = key_decoder, value_decoder
         self._typed = typed
@@ -39,9 +41,11 @@ class Records:
     def next_messages(self, timeout: float | None) -> Messages | None:
         return self._reader.next(self._messages, timeout)
 
-    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], pa.RecordBatch | None]:
-        if self._typed is not None:
-            return self._typed_source(self._typed.batches(columns))
+    def batch_source(
+        self, columns: Sequence[str] | None, where: str | None
+    ) -> Callable[[float | None], pa.RecordBatch | None]:
+        if self._typed is not None or where is not None:
+            return self._typed_source((self._typed or self._plain).batches(columns, where))
         iteration = Iteration(tuple(checked_columns(columns, include_headers=True)), self._hand_out_batch)
 
         def take(timeout: float | None) -> pa.RecordBatch | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from penstock._kernel import Message, Messages
 from penstock.consumer.stream.chunk_reader import ChunkReader
 from penstock.consumer.stream.prepared import PreparedBatches, TypedPreparer
+from penstock.errors import ConsumerTimeout
 
 
 class StreamRecords(Protocol):
     """How a stream hands out its records: `Records`, or `EventTimeRecords` with a watermark strategy."""
 
     def next_messages(self, timeout: float | None) -> Messages | None: ...
-    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]: ...
+    def batch_source(self, columns: Sequence[str] | None, where: str | None) -> Callable[[float | None], Any]: ...
 
 
 class Stream:
@@ -59,17 +61,22 @@ class Stream:
                 return message
         raise StopIteration
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str] | None = None, *, where: str | None = None) -> Iterator[Any]:
         """Arrow batches as they come, with the selected columns; None selects all.
 
         Each batch holds records of one partition. Columns are typed if the connector has formats. With a watermark
-        strategy a batch is an EventBatch, else a pyarrow RecordBatch. The iteration ends, or times out, as the
-        iteration over messages does.
+        strategy a batch is an EventBatch, else a pyarrow RecordBatch. `where` is a predicate in SQL that rows must meet
+        (docs/where.md). Rows that do not meet it are consumed: positions and event time move past them. The iteration
+        ends, or times out, as the iteration over messages does; it also times out if no row meets `where` in time.
         """
-        take = self.batch_source(columns)
+        take = self.batch_source(columns, where)
+        waits_since = time.monotonic()
         while (batch := take(self.timeout)) is not None:
             if batch.num_rows:
                 yield batch
+                waits_since = time.monotonic()
+            elif self.timeout is not None and time.monotonic() - waits_since >= self.timeout:
+                raise ConsumerTimeout(self.thread_id, self.timeout)
 
     def next_messages(self, timeout: float | None) -> Messages | None:
         """The rest of the current batch, or the next one; None after a shutdown.
@@ -79,16 +86,16 @@ class Stream:
         messages = self.reader.messages_left()  # an iteration may have stopped in the middle of a batch
         return self._records.next_messages(timeout) if messages is None else messages
 
-    def batch_source(self, columns: Sequence[str] | None) -> Callable[[float | None], Any]:
+    def batch_source(self, columns: Sequence[str] | None, where: str | None = None) -> Callable[[float | None], Any]:
         """A function that returns the next batch within a time-out. The batch may have no rows; None after a shutdown.
 
         Raises as `next_messages` does. A malformed record that fails the batch is met again by the next call.
         """
-        return self._records.batch_source(columns)
+        return self._records.batch_source(columns, where)
 
-    def prepared_batches(self, columns: Sequence[str] | None) -> PreparedBatches | None:
+    def prepared_batches(self, columns: Sequence[str] | None, where: str | None = None) -> PreparedBatches | None:
         """Typed batches for a reader that cannot block; None if `batch_source` serves it."""
-        return None if self._preparer is None else self._preparer.batches(columns)
+        return None if self._preparer is None else self._preparer.batches(columns, where)
 
     def close(self) -> None:
         """End the iteration. Called by the connector."""

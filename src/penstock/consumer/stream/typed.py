@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -14,37 +16,48 @@ from penstock.dead_letters.letter import fault_letters
 from penstock.dead_letters.letter_writer import TopicWriter
 from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.formats.typed import TypedColumns
+from penstock.model.expression import Where
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.client_config import ClientConfig
+
+Converted: TypeAlias = Callable[[int, int, int, int, int], None]
+"""Counts records that were malformed, dropped and skipped; that `where` was applied to; and that met it."""
 
 
 class TypedFormats:
     """The connector's formats, as its streams use them. Every method may be called by any thread."""
 
-    def __init__(
-        self, source: TypedSource, client: ClientConfig, group: str, on_converted: Callable[[int, int, int], None]
-    ) -> None:
-        """`on_converted` counts records that were malformed, dropped and skipped."""
+    def __init__(self, source: TypedSource, client: ClientConfig, group: str, on_converted: Converted) -> None:
         self.source = source
+        self._predicates: dict[str, Where | None] = {}
         self._client = client
         self._group = group
         self._on_converted = on_converted
 
-    def batches(self, columns: Sequence[str] | None) -> TypedBatches:
-        """Start an iteration over typed batches with the selected columns; None selects all."""
-        return self.batches_of(self.source.select(columns))
+    def batches(self, columns: Sequence[str] | None, where: str | None = None) -> TypedBatches:
+        """Start an iteration over typed batches with the selected columns; None selects all. `where`: the predicate
+        that rows must meet."""
+        return self.batches_of(self.source.select(columns, where=self.parse_where(where)))
 
-    def batches_of(self, plan: TypedPlan) -> TypedBatches:
-        return TypedBatches(plan, self._client, self._group, self._on_converted)
+    def parse_where(self, text: str | None) -> Where | None:
+        """A predicate. It is parsed once: a Streamer starts an iteration whenever the one before has timed out."""
+        if text is not None and text not in self._predicates:
+            self._predicates[text] = self.source.parse_where(text)
+        return None if text is None else self._predicates[text]
+
+    def batches_of(self, plan: TypedPlan, *, marks_rows: bool = False) -> TypedBatches:
+        return TypedBatches(plan, self._client, self._group, self._on_converted, marks_rows=marks_rows)
 
 
 class TypedBatches:
     """One iteration over typed batches. For one thread."""
 
     def __init__(
-        self, plan: TypedPlan, client: ClientConfig, group: str, on_converted: Callable[[int, int, int], None]
+        self, plan: TypedPlan, client: ClientConfig, group: str, on_converted: Converted, *, marks_rows: bool = False
     ) -> None:
+        """`marks_rows`: see TypedColumns."""
         self._plan = plan
+        self._marks_rows = marks_rows
         self._client = client
         self._group = group
         self._on_converted = on_converted
@@ -65,14 +78,16 @@ class TypedBatches:
         if columns is None:
             for gone in [each for each in self._partitions if each.revoked]:
                 del self._partitions[gone]
-            columns = self._partitions[cursor] = TypedColumns(self._plan, *cursor.tp, self._letters(cursor.tp))
-        before = columns.malformed, columns.dropped, columns.skipped
+            letters = self._letters(cursor.tp)
+            columns = TypedColumns(self._plan, *cursor.tp, letters, marks_rows=self._marks_rows)
+            self._partitions[cursor] = columns
+        before = columns.counts
         try:
             made, self.next_offset = next(columns.pieces(pa.record_batch(batch)))
         finally:
-            after = columns.malformed, columns.dropped, columns.skipped
-            if after != before:
-                self._on_converted(after[0] - before[0], after[1] - before[1], after[2] - before[2])
+            if (after := columns.counts) != before:
+                malformed, dropped, skipped, read, passed = map(operator.sub, after, before)
+                self._on_converted(malformed, dropped, skipped, read, passed)
         self.ended_at = columns.ended_at if self.next_offset is None else None
         return made
 

@@ -98,17 +98,18 @@ def check_size(type_: pa.DataType) -> None:
 def ddl_of(type_: pa.DataType) -> str:
     """A type as Spark's DDL; a struct as a list of columns. A type that Spark does not have: its Arrow name."""
     if pa.types.is_struct(type_):
-        return ", ".join(f"{_quoted(field.name)} {_nested(field.type)}" for field in type_)
-    return _nested(type_)
+        return ", ".join(f"{_quoted(field.name)} {type_name(field.type)}" for field in type_)
+    return type_name(type_)
 
 
-def _nested(type_: pa.DataType) -> str:
+def type_name(type_: pa.DataType) -> str:
+    """A type as Spark's DDL names it: also a struct."""
     if pa.types.is_struct(type_):
-        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {_nested(field.type)}' for field in type_)}>"
+        return f"STRUCT<{', '.join(f'{_quoted(field.name)}: {type_name(field.type)}' for field in type_)}>"
     if pa.types.is_map(type_):
-        return f"MAP<{_nested(type_.key_type)}, {_nested(type_.item_type)}>"
+        return f"MAP<{type_name(type_.key_type)}, {type_name(type_.item_type)}>"
     if pa.types.is_list(type_):
-        return f"ARRAY<{_nested(type_.value_type)}>"
+        return f"ARRAY<{type_name(type_.value_type)}>"
     if pa.types.is_decimal128(type_):
         return f"DECIMAL({type_.precision}, {type_.scale})"
     return NAMES.get(type_) or str(type_)

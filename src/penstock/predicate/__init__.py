@@ -1,0 +1,1 @@
+"""Predicates in SQL: parsed on the driver, evaluated by tasks on whole batches."""
