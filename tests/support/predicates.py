@@ -239,7 +239,7 @@ ERRORS = {
     "cast(s AS BOOLEAN)": "CAST_INVALID_INPUT",
     "cast(i AS TINYINT) = 1": "CAST_OVERFLOW",
     "cast(d AS BIGINT) = 1": "CAST_OVERFLOW",
-    "tiny + tiny = 1": "ARITHMETIC_OVERFLOW",
+    "tiny + tiny = 1": "BINARY_ARITHMETIC_OVERFLOW",
     "i * 2 = 1": "ARITHMETIC_OVERFLOW",
     "-l = 1": "ARITHMETIC_OVERFLOW",
     "l DIV -1 = 1": "ARITHMETIC_OVERFLOW",

@@ -58,6 +58,27 @@ class TypedPlan:
         }
 
     @property
+    def steps(self) -> tuple[dict[str, ColumnSpec], dict[str, ColumnSpec]] | None:
+        """The columns to decode for the predicate and for event times, with their fields only, and those to decode
+        afterwards, of the rows that pass. None: all is decoded at once.
+
+        Modes other than PERMISSIVE look for malformed records among all, and a user's own class may do anything.
+        """
+        at_once = self.mode != "PERMISSIVE" or not self.layout.sources.isdisjoint(ERROR_COLUMNS)
+        if self.where is None or at_once or any(isinstance(spec, Custom) for spec in self.specs.values()):
+            return None
+        first: dict[str, ColumnSpec] = {}
+        later: dict[str, ColumnSpec] = {}
+        for name, spec in self.specs.items():
+            wanted = _with_fields(name, None, spec.type, self.event_time, self.where)
+            if wanted is not None:
+                first[name] = pruned(spec, wanted)
+            selected = self.layout.wanted(name)
+            if selected is not None and (wanted is None or not _holds(first[name].type, selected)):
+                later[name] = pruned(spec, selected)
+        return (first, later) if later else None
+
+    @property
     def may_end(self) -> bool:
         """Whether a record can end its partition (F4)."""
         return any(isinstance(spec, Custom) and spec.may_end for spec in self.specs.values())
@@ -168,10 +189,29 @@ def raw_source() -> TypedSource:
 def _pruned(
     column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None, where: Where | None
 ) -> ColumnSpec:
-    wanted = layout.wanted(column)
+    wanted = _with_fields(column, layout.wanted(column), spec.type, event_time, where)
+    return spec if wanted is None else pruned(spec, wanted)
+
+
+def _with_fields(
+    column: str,
+    wanted: pa.DataType | None,
+    full: pa.DataType,
+    event_time: EventTimeField | None,
+    where: Where | None,
+) -> pa.DataType | None:
+    """The type to decode a column as: the wanted fields, that of event times and those of the predicate."""
     if event_time is not None and event_time.source == column:
-        wanted = event_time.added_to(wanted, spec.type)
+        wanted = event_time.added_to(wanted, full)
     for field in () if where is None else where.fields:
         if field.source == column:
-            wanted = with_path(wanted, spec.type, field.path)
-    return spec if wanted is None else pruned(spec, wanted)
+            wanted = with_path(wanted, full, field.path)
+    return wanted
+
+
+def _holds(decoded: pa.DataType, selected: pa.DataType) -> bool:
+    """Whether a decoded column has all fields that are selected."""
+    if pa.types.is_struct(decoded) and pa.types.is_struct(selected):
+        types = {field.name: field.type for field in decoded}
+        return all(field.name in types and _holds(types[field.name], field.type) for field in selected)
+    return bool(decoded == selected)

@@ -9,17 +9,19 @@ parts.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import MalformedRecord
 from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
+from penstock.formats.spec import ColumnSpec
 from penstock.masking import get_logger
 from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
     from penstock.predicate.row_filter import RowFilter
 
 log = get_logger(__name__)
+
+Decoders: TypeAlias = Mapping[str, ColumnDecoder]
+"""By column of Kafka."""
+
+FEW = 4
+"""While at most one in so many rows meets `where`, its fields are decoded first, the others only of rows that pass."""
 
 _warned: set[tuple[str, str]] = set()
 """The topics and columns of which this process has warned."""
@@ -43,6 +51,8 @@ class Fault:
     column: str
     """`key` or `value`."""
     reason: str
+    counted: bool = False
+    """Whether its record is in the count of malformed ones already."""
 
 
 class Letters(Protocol):
@@ -89,11 +99,9 @@ class TypedColumns:
         self._schema = plan.layout.schema
         self._place = (topic, partition)
         self._letters = letters
-        drops_malformed = plan.mode in ("DROPMALFORMED", "DEADLETTER")
-        self._decoders = {
-            column: open_decoder(column, spec, plan.registry, drops_malformed=drops_malformed)
-            for column, spec in sorted(plan.specs.items())
-        }
+        self._decoders = self._open(plan.specs)
+        self._steps = None if marks_rows or plan.steps is None else [self._open(specs) for specs in plan.steps]
+        """The decoders of the fields that the predicate needs, and those of the rows that pass."""
         self.malformed = 0
         """Number of malformed records."""
         self.dropped = 0
@@ -120,19 +128,50 @@ class TypedColumns:
     def pieces(self, records: pa.RecordBatch) -> Iterator[TypedPiece]:
         """The typed rows of a batch: usually one piece, maybe without rows. Pieces are built lazily."""
         self.ended_at = None
+        if self._steps is not None and self.filter is not None and self.filter.passed * FEW <= self.filter.read:
+            yield from self._pieces_in_steps(records, *self._steps)
+            return
         for part in self._decoded(_Part(records), list(self._decoders.items())):
-            if part.faults:
-                self._handle_malformed(part)
-            if self._span is not None and (where := self._plan.event_time) is not None:
-                self._span.observe(where.values(part.column(where.source)))
-            passed = None if self.filter is None else self.filter.mask(part.records.num_rows, part.column)
+            passed = self._passed(part)
             if passed is not None and not self._marks_rows:
-                part.filter(passed, self._plan.layout.sources)
+                part.filter(passed, self._plan.layout.sources, part.typed)
             rows = self._laid_out(part)
             if self.filter is not None and self._marks_rows:
                 made = pa.repeat(pa.scalar(True), rows.num_rows) if passed is None else passed
                 rows = rows.append_column(PASSED, made)
             yield TypedPiece(rows, part.next_offset)
+
+    def _pieces_in_steps(self, records: pa.RecordBatch, first: Decoders, later: Decoders) -> Iterator[TypedPiece]:
+        """Decode the fields of the predicate, and the others only of the rows that pass."""
+        for part in self._decoded(_Part(records), list(first.items())):
+            passed = self._passed(part)
+            if passed is not None:
+                part.filter(passed, self._plan.layout.sources, part.typed.keys() - later.keys())
+            if not part.records.num_rows:
+                empty = [pa.array([], field.type) for field in self._schema]
+                yield TypedPiece(pa.RecordBatch.from_arrays(empty, schema=self._schema), part.next_offset)
+                continue
+            for rest in self._decoded(part, list(later.items())):
+                counted = {fault.row for fault in rest.faults if fault.counted}
+                self.malformed += len({fault.row for fault in rest.faults} - counted)
+                yield TypedPiece(self._laid_out(rest), rest.next_offset)
+
+    def _passed(self, part: _Part) -> pa.BooleanArray | None:
+        """Which rows of a decoded part meet `where`; None if all do. Before that, malformed rows are handled, and event
+        times of all rows are observed."""
+        if part.faults:
+            self._handle_malformed(part)
+        if self._span is not None and (where := self._plan.event_time) is not None:
+            self._span.observe(where.values(part.column(where.source)))
+        return None if self.filter is None else self.filter.mask(part.records.num_rows, part.column)
+
+    def _open(self, specs: Mapping[str, ColumnSpec]) -> Decoders:
+        drops_malformed = self._plan.mode in ("DROPMALFORMED", "DEADLETTER")
+        registry = self._plan.registry
+        return {
+            column: open_decoder(column, spec, registry, drops_malformed=drops_malformed)
+            for column, spec in sorted(specs.items())
+        }
 
     def _decoded(self, part: _Part, decoders: Sequence[tuple[str, ColumnDecoder]]) -> Iterator[_Part]:
         """Run the decoders over a part. Yields smaller parts if a decoder did not decode all rows at once."""
@@ -169,6 +208,7 @@ class TypedColumns:
         self._warn_if_all(faults, part.records)
         match self._plan.mode:
             case "PERMISSIVE":
+                part.faults = [replace(fault, counted=True) for fault in faults]
                 return
             case "FAILFAST":
                 raise self._malformed(part.records, faults[0])
@@ -236,7 +276,7 @@ class _Part:
         """Keep the first rows, and return a part with the others."""
         rest = _Part(self.records.slice(rows))
         rest.typed = {column: array.slice(rows) for column, array in self.typed.items()}
-        rest.faults = [Fault(each.row - rows, each.column, each.reason) for each in self.faults if each.row >= rows]
+        rest.faults = [replace(each, row=each.row - rows) for each in self.faults if each.row >= rows]
         rest.next_offset = self.next_offset
         if "offset" in self.records.schema.names:
             self.next_offset = self.records.column("offset")[rows].as_py()
@@ -266,7 +306,7 @@ class _Part:
         now = {row: at for at, row in enumerate(rows.to_pylist())} if self.faults else {}
         self.records = self.records.take(rows)
         self.typed = {column: array.take(rows) for column, array in self.typed.items()}
-        self.faults = [Fault(now[each.row], each.column, each.reason) for each in self.faults if each.row in now]
+        self.faults = [replace(each, row=now[each.row]) for each in self.faults if each.row in now]
 
     def drop(self, rows: Iterable[int]) -> None:
         """Drop these rows and their faults."""
@@ -278,15 +318,15 @@ class _Part:
         self.typed = {column: array.filter(mask) for column, array in self.typed.items()}
         self.faults = []
 
-    def filter(self, passed: pa.BooleanArray, sources: Collection[str]) -> None:
-        """Keep the rows that passed, and of Kafka's columns only those that the result comes from."""
+    def filter(self, passed: pa.BooleanArray, sources: Collection[str], done: Collection[str]) -> None:
+        """Keep the rows that passed, and of Kafka's columns only those that the result comes from and that are not done
+        with."""
         if self.faults:  # the columns of errors show bytes of key and value
-            import pyarrow.compute as pc
-
             self.keep(pc.indices_nonzero(passed))
             return
-        needed = [name for name in self.records.schema.names if name in sources and name not in self.typed]
-        self.records = self.records.select(needed or self.records.schema.names[:1]).filter(passed)
+        names = self.records.schema.names
+        needed = [name for name in names if name in sources and name not in done]
+        self.records = self.records.select(needed or names[:1]).filter(passed)
         self.typed = {column: array.filter(passed) for column, array in self.typed.items() if column in sources}
 
     def sorted_faults(self) -> list[Fault]:

@@ -109,3 +109,27 @@ def test_F17_stopping_early_leaves_no_thread(kafka, topic, produce):
 def test_an_empty_topic_is_an_empty_table_with_its_columns(kafka, topic):
     table = penstock.read_batches(kafka.client_options(), subscribe=topic(), columns=["offset", "value"]).read_all()
     assert (table.num_rows, table.column_names) == (0, ["offset", "value"])
+
+
+def test_F28_a_predicate_filters_by_columns_that_are_not_read(kafka, topic, produce):
+    name = topic(2)
+    values = [b'{"n": %d, "user": {"id": %d}}' % (n, n % 5) for n in range(100)]
+    produce(
+        name, [Rec(value, b"k%d" % n, partition=n % 2, headers=[("h", b"%d" % n)]) for n, value in enumerate(values)]
+    )
+
+    def read(where, **options):
+        table = penstock.read_batches(kafka.client_options(), subscribe=name, where=where, **options).read_all()
+        return table.schema.names, sorted(table.column(0).to_pylist())
+
+    assert read("key IN ('k1', 'k98')", columns="value") == (["value"], sorted([values[1], values[98]]))
+    assert read("headers['h'] = '7'", columns="key") == (["key"], [b"k7"])
+    assert len(read("partition = 1 AND offset >= 10")[0]) == 7
+    typed = {"valueFormat": "json", "valueSchema": "n INT, user STRUCT<id: BIGINT>"}
+    assert read("value.user.id = 3 AND value.n > 90", columns="key", **typed) == (["key"], [b"k93", b"k98"])
+    flat = typed | {"flatten": True}
+    assert read("user.id = 3 AND n < 5", columns="kafka_offset", **flat) == (["kafka_offset"], [1])
+    with pytest.raises(penstock.OptionError, match=r"where = 'value.m = 1': character 7: field m does not exist"):
+        read("value.m = 1", **typed)
+    with pytest.raises(penstock.PredicateFailed, match=rf"{name}-0, offset 0: where = '1 / value.n = 1'"):
+        read("1 / value.n = 1", **typed)

@@ -115,6 +115,26 @@ def test_read_from_and_until(penstock, words, arguments, expected):
     assert numbers(out) == expected
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("key = 'key 3'", [3]),
+        ("value LIKE '%7}' OR headers['h'] IN ('1', '2')", [1, 2, 7, 17]),
+        ("offset < 1 AND timestamp >= '2025-01-31T12:00:00Z'", [0, 1]),
+    ],
+)
+def test_F28_read_where(penstock, words, where, expected):
+    code, out, err = penstock("read", words, "--where", where)
+    assert (code, err) == (0, "")
+    assert numbers(out) == expected
+
+
+def test_read_explains_a_wrong_predicate(penstock, words):
+    code, _, err = penstock("read", words, "--where", "ky = 'a'")
+    assert code == 2
+    assert "character 1: column ky does not exist. Did you mean key?" in err
+
+
 def test_read_shows_a_table_on_a_terminal(kafka, words):
     code, out = on_a_terminal(kafka, "read", words, "--partition", "0", "--limit", "3")
     assert code == 0
@@ -224,6 +244,8 @@ def test_read_shows_typed_values_and_what_is_wrong_with_them(penstock, prices):
     assert "_error" not in first
     assert second["value"] == {"item": None, "price": None}
     assert second["_error"].startswith("value: ")
+    code, out, _ = penstock(*arguments, "--where", "value.price > 2 AND key = 'k'")
+    assert (code, len(out.splitlines())) == (0, 1)
     code, out, _ = penstock(*arguments, "--mode", "DROPMALFORMED")
     assert (code, len(out.splitlines())) == (0, 1)
     code, _, err = penstock(*arguments, "--mode", "FAILFAST")

@@ -78,6 +78,17 @@ def test_a_topic_becomes_a_parquet_dataset_and_the_group_has_no_lag(topic, produ
     left.nothing()
 
 
+def test_F28_records_that_do_not_meet_a_predicate_are_committed_and_not_written(topic, produce, config, cluster):
+    name = topic(2)
+    produce(name, numbered(1000, 2))
+    rows = []
+    metrics = streamed(
+        name, 2, None, lambda table: rows.extend(table["value"].to_pylist()), config, where="value = '7'"
+    )
+    assert (rows, metrics.records) == ([b"7"], 1)
+    assert lag(cluster, config["group.id"], name, 2) == 0
+
+
 def test_the_end_is_reached_at_a_transaction_marker(topic, transaction, config, cluster, kafka):
     """The last offsets of both partitions are an aborted record and markers."""
     name = topic(2)

@@ -17,7 +17,7 @@ from penstock.formats.decoding import Decoded, _KernelDecoder, kernel_format
 from penstock.formats.plan import TypedSource
 from penstock.formats.resolve import resolve_formats
 from penstock.formats.spec import Avro, Custom, Json, RawBytes, Text
-from penstock.formats.typed import TypedColumns
+from penstock.formats.typed import PASSED, TypedColumns
 from penstock.model.columns import TYPES, arrow_schema
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from support.configs import column_options, format_options
@@ -455,3 +455,110 @@ def test_a_long_default_in_many_records_comes_in_pieces():
         assert (pc.min(lengths).as_py(), pc.max(lengths).as_py()) == (586_000, 586_000)
     assert sum(sizes) == 1000
     assert len(sizes) == 5
+
+
+# --- where ------------------------------------------------------------------------------------------------------------
+
+NUMBERED = [b'{"x": %d, "y": "%s"}' % (number, b"even" if number % 2 == 0 else b"odd") for number in range(40)]
+
+
+def filtered(values, where, columns=("value", "offset"), *, key=None, keys=None, **options):
+    """The rows of `values` that meet a predicate, and what was counted."""
+    source = TypedSource(key or RawBytes(), Json(POINT), format_options(**options))
+    plan = source.select(columns, where=source.parse_where(where))
+    typed_columns = TypedColumns(plan, "t", 3, Letters() if options.get("mode") == "DEADLETTER" else None)
+    batch = records(values, keys).select(plan.fetched)
+    return [row for part in typed_columns.batches([batch, batch]) for row in part.to_pylist()], typed_columns
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("value.x < 2", [(0, "even"), (1, "odd")]),
+        ("value.x < 2 AND value.y = 'odd'", [(1, "odd")]),
+        ("value.x >= 0", [(number, "odd" if number % 2 else "even") for number in range(40)]),
+        ("offset = 103 OR value.x = 39", [(3, "odd"), (39, "odd")]),
+        ("value.x > 40", []),
+    ],
+)
+@pytest.mark.parametrize("columns", [("value", "offset"), ("value.x", "offset"), ("offset",), ("partition",)])
+def test_F28_rows_pass_also_by_fields_that_are_not_selected(where, expected, columns):
+    rows, typed_columns = filtered(NUMBERED, where, columns)
+    shown = {
+        ("value", "offset"): [{"value": {"x": x, "y": y}, "offset": 100 + x} for x, y in expected],
+        ("value.x", "offset"): [{"value": {"x": x}, "offset": 100 + x} for x, _ in expected],
+        ("offset",): [{"offset": 100 + x} for x, _ in expected],
+        ("partition",): [{"partition": 3} for _ in expected],
+    }
+    assert rows == shown[columns] * 2
+    assert typed_columns.counts == (0, 0, 0, 80, 2 * len(expected))
+
+
+def test_F28_the_fields_of_the_predicate_are_decoded_first_and_the_others_of_rows_that_pass():
+    source = TypedSource(RawBytes(), Json(POINT), format_options())
+    plan = source.select(["value"], where=source.parse_where("value.x = 1"))
+    first, later = plan.steps
+    assert first["value"].type == pa.struct([("x", pa.int32())])
+    assert later["value"].type == POINT
+    assert plan.fetched == ["value"]
+    assert source.select(["value.x"], where=source.parse_where("value.x = 1")).steps is None, "nothing is left"
+    for mode in ({"mode": "FAILFAST"}, {"mode": "DROPMALFORMED"}, {"mode": "DEADLETTER", "dead_letter_topic": "d"}):
+        strict = TypedSource(RawBytes(), Json(POINT), format_options(**mode))
+        assert strict.select(["value"], where=strict.parse_where("value.x = 1")).steps is None, "all are looked at"
+
+
+def test_F28_malformed_records_are_handled_before_the_predicate():
+    rows, counted = filtered(MIXED, "value.x IS NULL")
+    assert [row["value"] for row in rows[:2]] == [{"x": None, "y": None}, {"x": None, "y": "b"}], "nulls are null"
+    assert counted.counts == (4, 0, 0, 8, 4)
+    rows, counted = filtered(MIXED, "value.x = 3", mode="DROPMALFORMED")
+    assert [row["value"]["x"] for row in rows] == [3, 3]
+    assert counted.counts == (4, 4, 0, 4, 2)
+    with pytest.raises(MalformedRecord):
+        filtered(MIXED, "value.x = 3", mode="FAILFAST")
+    _, counted = filtered(MIXED, "value.x = 3", mode="DEADLETTER", dead_letter_topic="d")
+    assert [offset for offset, _, _ in counted._letters.written] == [101, 102] * 2, "the predicate keeps none back"
+
+
+def test_F28_the_columns_of_errors_belong_to_the_rows_that_pass():
+    rows, _ = filtered(MIXED, "value.x IS NULL OR value.x = 1", ["offset", "_error", "_corrupt_record"])
+    assert [(row["offset"], row["_error"] is None, row["_corrupt_record"]) for row in rows[:3]] == [
+        (100, True, None),
+        (101, False, MIXED[1]),
+        (102, False, MIXED[2]),
+    ]
+
+
+def test_F28_an_error_of_the_predicate_names_the_record():
+    with pytest.raises(PenstockError, match=r"t-3, offset 102: where = '10 / value.x > 1': 10 / value.x: division by"):
+        filtered([b'{"x": 1}', None, b'{"x": 0}'], "10 / value.x > 1")
+
+
+def test_E2_F28_event_times_of_rows_that_do_not_pass_are_observed():
+    source = TypedSource(RawBytes(), Json(EVENT), format_options())
+    field = source.event_time_field("value.at")
+    for where in ("value.n = 99", "value.n = 0", "value.n >= 0", "offset < 0"):
+        plan = source.plan(pa.schema([("offset", pa.int64())]), field, source.parse_where(where))
+        span = EventTimeSpan()
+        columns = TypedColumns(plan, "t", 3, span=span)
+        values = [b'{"at": "2025-01-01T00:00:0%dZ", "n": %d}' % (second, second) for second in range(5)]
+        list(columns.batches([records(values).select(plan.fetched)]))
+        assert span.highest == 1_735_689_604_000, where
+
+
+EVENT = pa.struct([("at", pa.timestamp("us", tz="UTC")), ("n", pa.int32())])
+
+
+def test_F28_marked_rows_are_not_dropped():
+    source = TypedSource(RawBytes(), Json(POINT), format_options())
+    for where, marks in (("value.x < 2", [True, True, False, False]), ("value.x >= 0", [True] * 4)):
+        plan = source.select(["offset"], where=source.parse_where(where))
+        columns = TypedColumns(plan, "t", 3, marks_rows=True)
+        rows = whole(columns, records(NUMBERED[:4]).select(plan.fetched))
+        assert rows.column(PASSED).to_pylist() == marks
+
+
+def test_F28_a_key_can_be_filtered_typed_or_raw():
+    keys = [b"k%d" % number for number in range(4)]
+    assert [row["offset"] for row in filtered(NUMBERED[:4], "key = 'k2'", keys=keys)[0]] == [102, 102]
+    assert [row["offset"] for row in filtered(NUMBERED[:4], "key LIKE '%3'", key=Text(), keys=keys)[0]] == [103, 103]

@@ -111,9 +111,8 @@ def test_names_ignore_case_and_an_ambiguous_one_is_refused():
 
 
 def test_strings_are_unescaped_as_spark_does():
-    texts = {
-        r"'a\'b'": "a'b", r"'\d\n'": "d\n", r"r'\d'": r"\d", r"'\%\_'": r"\%\_", r"'\u00e9\101'": "éA", r'"a\"b"': 'a"b',
-    }  # fmt: skip
+    texts = {r"'a\'b'": "a'b", r"'\d\n'": "d\n", r"r'\d'": r"\d", r"'\%\_'": r"\%\_", r'"a\"b"': 'a"b'}
+    texts |= {r"'\u00e9\101\0'": "éA\0", "'\\U0001F600'": "😀"}
     for text, meant in texts.items():
         condition = parsed(f"s = {text}").condition
         assert condition.right.value == meant

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from penstock import Streamer
+from penstock import OptionError, Streamer
 from penstock.streamer.config import DEFAULTS, StreamerSettings, streamer_config
 from penstock.streamer.sinks.sink import CallableSink, Limits
 
@@ -31,3 +31,12 @@ def test_arguments_become_one_frozen_value():
     assert (config.consumer.group, config.consumer.auto_commit) == ("g", False)
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.topic = "other"
+
+
+def test_F28_a_wrong_predicate_is_found_before_any_thread_starts():
+    given = {"config": KAFKA, "where": "value.user = 1"}
+    with pytest.raises(OptionError, match="user is not a field: what stands before it is BINARY"):
+        streamer_config("t", 1, None, print, given)
+    with pytest.raises(OptionError, match="must be a predicate in SQL"):
+        streamer_config("t", 1, None, print, given | {"where": 1})
+    assert streamer_config("t", 1, None, print, given | {"where": "key = 'a'"}).where == "key = 'a'"

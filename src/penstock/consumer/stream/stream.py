@@ -75,7 +75,7 @@ class Stream:
             if batch.num_rows:
                 yield batch
                 waits_since = time.monotonic()
-            elif self.timeout is not None and time.monotonic() - waits_since >= self.timeout:
+            elif self.timeout and time.monotonic() - waits_since >= self.timeout:
                 raise ConsumerTimeout(self.thread_id, self.timeout)
 
     def next_messages(self, timeout: float | None) -> Messages | None:

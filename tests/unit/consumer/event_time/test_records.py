@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from hostile.record_batches import BASE_TIME, TOPIC
-from penstock import EventBatch, EventTimeError, WatermarkStrategy
+from penstock import ConsumerTimeout, EventBatch, EventTimeError, WatermarkStrategy
 from penstock.consumer.event_time.batch import as_datetime
 from penstock.eventtime.times import EventTimes
-from support.fed_event_stream import IDLE, MONOTONOUS, Fed, after, odd, times_of, until_time_out
+from support.fed_event_stream import ALIGNED, IDLE, MONOTONOUS, Fed, after, odd, times_of, until_time_out
 
 
 def test_E2_a_batch_has_the_combined_watermark_after_it_and_that_of_its_partition():
@@ -245,3 +245,24 @@ def test_a_batch_is_accepted_as_arrow_data():
 def test_a_watermark_outside_of_pythons_years_is_the_last_datetime():
     assert as_datetime(2**62) == datetime.max.replace(tzinfo=UTC)
     assert as_datetime(-(2**62)) == datetime.min.replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize("strategy", [MONOTONOUS, ALIGNED])
+def test_E2_F28_a_predicate_does_not_stop_a_watermark(strategy):
+    """Rows that do not meet it move event time, and alignment counts them."""
+    fed = Fed(strategy)
+    for time in (10, 20, 30):
+        fed.put(0, time)
+        fed.put(1, time, time + 5)
+    with pytest.raises(ConsumerTimeout):
+        next(fed.stream.batches(["partition"], where="offset < 0"))
+    fed.ask_for_more()
+    assert fed.combined == 29
+
+
+def test_E5_F28_a_batch_has_the_event_times_of_the_rows_that_pass():
+    fed = Fed(partitions=1)
+    fed.put(0, 10, 20, 30)
+    [batch] = until_time_out(fed.stream.batches(["offset"], where="value = '20'"))
+    assert (batch.column("offset").to_pylist(), times_of(batch), after(batch.watermark)) == ([1], [20], 29)
+    assert batch.schema.names == ["offset"]

@@ -520,3 +520,46 @@ def test_typed_batches_that_come_in_pieces_lose_and_repeat_nothing(monkeypatch):
             positions.append(cursor.consumed)
     assert found == [3, 3, 3, 1]
     assert positions == [3, 6, 9, 10]
+
+
+def test_F28_a_predicate_filters_batches_and_positions_move_past_rows_that_do_not_meet_it():
+    counts = []
+    fed = Fed(on_converted=lambda *each: counts.append(each))
+    cursor = fed.cursor()
+    for base in (0, 10, 20):
+        fed.put(cursor, batch(base))
+    found = []
+    with contextlib.suppress(ConsumerTimeout):
+        for each in fed.stream.batches(["offset"], where="value LIKE 'offset 1_' AND offset <> 13"):
+            found += each.column("offset").to_pylist()
+            assert each.schema.names == ["offset"]
+    assert found == [10, 11, 12, 14, 15, 16, 17, 18, 19]
+    assert fed.reader.position(cursor) == 30
+    assert [each[3:] for each in counts] == [(10, 0), (10, 9), (10, 0)]
+
+
+def test_H14_F28_a_stream_times_out_if_no_row_meets_the_predicate():
+    fed = Fed(timeout=0.01, queued_chunks=200)
+    cursor = fed.cursor()
+    for base in range(0, 1000, 10):
+        fed.put(cursor, batch(base))
+    with pytest.raises(ConsumerTimeout):
+        next(fed.stream.batches(where="offset < 0"))
+    assert fed.reader.position(cursor) > 0
+
+
+def test_F28_a_wrong_predicate_fails_at_once_and_messages_have_none():
+    fed = Fed()
+    with pytest.raises(penstock.OptionError, match=r"column ofset does not exist\. Did you mean offset"):
+        next(fed.stream.batches(where="ofset < 0"))
+
+
+def test_F28_asyncio_reads_the_same_rows():
+    fed = Fed()
+    fed.put(fed.cursor(), batch(0))
+
+    async def read():
+        batches = penstock.AsyncStream(fed.stream).batches(["offset"], where="offset >= 8")
+        return (await anext(batches)).column("offset").to_pylist()
+
+    assert asyncio.run(read()) == [8, 9]
