@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.cli.connection import add_connection_arguments, add_target_arguments, connection_options, target_options
 from penstock.cli.output import say
 from penstock.cli.positions import parse_position
-from penstock.cli.read import POSITIONS, record_count
+from penstock.cli.read import POSITIONS, record_count, refuse_columns
 from penstock.cli.target_topic import add_create_argument, target_topic
 from penstock.cli.topic_offsets import TopicOffsets
 from penstock.cli.transfer import Transfer, partition_lines, summary
@@ -20,6 +20,7 @@ from penstock.config.option import merged, warn_of_ignored
 from penstock.config.sink import parse_sink_options
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
+from penstock.formats.plan import TypedPlan, raw_source
 from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import GroupOffsets
 from penstock.model.topic_partition import TopicPartition
@@ -62,6 +63,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated"
     )
+    parser.add_argument("--where", metavar="SQL", help="copy only the records that meet a predicate (docs/where.md)")
     parser.add_argument("--limit", type=record_count, metavar="N", help="stop after N records")
     parser.add_argument(
         "--keep-partitions", action="store_true", help="write each record to the partition it comes from"
@@ -81,10 +83,13 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(until, GroupOffsets):
         raise OptionError("--until", "group", "a group's offsets say where to start, not where to stop")
     given = merged({"isolation.level": "read_committed"}, connection_options(arguments))
+    if arguments.where is not None:
+        given["where"] = arguments.where
     options = parse_options(given | {"subscribe": arguments.source})
     to_options = target_options(arguments) | {"topic": arguments.target}
     client = parse_sink_options(to_options).client
     warn_of_ignored(options.ignored)
+    refuse_columns(options)
     offsets = TopicOffsets(options, arguments.source, arguments.partition)
     # The ends first: records that are copied into the range during the lookup do not belong to it.
     stops, starts = offsets.at(until, ending=True), offsets.at(start)
@@ -126,7 +131,11 @@ def batches(
     ranges: list[OffsetRange], options: SourceOptions, keep_partitions: bool, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, up to a limit."""
-    columns = [*COLUMNS, "partition"] if keep_partitions else COLUMNS
+    names = [*COLUMNS, "partition"] if keep_partitions else COLUMNS
+    columns: list[str] | TypedPlan = names
+    if options.where is not None:
+        source = raw_source()
+        columns = source.select(names, where=source.parse_where(options.where))
     left = sys.maxsize if limit is None else limit
     for range_ in ranges:
         if left <= 0:

@@ -126,6 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     with argument_names():
         options = parse_options(given)
     warn_of_ignored(options.ignored)
+    refuse_columns(options)
     if options.formats.flatten or options.formats.mode == "DEADLETTER":
         raise OptionError("-o", None, "flatten and DEADLETTER are for queries, not for penstock read")
     if isinstance(start, GroupOffsets) and options.rules.group is None:
@@ -248,6 +249,11 @@ class Rate:
 
     def __exit__(self, *error: Any) -> None:
         self._progress.__exit__(*error)
+
+
+def refuse_columns(options: SourceOptions) -> None:
+    if options.columns is not None:
+        raise OptionError("columns", ", ".join(options.columns), "is for queries: this command has its own columns")
 
 
 def record_count(text: str) -> int:

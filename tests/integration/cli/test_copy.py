@@ -56,6 +56,7 @@ def test_copy_keeps_partitions_if_asked_to(command, clicks, read_topic):
         (["--until", "1"], [0, 1, 2]),
         (["--partition", "1", "--limit", "2"], [1, 4]),
         (["--limit", "0"], []),
+        (["--where", "headers['h'] IN ('7', '8', '11') AND key <> 'k8'"], [7, 11]),
         (["--from", str(BASE + 27)], [27, 28, 29]),
     ],
 )
