@@ -4,6 +4,9 @@
 # Works with the make of macOS (3.81): no .ONESHELL, no grouped targets.
 
 SHELL := /bin/bash
+# Bytecode is kept. The tests start hundreds of Python processes, and without it each compiles what it imports: half of
+# the time of a run. Users have it, so benchmarks must, too.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 

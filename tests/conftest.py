@@ -7,6 +7,7 @@ import platform
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -109,12 +110,16 @@ worker idle. Files that start several Sparks alternate with files that mostly wa
 kind compete for the cores, and two of the second kind leave them idle."""
 
 
+@cache
+def is_extended(path: Path) -> bool:
+    return any(TESTS / name in (path, *path.parents) for name in EXTENDED)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark tests before `-m` selects, and run long files first: after pytest-randomly has shuffled them."""
-    extended = [TESTS / name for name in EXTENDED]
     for item in items:
-        if any(path in (item.path, *item.path.parents) for path in extended):
+        if is_extended(item.path):
             item.add_marker("extended")
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"kafka", "kafka_cluster"}:
