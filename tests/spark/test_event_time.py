@@ -140,6 +140,7 @@ def skewed_topic(topic: Callable[..., str], produce: Callable[..., int]) -> str:
     return name
 
 
+@pytest.mark.extended
 def test_without_alignment_spark_drops_what_slow_partitions_hold(replay, skewed_topic):
     outcome = replay(skewed_topic).run()
     assert outcome.read == RECORDS
@@ -173,6 +174,7 @@ def test_E4_where_sparks_own_source_drops_penstock_keeps_everything(both_sources
     assert by_penstock == {"read": RECORDS, "counted": RECORDS, "dropped": 0}
 
 
+@pytest.mark.extended
 def test_E4_trigger_once_reads_everything_in_one_batch_and_loses_nothing(replay, skewed_topic):
     outcome = replay(skewed_topic, **DRIFT).run(once=True)
     assert outcome.moved == [set(range(PARTITIONS))]
@@ -180,6 +182,7 @@ def test_E4_trigger_once_reads_everything_in_one_batch_and_loses_nothing(replay,
     assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
 
 
+@pytest.mark.extended
 def test_E4_F20_event_time_is_switched_on_and_off_with_one_checkpoint(replay, skewed_topic):
     running = replay(skewed_topic)
     everybody = set(range(PARTITIONS))
@@ -205,6 +208,7 @@ def test_E4_F20_event_time_is_switched_on_and_off_with_one_checkpoint(replay, sk
     assert after.watermarks == switched_on.watermarks, "no more of them"
 
 
+@pytest.mark.extended
 def test_E4_a_replay_by_a_field_of_the_value_loses_nothing(replay, topic, produce):
     name = topic(partitions=PARTITIONS)
     produce(name, skewed_values())

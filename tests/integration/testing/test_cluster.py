@@ -277,6 +277,7 @@ class TestTopicsAndSettings:
         assert _escape("a=b c\\d\né𝄞") == "a\\=b\\ c\\\\d\\n\\u00e9\\ud834\\udd1e"
 
 
+@pytest.mark.extended
 class TestNodes:
     def test_three_nodes_in_three_racks(self, kafka_cluster: EmbeddedKafka) -> None:
         brokers = kafka_cluster._admin().describe().brokers
@@ -336,6 +337,7 @@ def secured() -> Iterator[EmbeddedKafka]:
         yield kafka
 
 
+@pytest.mark.extended
 class TestListeners:
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
     @pytest.mark.parametrize("user", ["alice", "bob"])
@@ -459,6 +461,7 @@ class TestFetching:
             get_distribution()
 
 
+@pytest.mark.extended
 class TestCache:
     @pytest.fixture
     def copy(self, tmp_path: Path) -> Path:
