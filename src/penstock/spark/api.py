@@ -1,7 +1,7 @@
 """What this PySpark offers to a Python source. All that depends on its version is decided here.
 
 4.0   sources and writers, of Arrow batches too
-4.1   filter pushdown, writers of streams that take Arrow batches
+4.1   filter pushdown, writers of streams that take Arrow batches, Unix sockets to workers
 4.2   a stream reader gets the start and the limit of a batch, and reports the ends of logs
 """
 
@@ -41,6 +41,9 @@ check_version(VERSION)
 
 HAS_FILTERS = numbers_of(VERSION) >= (4, 1)
 """Whether Spark passes the filters of a query to a batch reader."""
+
+HAS_UNIX_SOCKETS = numbers_of(VERSION) >= (4, 1)
+"""Whether Spark can talk to its Python workers over Unix sockets. It uses TCP unless a setting says otherwise."""
 
 PASSES_START = numbers_of(VERSION) >= (4, 2)
 """Whether Spark calls `latestOffset(start, limit)`. Before, it calls `latestOffset()`."""

@@ -19,6 +19,7 @@ from penstock.planner.report_server import ReportServer
 from penstock.planner.stream import StreamPlanner
 from penstock.planner.stream_metrics import StreamMetrics
 from penstock.spark.driver_log import log_to_driver
+from penstock.spark.session import advise
 from penstock.spark.termination import Termination
 
 LAST_COMMIT_SECONDS = 10.0
@@ -33,6 +34,7 @@ class StreamDriver:
         log_to_driver()
         warn_of_ignored(options.ignored)
         log_row_cost(columns)
+        advise()
         self._options = options
         plan = columns if isinstance(columns, TypedPlan) else None
         parses_records = plan is not None and bool(plan.specs)
