@@ -37,15 +37,20 @@ class Progress:
             sys.stderr.write(f"\r\x1b[K{f'penstock: {text}'[: shutil.get_terminal_size().columns - 1]}")
             sys.stderr.flush()
 
+    def hide(self) -> None:
+        """Remove the line until the next `show`."""
+        if self._shown:
+            self._shown = ""
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self.hide()
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from penstock.cli.exit_codes import FAILED, INTERRUPTED, OK, WRONG_USAGE
 from penstock.cli.output import (
     ColourMode,
     PrintableFormatter,
@@ -27,7 +28,6 @@ from penstock.config.times import RELATIVE
 from penstock.errors import OptionError, PenstockError
 from penstock.masking import masked
 
-OK, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 TIME_ARGUMENTS = ("--from", "--until", "--to")

@@ -1,36 +1,35 @@
-"""`penstock read TOPIC`: shows the records of a topic, as a table or as JSON lines."""
+"""`penstock read TOPIC`: shows, searches or saves the records of a topic."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from penstock.cli import table
 from penstock.cli.argument_names import argument_names, format_options
 from penstock.cli.connection import add_connection_arguments, connection_options
-from penstock.cli.output import say
-from penstock.cli.positions import Position, parse_position
+from penstock.cli.exit_codes import INTERRUPTED, OK
+from penstock.cli.output import json_text, say
+from penstock.cli.positions import parse_position
+from penstock.cli.record_file import output_file, write_records
 from penstock.cli.records import FORMATS, RecordView
-from penstock.cli.topic_offsets import TopicOffsets
+from penstock.cli.topic_reader import TopicReader
 from penstock.cli.typed_records import TypedRecordView, typed_view
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan, raw_source
-from penstock.model.offset_range import OffsetRange
 from penstock.model.offset_spec import GroupOffsets
-from penstock.model.topic_partition import TopicPartition
-from penstock.progress import Progress
-from penstock.reader.task import read_range
+from penstock.progress import can_move
 from penstock.sampling.typed_source import typed_source
 
 DESCRIPTION = """\
 Show the records of a topic, one partition after the other: as a table on a terminal, as JSON lines in a pipe or file.
 Stops at the present end of the topic, unless --follow is given. Characters that are not printable are escaped.
+With --where it searches: Ctrl-C ends the search, and what was found so far is shown.
 """
 POSITIONS = """\
 positions (--from, --until):
@@ -50,6 +49,9 @@ examples:
   penstock read clicks -b localhost:9092 --from 2025-01-31T12:00Z --until 2025-01-31T13:00Z --json > clicks.jsonl
   penstock read clicks -b localhost:9092 --value-format json | jq .value.user
   penstock read clicks -b localhost:9092 --where "key LIKE 'user-1%' AND headers['kind'] = 'click'" --limit 10
+  penstock read clicks -b localhost:9092 --from -1h --where "value:user.id = 5 AND value:page LIKE '/cart%'"
+  penstock read clicks -b localhost:9092 --where "value:status >= 500" --limit 0          count only
+  penstock read clicks -b localhost:9092 --from -1d --output clicks.parquet
   penstock read orders -b localhost:9092 --format avro --registry http://localhost:8081
   penstock read orders -b localhost:9092 --format json --schema 'id BIGINT, price DOUBLE' --mode DROPMALFORMED
   penstock read orders -b localhost:9092 --format protobuf --schema orders.proto --message Order
@@ -57,9 +59,7 @@ examples:
 exit codes: 0 done, 1 failed (no broker, unknown topic, data lost), 2 wrong usage, 130 Ctrl-C
 """
 
-FOLLOW_PAUSE = 0.5
 WIDTHS = {"OFFSET": 8, "TIMESTAMP": 24, "KEY": 8}
-PROGRESS_PAUSE = 0.2
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,7 +79,9 @@ def add_parser(subparsers: Any) -> None:
         "--partition", type=int, action="append", metavar="N", help="only this partition; may be repeated"
     )
     parser.add_argument("--where", metavar="SQL", help="show only the records that meet a predicate (docs/where.md)")
-    parser.add_argument("--limit", type=record_count, metavar="N", help="stop after N records")
+    parser.add_argument(
+        "--limit", type=record_count, metavar="N", help="stop after N records; with --where, 0 only counts them"
+    )
     parser.add_argument(
         "--follow",
         action="store_true",
@@ -87,6 +89,12 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON lines (default if the output is not a terminal)"
+    )
+    parser.add_argument(
+        "--output",
+        type=output_file,
+        metavar="FILE",
+        help="write a file instead: .csv, .jsonl or .parquet; an existing one is replaced",
     )
     parser.add_argument("--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default: yes)")
     parser.add_argument("--headers", action="store_true", help="show headers")
@@ -132,18 +140,45 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(start, GroupOffsets) and options.rules.group is None:
         raise OptionError("--from", "group", "needs the name of the group", "Add -o group.id=NAME")
     view, columns = _view(arguments, options)
-    reader = TopicReader(options, arguments.topic, arguments.partition, view, columns)
-    records = reader.records(start, until, arguments.follow, arguments.limit)
+    reader = TopicReader(options, arguments.topic, arguments.partition, columns)
+    batches = reader.batches(start, until, arguments.follow, arguments.limit)
+    if arguments.limit == 0 and options.where is not None:
+        for _ in batches:  # none: it counts
+            pass
+    elif arguments.output is None:
+        records = (record for batch in batches for record in view.records(batch))
+        _print(records, view, arguments)
+    else:
+        write_records(arguments.output, batches, view)
+    if options.where is not None:
+        _summarize(reader, arguments)
+    return INTERRUPTED if reader.interrupted else OK
+
+
+def _print(
+    records: Iterator[dict[str, Any]], view: RecordView | TypedRecordView, arguments: argparse.Namespace
+) -> None:
     if arguments.json or not sys.stdout.isatty():
         lines: Iterator[str] = map(view.json_line, records)
     else:
         width = shutil.get_terminal_size().columns
         rows = map(view.row, records)
-        sample = 0 if arguments.follow else table.SAMPLE  # the next record may take long
+        sample = 0 if arguments.follow or arguments.where else table.SAMPLE  # the next record may take long
         lines = table.lines(view.header, rows, right=("PARTITION", "OFFSET"), width=width, sample=sample, least=WIDTHS)
     for line in lines:
         say(line, flush=arguments.follow)
-    return 0
+
+
+def _summarize(reader: TopicReader, arguments: argparse.Namespace) -> None:
+    """The result of a count on standard output; that of a search beside it, on a terminal only."""
+    scan = reader.scan
+    if arguments.limit != 0:
+        if can_move(sys.stderr):
+            say(scan.summary, file=sys.stderr)
+    elif arguments.json or not sys.stdout.isatty():
+        say(json_text({"matches": scan.passed, "records": scan.read}))
+    else:
+        say(scan.summary)
 
 
 def _view(
@@ -172,83 +207,6 @@ def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str
         del found["valueFormat"]
         arguments.value_format = "json"
     return found
-
-
-class TopicReader:
-    """Reads a topic up to its present end, and with --follow up to the next ends."""
-
-    def __init__(
-        self,
-        options: SourceOptions,
-        topic: str,
-        partitions: list[int] | None,
-        view: RecordView | TypedRecordView,
-        columns: list[str] | TypedPlan,
-    ) -> None:
-        self._options = options
-        self._columns = columns
-        self._view = view
-        self._offsets = TopicOffsets(options, topic, partitions)
-        self._partitions = self._offsets.partitions
-        self._ended: set[TopicPartition] = set()
-        """Partitions that a user's own class has ended (F4)."""
-
-    def records(self, start: Position, until: Position, follow: bool, limit: int | None) -> Iterator[dict[str, Any]]:
-        # The ends first: records that are produced during the lookup of the start belong to the next round.
-        stops = self._offsets.at(until, ending=True)
-        positions = self._offsets.at(start)
-        left = sys.maxsize if limit is None else limit
-        while left > 0:
-            with Rate(sum(max(stops[tp] - positions[tp], 0) for tp in stops)) as rate:
-                for tp in self._partitions:
-                    for record in self._read(tp, positions[tp], stops[tp]):
-                        yield record
-                        rate.count()
-                        left -= 1
-                        if left == 0:
-                            return
-            self._partitions = [tp for tp in self._partitions if tp not in self._ended]
-            if not follow or not self._partitions:
-                return
-            # A truncated partition, whose end is before the position, is followed from its new end.
-            positions = stops
-            time.sleep(FOLLOW_PAUSE)
-            stops = self._offsets.cluster.end(self._partitions)
-
-    def _read(self, tp: TopicPartition, start: int, stop: int) -> Iterator[dict[str, Any]]:
-        if start >= stop:
-            return
-        range_ = OffsetRange(tp.topic, tp.partition, start, stop, self._offsets.topic.topic_id)
-        for batch in read_range(range_, self._columns, self._options, on_end=lambda _: self._ended.add(tp)):
-            yield from self._view.records(batch)
-
-
-class Rate:
-    """Shows the number of records on standard error, if the records do not go to the terminal."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._count = 0
-        self._began = self._due = time.monotonic()
-        self._progress = Progress()
-
-    def count(self) -> None:
-        self._count += 1
-        if self._count % 1024 or sys.stdout.isatty():
-            return
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + PROGRESS_PAUSE
-            rate = self._count / max(now - self._began, 0.001)
-            share = min(self._count / max(self._total, 1), 1)
-            self._progress.show(f"{self._count:,} records, {share:.0%}, {rate:,.0f} per second")
-
-    def __enter__(self) -> Rate:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
 
 
 def refuse_columns(options: SourceOptions) -> None:

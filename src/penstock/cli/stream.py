@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.connection import INTERACTIVE_OPTIONS, add_connection_arguments, connection_options
+from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.live_line import LiveLine, summary
 from penstock.cli.output import say
 from penstock.cli.positions import AtOffset, LastRecords, nearest, parse_position
@@ -51,7 +52,6 @@ exit codes: 0 done (also after SIGTERM), 1 failed (no broker, no table), 2 wrong
 """
 
 TICK = 0.2
-INTERRUPTED = 130
 
 
 def add_parser(subparsers: Any) -> None:

@@ -75,6 +75,16 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class JsonText:
+    """What a path finds in a text of JSON, as text; null if it finds nothing, or if the text is not JSON."""
+
+    of: Expression
+    steps: tuple[str | int, ...]
+    """Names of fields, and indices of elements."""
+    type: ClassVar[pa.DataType] = pa.string()
+
+
+@dataclass(frozen=True, slots=True)
 class Cast:
     of: Expression
     type: pa.DataType
@@ -176,6 +186,7 @@ Expression: TypeAlias = (
     | MapItem
     | ListItem
     | Header
+    | JsonText
     | Cast
     | Arithmetic
     | Negative

@@ -24,6 +24,7 @@ from penstock.model.expression import (
     Function,
     Header,
     IsNull,
+    JsonText,
     ListItem,
     MapItem,
     Matches,
@@ -47,8 +48,14 @@ types = pa.types
 
 OPTION = "where"
 
+DIALECT = "databricks"
+"""Spark's, with paths into JSON: `value:user.id`."""
+
 MOST_LEVELS = 100
 """How deeply a predicate may be nested."""
+
+MOST_STEPS = 32
+"""Steps of a path into JSON."""
 
 _TYPE_NAMES: dict[str, pa.DataType] = SIMPLE | {
     "text": pa.string(),
@@ -67,6 +74,7 @@ _ARGUMENTS = {
     **dict.fromkeys(("add", "sub", "mul", "mod", "intdiv", "escape", "dot"), _TWO),
     "div": _TWO | {"typed", "safe"},
     **dict.fromkeys(("like", "regexplike"), _TWO | {"negate"}),
+    "jsonextract": _TWO | {"variant_extract"},
     "between": _ONE | {"low", "high"},
     **dict.fromkeys(("in", "bracket", "anonymous"), _ONE | {"expressions"}),
     **dict.fromkeys(("cast", "trycast"), _ONE | {"to", "safe"}),
@@ -165,6 +173,8 @@ class Binder:
                 return self._field(node)
             case exp.Bracket():
                 return self._item(node)
+            case exp.JSONExtract():
+                return self._json_text(node)
             case exp.Literal() | exp.RawString() | exp.HexString():
                 return self._literal(node)
             case exp.Boolean():
@@ -225,6 +235,8 @@ class Binder:
             is_text = isinstance(one, Constant) and types.is_string(one.type)
             if is_text and (types.is_timestamp(other.type) or types.is_date(other.type)):
                 return other.type
+            if isinstance(one, JsonText) and _is_exact_double(other):
+                return pa.float64()  # JSON has one kind of number: 5.7 is more than 5
         kind = common_type(left.type, right.type)
         if kind is None or types.is_nested(kind):
             what = f"{type_name(left.type)} and {type_name(right.type)}"
@@ -361,7 +373,7 @@ class Binder:
         name = to.this.value.lower() if hasattr(to.this, "value") else str(to.this).lower()
         kind = _TYPE_NAMES.get(name)
         if kind is None or to.expressions:
-            raise self._error(node, f"a cast to {to.sql(dialect='spark')} is not supported")
+            raise self._error(node, f"a cast to {to.sql(dialect=DIALECT)} is not supported")
         return kind
 
     def _call(self, node: exp.Expr) -> Expression:
@@ -457,6 +469,27 @@ class Binder:
             return ListItem(value, index.value, kind.value_type, may_miss, self._part(node))
         raise self._error(node, f"{type_name(kind)} has no element {index.value!r}")
 
+    def _json_text(self, node: exp.Expr) -> Expression:
+        """A path into JSON: value:user.id, value:items[0].name."""
+        of = self._operand(node.this)
+        if types.is_struct(of.type) or not (types.is_string(of.type) or types.is_binary(of.type)):
+            what = f"{self._part(node.this)} is {type_name(of.type)}, and a path after : reads a text of JSON"
+            raise self._error(
+                node.this, what, "Write . instead of : for its fields" if types.is_struct(of.type) else ""
+            )
+        steps = tuple(self._step(node, each) for each in node.expression.expressions[1:])
+        if len(steps) > MOST_STEPS:
+            raise self._error(node, f"a path of {len(steps)} steps is not supported: {MOST_STEPS} are")
+        return JsonText(of, steps)
+
+    def _step(self, node: exp.Expr, part: exp.Expr) -> str | int:
+        from sqlglot import exp
+
+        step = part.this if isinstance(part, exp.JSONPathKey | exp.JSONPathSubscript) else None
+        if isinstance(step, str) or (isinstance(step, int) and step >= 0):
+            return step
+        raise self._error(node, f"{self._part(node)}: a path has names of fields, and indices from 0")
+
     # --- literals ---------------------------------------------------------------------------------------------------
 
     def _literal(self, node: exp.Expr) -> Constant:
@@ -487,7 +520,7 @@ class Binder:
     # --- errors -----------------------------------------------------------------------------------------------------
 
     def _part(self, node: exp.Expr) -> str:
-        part = str(node.sql(dialect="spark"))
+        part = str(node.sql(dialect=DIALECT))
         return part if len(part) <= 60 else f"{part[:57]}..."
 
     def _unsupported(self, node: exp.Expr) -> OptionError:
@@ -522,6 +555,11 @@ def _conditions() -> tuple[type[exp.Expr], ...]:
 
 def _is_long(value: Decimal | None) -> bool:
     return value is None or -(2**63) <= value < 2**63
+
+
+def _is_exact_double(of: Expression) -> bool:
+    """Whether this is an integer of SQL that a DOUBLE holds exactly, as it does its neighbours."""
+    return isinstance(of, Constant) and types.is_integer(of.type) and of.value is not None and abs(of.value) < 2**53
 
 
 def _as_string(value: Expression) -> Expression:

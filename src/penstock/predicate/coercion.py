@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.model.expression import Cast, Constant, Expression
+from penstock.model.expression import Cast, Constant, Expression, JsonText
 from penstock.model.types import type_name
 from penstock.predicate.literals import MOST_DIGITS, time_constant
 
@@ -64,12 +64,15 @@ def _decimal_of(kind: pa.DataType) -> tuple[int, int]:
 
 
 def cast_to(kind: pa.DataType, of: Expression) -> Expression:
-    """An expression as another type: an implicit cast. A constant is cast here. Raises ValueError."""
+    """An expression as another type: an implicit cast. A constant is cast here. Raises ValueError.
+
+    What a path finds in JSON may have another type in each record. One that cannot be cast is null, not an error.
+    """
     if of.type == kind:
         return of
     if isinstance(of, Constant):
         return Constant(_constant(of, kind), kind)
-    return Cast(of, kind, tries=False, text=f"the implicit cast to {type_name(kind)}")
+    return Cast(of, kind, tries=isinstance(of, JsonText), text=f"the implicit cast to {type_name(kind)}")
 
 
 def _constant(of: Constant, kind: pa.DataType) -> Any:

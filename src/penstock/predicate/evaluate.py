@@ -26,6 +26,7 @@ from penstock.model.expression import (
     FieldOf,
     Header,
     IsNull,
+    JsonText,
     ListItem,
     MapItem,
     Matches,
@@ -37,6 +38,8 @@ from penstock.model.expression import (
 )
 from penstock.model.types import type_name
 from penstock.predicate.casts import cast
+from penstock.predicate.elements import elements, has_element
+from penstock.predicate.json_texts import json_texts
 from penstock.predicate.texts import call, decodable
 
 types = pa.types
@@ -90,6 +93,8 @@ class _Evaluation:
                 return _list_item(of, self._array(of.of, active), active)
             case Header(name):
                 return header_values(self._column("headers"), name)
+            case JsonText(inner, steps):
+                return json_texts(self._array(inner, active), steps)
             case Cast():
                 return self._cast(of, active)
             case Arithmetic():
@@ -286,15 +291,12 @@ def _matches(of: Matches, values: pa.Array) -> pa.Array:
 
 
 def _list_item(of: ListItem, lists: pa.ListArray, active: Active) -> pa.Array:
-    lengths = pc.list_value_length(lists)
-    inside = pc.fill_null(pc.greater(lengths, of.index), False)
     if not of.may_miss:
-        bad = _active(pc.and_(pc.invert(inside), pc.is_valid(lists)), active)
+        bad = _active(pc.and_(pc.invert(has_element(lists, of.index)), pc.is_valid(lists)), active)
         if (row := _first(bad)) is not None:
-            what = f"{of.text}: the array has {lengths[row].as_py()} elements"
+            what = f"{of.text}: the array has {len(lists[row])} elements"
             raise RowError(what, row, "get(array, index) gives null instead")
-    starts = lists.offsets.slice(0, len(lists))
-    return lists.values.take(pc.if_else(inside, pc.add(starts, of.index), None))
+    return elements(lists, of.index)
 
 
 def header_values(headers: pa.ListArray, name: str) -> pa.Array:

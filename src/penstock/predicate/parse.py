@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
 from penstock.model.expression import ScopeColumn, Where
-from penstock.predicate.bind import OPTION, Binder
+from penstock.predicate.bind import DIALECT, OPTION, Binder
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -43,7 +43,7 @@ def _tree(text: str) -> exp.Expr:
     except ModuleNotFoundError:
         raise OptionError(OPTION, text, "needs the package sqlglot", f"Install it on the driver: {INSTALL}") from None
     try:
-        trees = sqlglot.parse(text, dialect="spark")
+        trees = sqlglot.parse(text, dialect=DIALECT)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         what = str(first.get("description") or error).split("\n")[0].rstrip(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,14 @@ def read_range(
     reports: ReportAddress | None = None,
     watermarks: Watermarks = UNKNOWN,
     on_end: Callable[[int], None] = lambda offset: None,
-) -> Iterator[pa.RecordBatch]:
+    on_read: Callable[[int], None] | None = None,
+) -> Generator[pa.RecordBatch, None, None]:
     """Read a range as Arrow batches, of Kafka's own columns or of typed ones.
 
     `scope`: whose dead letters these are; needed if the plan has a dead-letter topic. `reports`: where the planner
     receives the task's report. `watermarks`: event-time watermarks when the range was planned. `on_end` is called with
-    the offset of the record that has ended the partition (F4).
+    the offset of the record that has ended the partition (F4), and `on_read` with the number of records in each batch
+    before any of them is dropped.
     """
     span = None
     if reports is not None and options.event_time is not None:
@@ -57,7 +59,7 @@ def read_range(
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout=options.poll_timeout,
     )
-    batches = reader.prefetched()
+    batches = reader.prefetched() if on_read is None else _counted(reader.prefetched(), on_read)
     task = _Task(reader, options, reports, span, watermarks)
     if isinstance(columns, TypedPlan):
         import penstock.formats.typed  # noqa: F401 (before the caller freezes the heap)
@@ -66,6 +68,17 @@ def read_range(
     if reports is None and fetched == list(columns):
         return batches
     return task.raw_batches(columns, batches)
+
+
+def _counted(
+    batches: Generator[pa.RecordBatch, None, None], on_read: Callable[[int], None]
+) -> Generator[pa.RecordBatch, None, None]:
+    try:
+        for batch in batches:
+            on_read(batch.num_rows)
+            yield batch
+    finally:
+        batches.close()
 
 
 def _fetched(columns: Sequence[str], has_event_time: bool) -> list[str]:
@@ -86,7 +99,7 @@ class _Task:
 
     def raw_batches(
         self, columns: Sequence[str], batches: Generator[pa.RecordBatch, None, None]
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         schema, watermark_columns = arrow_schema(columns), WatermarkColumns(self.watermarks)
         try:
             for batch in batches:
@@ -110,7 +123,7 @@ class _Task:
         batches: Generator[pa.RecordBatch, None, None],
         scope: LetterScope | None,
         on_end: Callable[[int], None],
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         from penstock.formats.typed import TypedColumns
 
         range_ = self.reader.range

@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
+from fixtures.members import wait_for
 from fixtures.produce import Rec
 
 BASE = 1_738_324_800_000  # 2025-01-31T12:00Z
@@ -129,6 +131,84 @@ def test_F28_read_where(penstock, words, where, expected):
     assert numbers(out) == expected
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("value:n >= 18", [18, 19]), ("value:n IN (3, '4') AND key LIKE 'key%'", [3, 4]), ("value:m IS NOT NULL", [])],
+)
+def test_F28_read_where_by_a_path_into_json(penstock, words, where, expected):
+    code, out, err = penstock("read", words, "--where", where)
+    assert (code, err) == (0, "")
+    assert numbers(out) == expected
+
+
+def test_a_limit_of_0_counts_the_matches(penstock, kafka, words):
+    code, out, err = penstock("read", words, "--where", "value:n >= 15", "--limit", "0")
+    assert (code, json.loads(out), err) == (0, {"matches": 5, "records": 20}, "")
+    code, out = on_a_terminal(kafka, "read", words, "--where", "value:n = 15", "--limit", "0")
+    assert code == 0
+    assert re.fullmatch(r"1 match among 20 records in \d+\.\d s", out.strip())
+
+
+def test_read_into_a_csv_file(penstock, words, tmp_path):
+    path = tmp_path / "words.csv"
+    path.write_text("replaced")
+    code, out, err = penstock(
+        "read", words, "--from", "9", "--partition", "1", "--headers", "--value-format", "json", "--output", str(path)
+    )
+    assert (code, out, err) == (0, "", "")
+    assert path.read_text() == (
+        "partition,offset,timestamp,key,value,headers\n"
+        '1,9,2025-01-31T12:09:00.000Z,key 19,"{""n"": 19}","[[""h"", ""19""]]"\n'
+    )
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("typed", [[], ["--format", "json", "--schema", "n INT"]], ids=["raw", "typed"])
+def test_read_into_a_parquet_file(penstock, words, tmp_path, typed):
+    path = tmp_path / "words.parquet"
+    code, out, err = penstock("read", words, *typed, "--where", "offset < 2", "--output", str(path))
+    assert (code, out, err) == (0, "", "")
+    rows = pq.read_table(path).to_pylist()
+    assert sorted(row["value"]["n"] if typed else json.loads(row["value"])["n"] for row in rows) == [0, 1, 2, 3]
+    assert {row["key"] for row in rows} == {b"key 0", b"key 1", b"key 2", b"key 3"}
+
+
+def test_read_into_a_file_of_json_lines(penstock, words, tmp_path):
+    path = tmp_path / "words.jsonl"
+    assert penstock("read", words, "--limit", "3", "--output", str(path))[0] == 0
+    assert path.read_text() == penstock("read", words, "--limit", "3")[1]
+
+
+@pytest.mark.parametrize("name", ["words.txt", "none/words.csv"])
+def test_a_file_that_cannot_be_written_is_refused_at_once(penstock, words, tmp_path, name):
+    code, _, err = penstock("read", words, "--output", str(tmp_path / name))
+    assert code == 2
+    assert ("ends with none of .csv, .jsonl, .parquet" in err) or ("does not exist" in err)
+
+
+def test_ctrl_c_ends_a_search_and_keeps_what_it_found(kafka, topic, produce, tmp_path):
+    name, path = topic(), tmp_path / "found.jsonl"
+    produce(name, [Rec(b'{"n": 0}'), Rec(b'{"n": 1}')])
+    arguments = ("read", name, "--follow", "--where", "value:n > 0", "--output", str(path))
+    with subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings(kafka)
+    ) as process:
+        wait_for(lambda: any(part.stat().st_size for part in tmp_path.glob(".*.part")), "a match is in the file")
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out, errors) == (130, "", "")
+    assert numbers(path.read_text()) == [1]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_search_on_a_terminal_shows_each_row_and_a_summary(kafka, words):
+    code, out = on_a_terminal(kafka, "read", words, "--where", "value:n = 7", both=True)
+    assert code == 0
+    lines = out.replace("\r", "").strip().splitlines()
+    assert [line.split()[-1] for line in lines[:2]] == ["VALUE", "7}"]
+    assert re.fullmatch(r"1 match among 20 records in \d+\.\d s", lines[2])
+
+
 def test_read_explains_a_wrong_predicate(penstock, words):
     code, _, err = penstock("read", words, "--where", "ky = 'a'")
     assert code == 2
@@ -144,10 +224,11 @@ def test_read_shows_a_table_on_a_terminal(kafka, words):
     assert len(lines) == 4
 
 
-def on_a_terminal(kafka, *arguments):
-    """Run a command whose output is a pseudo terminal."""
+def on_a_terminal(kafka, *arguments, both=False):
+    """Run a command whose output is a pseudo terminal. `both`: also its errors."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(command(*arguments), stdout=theirs, env=surroundings(kafka) | {"COLUMNS": "80"})
+    environment = surroundings(kafka) | {"COLUMNS": "80", "TERM": "xterm"}
+    process = subprocess.Popen(command(*arguments), stdout=theirs, stderr=theirs if both else None, env=environment)
     os.close(theirs)
     out = b""
     try:

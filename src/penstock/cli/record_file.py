@@ -1,0 +1,75 @@
+"""Writes records to a file: CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from penstock.cli.output import json_text
+from penstock.cli.records import RecordView
+from penstock.cli.typed_records import TypedRecordView
+from penstock.model.columns import arrow_schema
+
+ENDINGS = (".csv", ".jsonl", ".parquet")
+
+
+def output_file(text: str) -> Path:
+    """The argument of --output."""
+    path = Path(text)
+    if path.suffix.lower() not in ENDINGS:
+        raise argparse.ArgumentTypeError(f"{text!r} ends with none of {', '.join(ENDINGS)}")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
+    return path
+
+
+def write_records(path: Path, batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
+    """Write a file. It appears under its name when it is complete: a failed read leaves the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.suffix.lower() == ".parquet":
+            _write_parquet(partial, batches, view)
+        else:
+            with partial.open("w", encoding="utf-8", newline="") as file:
+                write = _write_csv if path.suffix.lower() == ".csv" else _write_lines
+                write(file, batches, view)
+        partial.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()
+
+
+def _write_parquet(path: Path, batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
+    """The columns as they are read: keys and values as bytes, or typed."""
+    import pyarrow.parquet
+
+    schema = view.plan.layout.schema if isinstance(view, TypedRecordView) else arrow_schema(view.columns)
+    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _write_lines(file: IO[str], batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
+    for batch in batches:
+        file.writelines(f"{view.json_line(record)}\n" for record in view.records(batch))
+        file.flush()
+
+
+def _write_csv(file: IO[str], batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
+    """What is not a text or a number is JSON; null is an empty cell."""
+    names = view.plan.layout.names if isinstance(view, TypedRecordView) else view.columns
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    for batch in batches:
+        writer.writerows([_cell(record[name]) for name in names] for record in view.records(batch))
+
+
+def _cell(value: Any) -> Any:
+    return json_text(value) if isinstance(value, dict | list | bool) else value
