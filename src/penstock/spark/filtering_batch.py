@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from pyspark.sql.datasource import Filter
 
+from penstock.formats.plan import TypedPlan
 from penstock.spark.batch import BatchReader
+from penstock.spark.filter_condition import with_filters
 from penstock.spark.filters import narrowing_of
 
 
@@ -17,4 +19,6 @@ class FilteringBatchReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         prefix = self._options.formats.prefix if self._options.formats.flatten else ""
         self.narrowing = narrowing_of(filters, prefix)
-        return filters  # Spark applies all filters again: pushdown only prunes offsets
+        if isinstance(self._columns, TypedPlan):
+            self._columns = with_filters(self._columns, filters)
+        return filters  # Spark applies all filters again
