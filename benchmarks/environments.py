@@ -2,6 +2,7 @@
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's Kafka source; tests use it, too
     <user's cache>/pyspark-*/           another PySpark alone; for tests
+    <user's cache>/sail-*/              Sail, and PySpark's client for it; for tests
     benchmarks/.envs/avro-source-*/     the same with PySpark 4.1.1 and spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
     benchmarks/.envs/kafka-python-*/    kafka-python, with its optional C libraries
@@ -41,6 +42,8 @@ CONFLUENT_VERSION = "2.16.1"
 KAFKA_PYTHON_VERSION = "3.0.12"
 AIOKAFKA_VERSION = "0.14.0"
 FLINK_VERSION = "2.2.0"
+SAIL_VERSION = "0.7.2"
+SAIL_CLIENT_VERSION = "4.1.1"
 PYARROW_VERSION = "26.0.1"
 
 # Dependencies are either in PySpark or listed here: Spark's POMs would bring Spark itself. The token provider is the
@@ -102,6 +105,14 @@ def pyspark(version: str, say: Say) -> Rival:
             archive.unlink()
 
     _make(folder, [*wanted, "without pyspark.zip"], fill, _python(folder), say)
+    return Rival(_python(folder))
+
+
+def sail(say: Say) -> Rival:
+    """Sail, with what Penstock needs beside itself and Arrow."""
+    folder = cache_folder() / f"sail-{SAIL_VERSION}"
+    wanted = [f"pysail=={SAIL_VERSION}", f"pyspark-client=={SAIL_CLIENT_VERSION}", "pandas>=2.2,<3", "sqlglot>=30,<31"]
+    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
     return Rival(_python(folder))
 
 

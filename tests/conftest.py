@@ -74,6 +74,7 @@ EXTENDED = (
     "spark/test_connect.py",
     "spark/test_docs.py",
     "spark/test_logins.py",
+    "spark/test_sail.py",
     "spark/test_standalone_cluster.py",
     "spark/test_versions.py",
 )

@@ -20,6 +20,7 @@ from fixtures.snippets import (
     PAGES,
     REGISTRY,
     ROOT,
+    SAIL_PAGE,
     blocks,
     commands,
     example,
@@ -38,7 +39,7 @@ from tools.docs.pages import PARTS, generated
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(900)]
 
 PASSWORD = "correct horse"
-OURS = [page for page in PAGES if page not in CONSUMER_PAGES]
+OURS = [page for page in PAGES if page not in (*CONSUMER_PAGES, SAIL_PAGE)]
 WITH_PYTHON = [page for page in OURS if blocks(page, "python")]
 COMMANDS = [line for page in OURS for line in commands(page)]
 

@@ -67,6 +67,17 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema)  # before 4.2: UTC is the default
 
 
+def spark_schema(schema: StructType | pa.Schema) -> StructType:
+    """The schema that an engine passes, as Spark's types. Sail, an engine without a JVM, passes Arrow's."""
+    import pyarrow as pa
+
+    if not isinstance(schema, pa.Schema):
+        return schema
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
 def reports_ends(description: str) -> bool:
     """Whether `latestOffset` in the progress of a source is the end of the logs. `description`: from the progress.
 

@@ -81,6 +81,7 @@ class PenstockDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
+        schema = api.spark_schema(schema)
         options = self._read_options(schema)
         check_batch(options)
         columns = wanted_columns(options, schema, self._source, self._where)
@@ -111,7 +112,8 @@ class PenstockDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock.spark.sink import batch_writer
 
-        return batch_writer(self.options, schema, overwrite)
+        has_tasks = isinstance(schema, StructType)
+        return batch_writer(self.options, api.spark_schema(schema), overwrite, has_tasks=has_tasks)
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -91,13 +91,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _abort(self._options, messages, batchId)
 
 
-def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """A checked writer of a batch. Called on the driver, once per write."""
+def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool, *, has_tasks: bool) -> BatchWriter:
+    """A checked writer of a batch. Called on the driver, once per write. `has_tasks`: whether the engine tells a task
+    which one it is."""
     from penstock.writer.start import check_batch_write
 
     if overwrite:
         raise OptionError("mode", "overwrite", "a topic cannot be overwritten", 'Use mode("append") or INSERT INTO')
     options = _options(given)
+    if options.exactly_once and not has_tasks:
+        what = "needs Spark: another engine does not tell tasks apart"
+        raise OptionError("deliveryGuarantee", "exactly-once", what, "Leave the option out, and write at least once")
     log_to_driver()
     encoding = _encoding(options, schema)
     check_batch_write(options)
@@ -160,8 +164,8 @@ def _write(
     from penstock.writer.task import TaskPlace, run_task
 
     context = TaskContext.get()
-    assert context is not None, "Spark runs write in a task"
-    place = TaskPlace(scope, context.partitionId(), batch)
+    assert context is not None or scope is None, "Spark runs write in a task"
+    place = TaskPlace(scope, 0 if context is None else context.partitionId(), batch)
     return SinkMessage(run_task(options, place, iterator, encoding), scope)
 
 
