@@ -34,6 +34,9 @@ pytestmark = [pytest.mark.old_brokers, pytest.mark.broker, pytest.mark.timeout(6
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
+TIMES_OUT_SECONDS = 5.0
+"""Of a transaction that times out on purpose: longer than a busy machine takes to write it."""
+
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def kafka(request):
@@ -360,7 +363,7 @@ def test_W6_and_W7_a_lost_transaction_is_found_before_any_is_committed(kafka, to
     sink, cluster, place = Sink(kafka, name), cluster_of(kafka), TopicPartition(name, 0)
     patient = sink.options
     if loss == "timed out":
-        sink.options = replace(patient, producer=replace(patient.producer, transaction_timeout=0.001))
+        sink.options = replace(patient, producer=replace(patient.producer, transaction_timeout=TIMES_OUT_SECONDS))
     lost = sink.task(1, batch, "b")
     sink.options = patient
     if loss == "timed out":

@@ -122,11 +122,11 @@ class secured:  # noqa: N801 (a context manager, read like a function)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_documented_commands_run(line, documented, request):
+def test_documented_commands_run(line, documented, request, tmp_path):
     if REGISTRY in line:
         line = line.replace(REGISTRY, request.getfixturevalue("documented_registry").url)
     lasting = "Ctrl-C" if "--keep" in line or line.startswith("penstock broker") else None
-    with penstock(line, documented) as process:
+    with penstock(line, documented, cwd=tmp_path) as process:
         if lasting:
             for said in process.stdout:
                 if lasting in said:

@@ -12,7 +12,7 @@ from penstock.cli import table
 from penstock.cli.argument_names import argument_names, format_options
 from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.exit_codes import INTERRUPTED, OK
-from penstock.cli.output import json_text, say
+from penstock.cli.output import counted, json_text, say
 from penstock.cli.positions import parse_position
 from penstock.cli.record_file import output_file, write_records
 from penstock.cli.records import FORMATS, RecordView
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         records = (record for batch in batches for record in view.records(batch))
         _print(records, view, arguments)
     else:
-        write_records(arguments.output, batches, view)
+        say(f"{counted(write_records(arguments.output, batches, view), 'record')} to {arguments.output}")
     if options.where is not None:
         _summarize(reader, arguments)
     return INTERRUPTED if reader.interrupted else OK

@@ -30,20 +30,30 @@ def output_file(text: str) -> Path:
     return path
 
 
-def write_records(path: Path, batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
-    """Write a file. It appears under its name when it is complete: a failed read leaves the old one."""
+def write_records(path: Path, batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> int:
+    """Write a file, and return its number of records. It appears under its name when it is complete: a failed read
+    leaves the old one."""
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
+
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.suffix.lower() == ".parquet":
-            _write_parquet(partial, batches, view)
+            _write_parquet(partial, counted(), view)
         else:
             with partial.open("w", encoding="utf-8", newline="") as file:
                 write = _write_csv if path.suffix.lower() == ".csv" else _write_lines
-                write(file, batches, view)
+                write(file, counted(), view)
         partial.replace(path)
     finally:
         with suppress(FileNotFoundError):
             partial.unlink()
+    return rows
 
 
 def _write_parquet(path: Path, batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:

@@ -155,7 +155,7 @@ def test_read_into_a_csv_file(penstock, words, tmp_path):
     code, out, err = penstock(
         "read", words, "--from", "9", "--partition", "1", "--headers", "--value-format", "json", "--output", str(path)
     )
-    assert (code, out, err) == (0, "", "")
+    assert (code, out, err) == (0, f"1 record to {path}\n", "")
     assert path.read_text() == (
         "partition,offset,timestamp,key,value,headers\n"
         '1,9,2025-01-31T12:09:00.000Z,key 19,"{""n"": 19}","[[""h"", ""19""]]"\n'
@@ -167,7 +167,7 @@ def test_read_into_a_csv_file(penstock, words, tmp_path):
 def test_read_into_a_parquet_file(penstock, words, tmp_path, typed):
     path = tmp_path / "words.parquet"
     code, out, err = penstock("read", words, *typed, "--where", "offset < 2", "--output", str(path))
-    assert (code, out, err) == (0, "", "")
+    assert (code, out, err) == (0, f"4 records to {path}\n", "")
     rows = pq.read_table(path).to_pylist()
     assert sorted(row["value"]["n"] if typed else json.loads(row["value"])["n"] for row in rows) == [0, 1, 2, 3]
     assert {row["key"] for row in rows} == {b"key 0", b"key 1", b"key 2", b"key 3"}
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_a_search_and_keeps_what_it_found(kafka, topic, produce, tmp
         wait_for(lambda: any(part.stat().st_size for part in tmp_path.glob(".*.part")), "a match is in the file")
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
-    assert (process.returncode, out, errors) == (130, "", "")
+    assert (process.returncode, out, errors) == (130, f"1 record to {path}\n", "")
     assert numbers(path.read_text()) == [1]
     assert list(tmp_path.iterdir()) == [path]
 
