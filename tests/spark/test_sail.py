@@ -63,7 +63,7 @@ def test_the_page_about_sail_runs(on_sail, documented, tmp_path):
         "\n".join(block.filled_in(documented.bootstrap_servers, tmp_path) for block in blocks(SAIL_PAGE, "python"))
     )
     printed = on_sail(program)
-    assert "count(*)=200" in printed
+    assert "=200, sum(length(value))=5800" in printed
     assert "only showing top 5 rows" in printed
 
 
