@@ -15,7 +15,7 @@ log = get_logger(__name__)
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 SETTINGS = {UNIX_SOCKETS: "true"}
-"""Each of them has its measured gain in docs/performance.md."""
+"""Each of them has its measured gain in docs/streaming.md."""
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
