@@ -164,6 +164,7 @@ def _write(
     from penstock.writer.task import TaskPlace, run_task
 
     context = TaskContext.get()
+    # Sail has no context of a task. At least once, the number only decides where records without a key start.
     assert context is not None or scope is None, "Spark runs write in a task"
     place = TaskPlace(scope, 0 if context is None else context.partitionId(), batch)
     return SinkMessage(run_task(options, place, iterator, encoding), scope)
