@@ -24,6 +24,10 @@ _OLD_ATTRIBUTES, _OLD_TIMESTAMP = 17, struct.Struct(">18xq")
 _OLD_CODEC = 0x07
 _TIMES = struct.Struct(">35xq14xi")
 """Of magic 2: largest timestamp, number of records."""
+_FIRST_TIME = struct.Struct(">27xq")
+_FULL_HEADER = 61
+"""Bytes of a header of magic 2."""
+_LOG_APPEND_TIME = 0x08
 _PRODUCER = struct.Struct(">43xq")
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
@@ -99,6 +103,26 @@ def largest_timestamp(records: memoryview, header: BatchHeader) -> int:
         (timestamp,) = _OLD_TIMESTAMP.unpack_from(batch)
         return int(timestamp)
     return NO_TIMESTAMP
+
+
+class BatchTimes(NamedTuple):
+    """What the header of a batch of magic 2 says about its timestamps (ms)."""
+
+    first: int
+    """The timestamp of the first record that was written into it; compaction may have removed that record."""
+    largest: int
+    records: int
+
+
+def batch_times(records: memoryview, header: BatchHeader) -> BatchTimes | None:
+    """None for old messages, markers, batches that compaction has emptied, and a header that is cut short."""
+    if header.magic != 2 or header.is_control or len(records) - header.at < _FULL_HEADER:
+        return None
+    largest, count = _TIMES.unpack_from(records, header.at)
+    if count <= 0:
+        return None
+    (first,) = _FIRST_TIME.unpack_from(records, header.at)
+    return BatchTimes(largest if header.attributes & _LOG_APPEND_TIME else first, largest, count)
 
 
 def producer_id(records: memoryview, header: BatchHeader) -> int:

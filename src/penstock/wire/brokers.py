@@ -258,6 +258,10 @@ class Brokers:
                 self._avoided[host, port] = now + AVOIDED_SECONDS
             raise
 
+    def is_avoided(self, broker: Broker) -> bool:
+        """Whether this broker did not answer a moment ago."""
+        return self._avoids(broker.address)
+
     def _avoids(self, address: tuple[str, int]) -> bool:
         until = self._avoided.get(address)
         if until is not None and until <= time.monotonic():

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from penstock.errors import BrokerError, ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.consumer_protocol import PROTOCOL_TYPE, decode_assignment
-from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, RetriableError, check
+from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, RetriableError, check, error_name
 from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.api.group_membership import HEARTBEAT
 from penstock.wire.api.message import (
@@ -42,6 +42,8 @@ Answer = TypeVar("Answer")
 NOT_FOUND = CODES["GROUP_ID_NOT_FOUND"]
 NOT_EMPTY = CODES["NON_EMPTY_GROUP"]
 DEAD = "dead"
+CLASSIC, CONSUMER = "classic", "consumer"
+"""Kinds of groups that can be described."""
 
 LIST_GROUPS = Api(
     "ListGroups",
@@ -273,8 +275,12 @@ def ask_classic(connection: Connection, group: str, timeout: float) -> Described
     if answer.error_code == NOT_FOUND or (answer.error_code == 0 and answer.group_state.lower() == DEAD):
         return None
     check(answer.error_code, f"describing group {group!r}")
+    return _classic_group(answer)
+
+
+def _classic_group(answer: Any) -> DescribedGroup:
     return DescribedGroup(
-        group,
+        answer.group_id,
         "classic",
         answer.group_state,
         answer.protocol_data,
@@ -313,6 +319,10 @@ def consumer_group(response: Any, group: str) -> DescribedGroup | None:
     if answer.error_code in (NOT_FOUND, UNSUPPORTED_VERSION):
         return None
     check(answer.error_code, f"describing group {group!r}")
+    return _consumer_group(answer)
+
+
+def _consumer_group(answer: Any) -> DescribedGroup:
     members = tuple(
         GroupMember(
             member.member_id,
@@ -329,7 +339,33 @@ def consumer_group(response: Any, group: str) -> DescribedGroup | None:
         )
         for member in answer.members
     )
-    return DescribedGroup(group, "consumer", answer.group_state, answer.assignor_name, members)
+    return DescribedGroup(answer.group_id, "consumer", answer.group_state, answer.assignor_name, members)
+
+
+def ask_descriptions(
+    connection: Connection, groups: Sequence[str], kind: str, timeout: float
+) -> Pending[tuple[list[DescribedGroup], dict[str, str]]]:
+    """State and members of many groups of one kind that this broker coordinates, and by group the error that it was
+    answered with. A group that is gone has an error, too."""
+    is_classic = kind == CLASSIC
+    request = (
+        DESCRIBE_GROUPS.request(connection.version(DESCRIBE_GROUPS), groups=groups)
+        if is_classic
+        else CONSUMER_GROUP_DESCRIBE.request(connection.version(CONSUMER_GROUP_DESCRIBE), group_ids=groups)
+    )
+    response = connection.ask(request, timeout)
+
+    def read(timeout: float) -> tuple[list[DescribedGroup], dict[str, str]]:
+        found: list[DescribedGroup] = []
+        errors: dict[str, str] = {}
+        for answer in response(timeout).groups:
+            if answer.error_code:
+                errors[answer.group_id] = error_name(answer.error_code)
+            else:
+                found.append(_classic_group(answer) if is_classic else _consumer_group(answer))
+        return found, errors
+
+    return read
 
 
 def ask_delete(connection: Connection, group: str, timeout: float) -> None:

@@ -146,6 +146,7 @@ class Topic:
 class Metadata:
     brokers: Mapping[int, Broker]
     topics: Mapping[str, Topic]
+    cluster_id: str | None = None
 
     def leader(self, tp: TopicPartition) -> Leader | None:
         topic = self.topics.get(tp.topic)
@@ -185,10 +186,11 @@ class Metadata:
 
     def updated(self, newer: Metadata) -> Metadata:
         """This metadata, with newer metadata of some topics."""
-        return Metadata(newer.brokers, {**self.topics, **newer.topics})
+        return Metadata(newer.brokers, {**self.topics, **newer.topics}, newer.cluster_id)
 
     def without(self, topics: Sequence[str]) -> Metadata:
-        return Metadata(self.brokers, {name: topic for name, topic in self.topics.items() if name not in topics})
+        others = {name: topic for name, topic in self.topics.items() if name not in topics}
+        return Metadata(self.brokers, others, self.cluster_id)
 
 
 def departed(
@@ -240,7 +242,7 @@ def ask_metadata(
             topic.is_internal,
             {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
         )
-    return Metadata(brokers, found), unknown
+    return Metadata(brokers, found, response.cluster_id), unknown
 
 
 WRITE = 4

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition, by_topic
-from penstock.wire.api.error_codes import check
+from penstock.wire.api.error_codes import check, error_name
 from penstock.wire.api.message import (
     Api,
     Structure,
@@ -21,7 +21,7 @@ from penstock.wire.api.message import (
     numbers,
     text,
 )
-from penstock.wire.transport.connection import Connection
+from penstock.wire.transport.connection import Connection, Pending
 
 MANY_GROUPS = 8
 """From this version on a request asks about several groups."""
@@ -118,6 +118,42 @@ def ask_committed(
             if each.committed_offset >= 0:
                 found[tp] = Committed(each.committed_offset, each.committed_leader_epoch, each.metadata or "")
     return found
+
+
+def ask_all_committed(
+    connection: Connection, groups: Sequence[str], timeout: float
+) -> Pending[tuple[dict[str, dict[TopicPartition, int]], dict[str, str]]]:
+    """All offsets that groups of this coordinator have committed, for a display; and by group the error that it was
+    answered with. Brokers before MANY_GROUPS (Kafka 3.0) take one group at a time."""
+    version = connection.version(OFFSET_FETCH)
+    assert len(groups) == 1 or version >= MANY_GROUPS
+    request = OFFSET_FETCH.request(
+        version,
+        group_id=groups[0],
+        topics=None,
+        groups=[{"group_id": group, "topics": None} for group in groups],
+        require_stable=False,
+    )
+    response = connection.ask(request, timeout)
+
+    def read(timeout: float) -> tuple[dict[str, dict[TopicPartition, int]], dict[str, str]]:
+        answer = response(timeout)
+        answers = [(each.group_id, each) for each in answer.groups] if version >= MANY_GROUPS else [(groups[0], answer)]
+        found: dict[str, dict[TopicPartition, int]] = {}
+        errors: dict[str, str] = {}
+        for group, each in answers:
+            if each.error_code:
+                errors[group] = error_name(each.error_code)
+                continue
+            found[group] = {
+                TopicPartition(topic.name, row.partition_index): row.committed_offset
+                for topic in each.topics
+                for row in topic.partitions
+                if row.error_code == 0 and row.committed_offset >= 0
+            }
+        return found, errors
+
+    return read
 
 
 def _asked_topics(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:

@@ -53,6 +53,7 @@ class Attempts:
         self._history: list[str] = []
         self._dropped = 0
         self._last_cause: BaseException | None = None
+        self._last_reason: str | None = None
 
     @property
     def count(self) -> int:
@@ -63,6 +64,11 @@ class Attempts:
     def last_problem(self) -> str:
         """The problem of the last failed attempt."""
         return self._history[-1] if self._history else "no answer"
+
+    @property
+    def last_reason(self) -> str:
+        """The same, without the time at which it was."""
+        return "no answer" if self._last_reason is None else self._last_reason
 
     @property
     def elapsed(self) -> float:
@@ -78,7 +84,7 @@ class Attempts:
 
     def failed(self, problem: str, cause: BaseException | None = None) -> None:
         """Note a failed attempt."""
-        self._last_cause = cause
+        self._last_cause, self._last_reason = cause, problem
         after = time.monotonic() - self._started
         self._history.append(f"after {after:.1f} s: {problem}")
         if len(self._history) > HISTORY_KEPT:
