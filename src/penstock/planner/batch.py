@@ -142,7 +142,7 @@ def partitions_of(options: SourceOptions, metadata: Metadata) -> list[TopicParti
     match options.subscription:
         case AssignedPartitions():
             for tp in partitions:
-                if tp.partition not in listing[tp.topic]:
+                if tp.partition not in metadata.topics[tp.topic].partitions:
                     raise UnknownTopic(tp.topic, tp.partition, f"the topic has {len(listing[tp.topic])} partitions")
         case TopicPattern(pattern) if not partitions:
             log.warning("subscribePattern %r matches none of the cluster's %d topics", pattern, len(listing))

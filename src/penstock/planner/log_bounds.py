@@ -46,8 +46,9 @@ class LogBounds:
     def reachable_ends(self, wanted: Iterable[TopicPartition]) -> Offsets:
         """The ends of the logs that have a leader. A partition without one keeps its offset and waits for a leader."""
         asked = list(wanted)
-        found = self._cluster.reachable_ends(asked, [tp for tp in asked if tp not in self._leaderless])
-        leaderless = frozenset(tp for tp in asked if tp not in found)
+        known = self._leaderless
+        found = self._cluster.reachable_ends(asked, [tp for tp in asked if tp not in known] if known else asked)
+        leaderless = frozenset() if len(found) == len(asked) else frozenset(tp for tp in asked if tp not in found)
         if added := sorted(leaderless - self._leaderless):
             log.warning("no leader answers for %s: reading the other partitions meanwhile", listed(added))
         self._leaderless = leaderless

@@ -67,10 +67,13 @@ def diff(
     exist. `deleted_topics`: names that the cluster denies. `deleted_partitions`: those of `unidentified` that stayed
     unlisted when the cluster was asked again.
     """
-    recreated = {tp for tp in state if known.is_recreated(tp.topic, topics)}
-    lacking = {tp for tp in state if _lacks(topics, tp)}
+    renewed = {name for name in {tp.topic for tp in state} if known.is_recreated(name, topics)}
+    recreated = {tp for tp in state if tp.topic in renewed} if renewed else set()
+    lacking = _lacking(topics, state)
     # A topic that was recreated with fewer partitions does not have the others.
-    deleted = deleted_partitions | (recreated & lacking) | {tp for tp in state if tp.topic in deleted_topics}
+    deleted = deleted_partitions | (recreated & lacking)
+    if deleted_topics:
+        deleted |= {tp for tp in state if tp.topic in deleted_topics}
     if subscribed is None:
         found = tuple(tp for tp in known.partitions if tp not in deleted and tp.topic not in deleted_topics)
     else:
@@ -91,7 +94,7 @@ def unidentified(
 
     Kafka never takes partitions from a topic. So either the topic was recreated, or the answering broker is behind.
     """
-    return {tp for tp in state if _lacks(topics, tp) and tp.topic not in known.topic_ids}
+    return {tp for tp in _lacking(topics, state) if tp.topic not in known.topic_ids}
 
 
 def remember(
@@ -108,6 +111,6 @@ def remember(
     return KnownPartitions(partitions, ids)
 
 
-def _lacks(topics: Mapping[str, ListedTopic], tp: TopicPartition) -> bool:
-    topic = topics.get(tp.topic)
-    return topic is not None and tp.partition not in topic.partitions
+def _lacking(topics: Mapping[str, ListedTopic], state: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Partitions that their listed topic does not have."""
+    return {tp for tp in state if (topic := topics.get(tp[0])) is not None and tp[1] not in topic.partitions}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.masking import get_logger
-from penstock.model.subscription import Subscription, TopicNames, select_partitions, wanted_topics
+from penstock.model.subscription import AssignedPartitions, Subscription, TopicNames, select_partitions, wanted_topics
 from penstock.model.topic_partition import TopicPartition, listed
 from penstock.planner.partition_diff import KnownPartitions, PartitionChanges, diff, remember, unidentified
 from penstock.wire.cluster import Metadata, Topic
@@ -151,4 +151,6 @@ class Discovery:
         if isinstance(subscription, TopicNames):
             subscription = TopicNames(tuple(name for name in subscription.names if name in listing))
         selected = select_partitions(subscription, listing, internal)
-        return [tp for tp in selected if tp.partition in listing.get(tp.topic, ())]
+        if not isinstance(subscription, AssignedPartitions):
+            return selected  # from the listing
+        return [tp for tp in selected if tp.topic in topics and tp.partition in topics[tp.topic].partitions]

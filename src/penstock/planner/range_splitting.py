@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 
 from penstock.model.offset_range import OffsetRange
 from penstock.model.reader_index import reader_index
-from penstock.model.topic_partition import TopicPartition
 
 
 def split(
@@ -23,15 +23,18 @@ def split(
     if min_partitions is None or len(parts) >= min_partitions:
         return parts
     total = sum(r.size for r in parts)
-    small = {r for r in parts if _share(r.size, total, min_partitions) == 1}
-    rest = total - sum(r.size for r in small)
-    wanted = max(min_partitions - len(small), 1)
-    return [part for r in parts for part in _parts(r, 1 if r in small else _share(r.size, rest, wanted))]
+    is_small = [_share(r.size, total, min_partitions) == 1 for r in parts]
+    rest = sum(r.size for r, small in zip(parts, is_small, strict=True) if not small)
+    wanted = max(min_partitions - sum(is_small), 1)
+    counts = [1 if small else _share(r.size, rest, wanted) for r, small in zip(parts, is_small, strict=True)]
+    return [part for r, count in zip(parts, counts, strict=True) for part in _parts(r, count)]
 
 
 def _parts(r: OffsetRange, count: int) -> list[OffsetRange]:
     """`count` parts of nearly equal size, none empty."""
     count = min(count, r.size)
+    if count == 1:
+        return [r]
     edges = [r.start + r.size * i // count for i in range(count + 1)]
     return [replace(r, start=a, stop=b) for a, b in pairwise(edges)]
 
@@ -46,9 +49,12 @@ def _ceil_div(a: int, b: int) -> int:
 
 def spread(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Order ranges by F13, so that neighbouring tasks read different partitions and each topic is spread evenly."""
-    by_partition: dict[TopicPartition, list[OffsetRange]] = {}
-    for r in sorted(ranges, key=lambda r: r.start):
-        by_partition.setdefault(r.topic_partition, []).append(r)
-    ordered = sorted(by_partition, key=lambda tp: (reader_index(tp.topic, tp.partition, len(by_partition)), tp))
-    rounds = zip_longest(*(by_partition[tp] for tp in ordered))
+    by_partition: dict[tuple[str, int], list[OffsetRange]] = {}
+    for r in sorted(ranges, key=attrgetter("start")):
+        by_partition.setdefault((r.topic, r.partition), []).append(r)
+    readers = len(by_partition)
+    # The reader of a topic's first partition, once per topic: hashing its name takes longer than the rest.
+    first = {topic: reader_index(topic, 0, readers) for topic in {topic for topic, _ in by_partition}}
+    ordered = sorted([((first[topic] + number) % readers, topic, number) for topic, number in by_partition])
+    rounds = zip_longest(*(by_partition[topic, number] for _, topic, number in ordered))
     return [r for each in rounds for r in each if r is not None]

@@ -200,9 +200,12 @@ class StreamPlanner:
             if not any(start.get(tp, offset) > offset for tp, offset in state.items()):
                 return start
             allowed = {}  # a deserializer has ended a partition: the log records that without waiting for more records
-        answer = {tp: position[tp] + allowed.get(tp, 0) for tp in {*state, *ends}} | moves
+        answer = state | {tp: position[tp] for tp in ends.keys() - state.keys()}
+        for tp, count in allowed.items():
+            answer[tp] += count
+        answer |= moves
         self.finished = self._end.reached(answer)
-        self.left = sum(max(0, end - answer.get(tp, end)) for tp, end in readable.items())
+        self.left = sum([end - at for tp, end in readable.items() if (at := answer.get(tp, end)) < end])
         self._answer = self.checkpoint.unread | answer
         return self._answer
 
@@ -272,18 +275,21 @@ class StreamPlanner:
             else:
                 if self._discovery.is_current:
                     break  # otherwise newer metadata has come, and a topic may be recreated
-        self.newest = {tp: state[tp] for tp in wanted if tp in state} | found
+        self.newest = state | found
         return self._not_before(state, ends)
 
     def _not_before(self, state: Offsets, ends: Offsets) -> Offsets:
         """Ends, none before the state's offset: a leader may lag. Moving partitions go back on purpose."""
         moves = self._partitions.moves
-        return {tp: end if tp in moves else max(end, state.get(tp, end)) for tp, end in ends.items()}
+        lagging = {tp: at for tp, end in ends.items() if (at := state.get(tp, end)) > end and tp not in moves}
+        return ends | lagging
 
     def _positions(self, state: Offsets, ends: Offsets, read_all: bool) -> Offsets:
         """The next offset of each partition; new ones start at their first offset (F11). Removes partitions that are
         deleted by now from `ends`."""
         moves = self._partitions.moves
+        if ends.keys() <= state.keys():  # as in nearly all triggers
+            return moves | state
         new = [tp for tp in ends if tp not in state and tp not in moves]
         if not new:
             return moves | state

@@ -92,8 +92,10 @@ class StreamBatchPlanner:
         if not wanted:
             return StreamBatch(dict(start), dict(end))
         begin, deleted = self._bounds.begins(wanted)
-        replaced = frozenset(tp for tp in begin if self._discovery.is_recreated(tp.topic))
-        begin = {tp: offset for tp, offset in begin.items() if tp not in replaced}
+        renewed = {name for name in {tp.topic for tp in begin} if self._discovery.is_recreated(name)}
+        replaced = frozenset(tp for tp in begin if tp.topic in renewed) if renewed else frozenset()
+        if replaced:
+            begin = {tp: offset for tp, offset in begin.items() if tp not in replaced}
         lost = [Loss(tp, _offsets_text(wanted[tp], end[tp]), DELETED) for tp in deleted]
         lost += [Loss(tp, _offsets_text(wanted[tp], end[tp]), RECREATED) for tp in replaced]
         first, expired = first_offsets(wanted, begin, end)

