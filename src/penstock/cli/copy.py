@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +16,10 @@ from penstock.cli.read import POSITIONS, record_count, refuse_columns
 from penstock.cli.target_topic import add_create_argument, target_topic
 from penstock.cli.topic_offsets import TopicOffsets
 from penstock.cli.transfer import Transfer, partition_lines, summary
+from penstock.config.formats import FORMAT_OPTIONS
 from penstock.config.option import merged, warn_of_ignored
 from penstock.config.sink import parse_sink_options
-from penstock.config.source import SourceOptions, parse_options
+from penstock.config.source import SOURCE_OPTIONS, SourceOptions, parse_options
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan, raw_source
 from penstock.model.offset_range import OffsetRange
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = merged({"isolation.level": "read_committed"}, connection_options(arguments))
     if arguments.where is not None:
         given["where"] = arguments.where
+    refuse_formats(given)
     options = parse_options(given | {"subscribe": arguments.source})
     to_options = target_options(arguments) | {"topic": arguments.target}
     client = parse_sink_options(to_options).client
@@ -111,6 +113,13 @@ def run(arguments: argparse.Namespace) -> int:
         for line in partition_lines(writer.result):
             say(line)
     return 0
+
+
+def refuse_formats(given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if SOURCE_OPTIONS.declared_name(name) in FORMAT_OPTIONS:
+            hint = "Leave it out. With --where, name fields of JSON as value:user.id"
+            raise OptionError(name, value, "has no effect: copies have the same bytes, and nothing is decoded", hint)
 
 
 def check_targets(source: Topic, partitions: list[TopicPartition], target: Topic, keep_partitions: bool) -> None:

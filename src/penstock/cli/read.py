@@ -14,7 +14,7 @@ from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.exit_codes import INTERRUPTED, OK
 from penstock.cli.output import counted, json_text, say
 from penstock.cli.positions import parse_position
-from penstock.cli.record_file import output_file, write_records
+from penstock.cli.record_file import STANDARD_OUTPUT, csv_lines, output_file, write_records
 from penstock.cli.records import FORMATS, RecordView
 from penstock.cli.topic_reader import TopicReader
 from penstock.cli.typed_records import TypedRecordView, typed_view
@@ -52,6 +52,7 @@ examples:
   penstock read clicks -b localhost:9092 --from -1h --where "value:user.id = 5 AND value:page LIKE '/cart%'"
   penstock read clicks -b localhost:9092 --where "value:status >= 500" --limit 0          count only
   penstock read clicks -b localhost:9092 --from -1d --output clicks.parquet
+  penstock read clicks -b localhost:9092 --from -1d --csv > clicks.csv
   penstock read orders -b localhost:9092 --format avro --registry http://localhost:8081
   penstock read orders -b localhost:9092 --format json --schema 'id BIGINT, price DOUBLE' --mode DROPMALFORMED
   penstock read orders -b localhost:9092 --format protobuf --schema orders.proto --message Order
@@ -87,14 +88,14 @@ def add_parser(subparsers: Any) -> None:
         action="store_true",
         help="wait for new records until Ctrl-C, or until your own class ends the partitions",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON lines (default if the output is not a terminal)"
-    )
-    parser.add_argument(
+    lines = parser.add_mutually_exclusive_group()
+    lines.add_argument("--json", action="store_true", help="print JSON lines (default if the output is not a terminal)")
+    lines.add_argument("--csv", action="store_true", help="print CSV with a header")
+    lines.add_argument(
         "--output",
         type=output_file,
         metavar="FILE",
-        help="write a file instead: .csv, .jsonl or .parquet; an existing one is replaced",
+        help="write a file instead: .csv, .jsonl or .parquet; an existing one is replaced. - prints JSON lines",
     )
     parser.add_argument("--keys", action=argparse.BooleanOptionalAction, default=True, help="show keys (default: yes)")
     parser.add_argument("--headers", action="store_true", help="show headers")
@@ -124,6 +125,13 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.follow and arguments.until:
         raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
+    if arguments.output == STANDARD_OUTPUT:
+        arguments.output, arguments.json = None, True
+    if arguments.limit == 0 and arguments.where is not None and (arguments.output or arguments.csv):
+        name = "--csv" if arguments.csv else "--output"
+        raise OptionError(
+            name, arguments.output, "contradicts --limit 0, which only counts", "Leave out one of the two"
+        )
     start = parse_position("--from", arguments.start)
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
@@ -158,8 +166,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _print(
     records: Iterator[dict[str, Any]], view: RecordView | TypedRecordView, arguments: argparse.Namespace
 ) -> None:
-    if arguments.json or not sys.stdout.isatty():
-        lines: Iterator[str] = map(view.json_line, records)
+    lines: Iterator[str]
+    if arguments.csv:
+        lines = csv_lines(records, view)
+    elif arguments.json or not sys.stdout.isatty():
+        lines = map(view.json_line, records)
     else:
         width = shutil.get_terminal_size().columns
         rows = map(view.row, records)

@@ -1,28 +1,33 @@
-"""Writes records to a file: CSV, JSON lines or Parquet."""
+"""Records as CSV, JSON lines or Parquet, in a file, and as lines of CSV."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 
-from penstock.cli.output import json_text
+from penstock.cli.output import json_text, printable
 from penstock.cli.records import RecordView
 from penstock.cli.typed_records import TypedRecordView
 from penstock.model.columns import arrow_schema
 
 ENDINGS = (".csv", ".jsonl", ".parquet")
 
+STANDARD_OUTPUT = Path("-")
+
 
 def output_file(text: str) -> Path:
     """The argument of --output."""
     path = Path(text)
+    if path == STANDARD_OUTPUT:
+        return path
     if path.suffix.lower() not in ENDINGS:
         raise argparse.ArgumentTypeError(f"{text!r} ends with none of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
@@ -74,11 +79,31 @@ def _write_lines(file: IO[str], batches: Iterator[pa.RecordBatch], view: RecordV
 
 def _write_csv(file: IO[str], batches: Iterator[pa.RecordBatch], view: RecordView | TypedRecordView) -> None:
     """What is not a text or a number is JSON; null is an empty cell."""
-    names = view.plan.layout.names if isinstance(view, TypedRecordView) else view.columns
+    names = _names(view)
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
     for batch in batches:
         writer.writerows([_cell(record[name]) for name in names] for record in view.records(batch))
+
+
+def csv_lines(records: Iterator[dict[str, Any]], view: RecordView | TypedRecordView) -> Iterator[str]:
+    """The header, and a line for each record, as in a CSV file. But characters that are not printable are escaped, line
+    ends among them, as in all output of the command line."""
+    names = _names(view)
+    yield _csv_line(names)
+    for record in records:
+        cells = (_cell(record[name]) for name in names)
+        yield _csv_line([printable(cell) if isinstance(cell, str) else cell for cell in cells])
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()
+
+
+def _names(view: RecordView | TypedRecordView) -> Sequence[str]:
+    return view.plan.layout.names if isinstance(view, TypedRecordView) else view.columns
 
 
 def _cell(value: Any) -> Any:

@@ -163,6 +163,20 @@ def test_read_into_a_csv_file(penstock, words, tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_read_as_lines_of_csv(penstock, topic, produce):
+    name = topic()
+    produce(name, [Rec(b'two\nlines, "\x1b[31m"', b"k", headers=[("h", b"1")]), Rec(None)])
+    code, out, err = penstock("read", name, "--csv", "--headers")
+    header, first, second = out.splitlines()
+    assert (code, header, err) == (0, "partition,offset,timestamp,key,value,headers", "")
+    assert first.endswith(r''',k,"two\nlines, ""\x1b[31m""","[[""h"", ""1""]]"''')
+    assert second.endswith(",,,[]")
+
+
+def test_standard_output_as_the_file_has_json_lines(penstock, words):
+    assert penstock("read", words, "--limit", "3", "--output", "-") == penstock("read", words, "--limit", "3", "--json")
+
+
 @pytest.mark.parametrize("typed", [[], ["--format", "json", "--schema", "n INT"]], ids=["raw", "typed"])
 def test_read_into_a_parquet_file(penstock, words, tmp_path, typed):
     path = tmp_path / "words.parquet"

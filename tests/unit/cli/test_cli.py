@@ -83,7 +83,14 @@ def test_version(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["reed"], ["read"], ["read", "t", "--limit", "few"], ["read", "t", "-o", "x"], ["demo", "--events", "0"]],
+    [
+        ["reed"],
+        ["read"],
+        ["read", "t", "--limit", "few"],
+        ["read", "t", "-o", "x"],
+        ["demo", "--events", "0"],
+        ["read", "t", "--csv", "--json"],
+    ],
 )
 def test_wrong_usage_ends_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -109,6 +116,9 @@ def test_wrong_usage_ends_with_2(arguments, capsys):
         (["read", "t", "-b", "h:1", "--schema", "a INT"], "has no effect while --format is raw. Set --format"),
         (["read", "t", "-b", "h:1", "-o", "mode=FAILFAST"], "option --mode: has no effect"),
         (["topics", "-b", "h:1", "--options-file", "/no/such/file"], "cannot be read"),
+        (["read", "t", "-b", "h:1", "--where", "key = 'a'", "--limit", "0", "--output", "a.csv"], "only counts"),
+        (["read", "t", "-b", "h:1", "--where", "key = 'a'", "--limit", "0", "--csv"], "option --csv: contradicts"),
+        (["copy", "t", "u", "-b", "h:1", "-o", "valueformat=json"], "option valueformat = 'json': has no effect"),
     ],
 )
 def test_a_wrong_option_ends_with_2_and_says_what_to_do(arguments, said, capsys):
