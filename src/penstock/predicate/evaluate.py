@@ -35,11 +35,12 @@ from penstock.model.expression import (
     OneOf,
     Or,
     may_fail,
+    walk,
 )
 from penstock.model.types import type_name
 from penstock.predicate.casts import cast
 from penstock.predicate.elements import elements, has_element
-from penstock.predicate.json_texts import json_texts
+from penstock.predicate.json_texts import Steps, json_texts
 from penstock.predicate.texts import call, decodable
 
 types = pa.types
@@ -67,16 +68,19 @@ class RowError(Exception):
 def evaluate(condition: Expression, rows: int, column: Callable[[str], pa.Array]) -> pa.Array:
     """For each row whether it meets a condition: true, false or null. `column` returns a column of Kafka, decoded if
     it is typed. Raises RowError."""
-    result = _Evaluation(rows, column).values(condition, None)
+    result = _Evaluation(condition, rows, column).values(condition, None)
     return result if isinstance(result, pa.Array) else pa.repeat(result, rows)
 
 
 class _Evaluation:
     """The evaluation of a condition on one batch."""
 
-    def __init__(self, rows: int, column: Callable[[str], pa.Array]) -> None:
+    def __init__(self, condition: Expression, rows: int, column: Callable[[str], pa.Array]) -> None:
+        self._condition = condition
         self._rows = rows
         self._column = column
+        self._json_texts: dict[Field, Mapping[Steps, pa.Array]] = {}
+        """What all paths of the condition find in a column."""
 
     def values(self, of: Expression, active: Active) -> Values:  # noqa: C901 (one case per kind of expression)
         match of:
@@ -94,7 +98,7 @@ class _Evaluation:
             case Header(name):
                 return header_values(self._column("headers"), name)
             case JsonText(inner, steps):
-                return json_texts(self._array(inner, active), steps)
+                return self._json_text(inner, steps, active)
             case Cast():
                 return self._cast(of, active)
             case Arithmetic():
@@ -122,6 +126,14 @@ class _Evaluation:
                 return pc.or_kleene(first, self.values(right, _narrowed(active, right, others)))
             case _:
                 assert_never(of)
+
+    def _json_text(self, of: Expression, steps: Steps, active: Active) -> pa.Array:
+        if not isinstance(of, Field):  # a value that may be an error, of other rows at another place of the condition
+            return json_texts(self._array(of, active), [steps])[steps]
+        if of not in self._json_texts:
+            paths = [part.steps for part in walk(self._condition) if isinstance(part, JsonText) and part.of == of]
+            self._json_texts[of] = json_texts(self._array(of, active), paths)
+        return self._json_texts[of][steps]
 
     def _array(self, of: Expression, active: Active) -> pa.Array:
         values = self.values(of, active)

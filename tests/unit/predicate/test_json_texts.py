@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import OptionError
 from penstock.model.expression import ScopeColumn
-from penstock.predicate.json_texts import json_texts
+from penstock.predicate.json_texts import in_one_pass, json_texts
 from penstock.predicate.parse import parse_where
 from support.predicates import results
 
@@ -30,6 +30,10 @@ TEXTS = [
 VALUES = pa.array(TEXTS, pa.binary())
 
 
+def one(values, steps):
+    return json_texts(values, [tuple(steps)])[tuple(steps)]
+
+
 @pytest.mark.parametrize(
     ("steps", "found"),
     [
@@ -43,19 +47,19 @@ VALUES = pa.array(TEXTS, pa.binary())
     ids=str,
 )
 def test_a_path_finds_a_text_or_nothing(steps, found):
-    assert json_texts(VALUES, steps).to_pylist() == found
+    assert one(VALUES, steps).to_pylist() == found
 
 
 def test_objects_and_arrays_are_their_text():
     values = pa.array([b'{"a": {"b": [1, 2.50]}}', b'{"a": [{}, null]}'])
-    assert [json.loads(text) for text in json_texts(values, ("a",)).to_pylist()] == [{"b": [1, 2.5]}, [{}, None]]
+    assert [json.loads(text) for text in one(values, ("a",)).to_pylist()] == [{"b": [1, 2.5]}, [{}, None]]
 
 
 def test_slices_strings_and_no_rows():
-    assert json_texts(VALUES.slice(3), ("user", "id")).to_pylist() == ["seven", None, None, None, None, "5.7", None]
+    assert one(VALUES.slice(3), ("user", "id")).to_pylist() == ["seven", None, None, None, None, "5.7", None]
     strings = pa.array(['{"a": 1}', None, "x"])
-    assert json_texts(strings, ("a",)).to_pylist() == ["1", None, None]
-    assert json_texts(VALUES.slice(0, 0), ("a", 0)).type == pa.string()
+    assert one(strings, ("a",)).to_pylist() == ["1", None, None]
+    assert one(VALUES.slice(0, 0), ("a", 0)).type == pa.string()
 
 
 VALUE = st.recursive(
@@ -72,7 +76,7 @@ STEP = st.sampled_from("abc") | st.integers(0, 2)
 )
 def test_what_a_path_finds_is_what_python_finds(records, rest):
     steps = ["a", *rest]
-    found = json_texts(pa.array([json.dumps(each).encode() for each in records], pa.binary()), steps).to_pylist()
+    found = one(pa.array([json.dumps(each).encode() for each in records], pa.binary()), steps).to_pylist()
     assert len(found) == len(records)
     for record, text in zip(records, found, strict=True):
         expected = at_path(record, steps)
@@ -144,3 +148,27 @@ def test_what_is_not_a_path_is_named(text, reason):
     with pytest.raises(OptionError) as caught:
         parsed(text)
     assert reason in str(caught.value)
+
+
+NAMES = st.sampled_from(["a", "b", "A"])
+PATHS = st.lists(NAMES | st.integers(0, 1), min_size=1, max_size=3).map(tuple)
+LEAVES = st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=2)
+DOCUMENTS = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8
+)
+
+
+@given(st.lists(PATHS, min_size=1, max_size=4), st.lists(st.tuples(DOCUMENTS, st.integers(0, 3)), max_size=6))
+def test_paths_that_are_read_at_once_find_what_each_finds_alone(paths, documents):
+    # Some documents lack their end.
+    texts = [(text := json.dumps(document))[: len(text) - cut] for document, cut in documents]
+    values = pa.array(texts, pa.string())
+    together = json_texts(values, paths)
+    assert together.keys() == set(paths)
+    for steps in paths:
+        assert together[steps].to_pylist() == one(values, steps).to_pylist()
+
+
+def test_fields_are_read_at_once():
+    assert in_one_pass([("a",), ("b", "c"), ("b", "d"), ("a",)]) == [[("a",), ("b", "c"), ("b", "d")]]
+    assert in_one_pass([("a",), ("a", "b"), ("c", 0), ("c", 1)]) == [[("a", "b")], [("a",)], [("c", 0)], [("c", 1)]]
