@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.errors import OptionError, did_you_mean
+from penstock.errors import OptionError
 from penstock.model.expression import (
     And,
     Arithmetic,
@@ -19,14 +18,9 @@ from penstock.model.expression import (
     Comparison,
     Constant,
     Expression,
-    Field,
-    FieldOf,
     Function,
-    Header,
     IsNull,
     JsonText,
-    ListItem,
-    MapItem,
     Matches,
     Negative,
     Not,
@@ -35,65 +29,30 @@ from penstock.model.expression import (
     Or,
     ScopeColumn,
 )
-from penstock.model.types import SIMPLE, TIMESTAMP, TIMESTAMP_NTZ, type_name
+from penstock.model.types import type_name
 from penstock.predicate import literals
 from penstock.predicate.casts import can_cast
 from penstock.predicate.coercion import cast_to, common_type, is_number
+from penstock.predicate.grammar import TYPES_BY_NAME, conditions, is_known
 from penstock.predicate.java_regex import Patterns, like, rlike
+from penstock.predicate.scope import Scope
+from penstock.predicate.source_text import DIALECT, SourceText
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
 types = pa.types
 
-OPTION = "where"
-
-DIALECT = "databricks"
-"""Spark's, with paths into JSON: `value:user.id`."""
-
 MOST_LEVELS = 100
 """How deeply a predicate may be nested."""
-
-MOST_STEPS = 32
-"""Steps of a path into JSON."""
-
-_TYPE_NAMES: dict[str, pa.DataType] = SIMPLE | {
-    "text": pa.string(),
-    "timestamptz": TIMESTAMP,
-    "timestampltz": TIMESTAMP,
-    "timestampntz": TIMESTAMP_NTZ,
-    "timestamp": TIMESTAMP_NTZ,  # sqlglot's name of the type without a zone
-}
-"""Types by sqlglot's names in lower case."""
-
-
-_ONE, _TWO = frozenset({"this"}), frozenset({"this", "expression"})
-_ARGUMENTS = {
-    **dict.fromkeys(("paren", "not", "neg", "lower", "upper", "length", "boolean", "rawstring"), _ONE),
-    **dict.fromkeys(("and", "or", "eq", "neq", "nullsafeeq", "nullsafeneq", "lt", "lte", "gt", "gte", "is"), _TWO),
-    **dict.fromkeys(("add", "sub", "mul", "mod", "intdiv", "escape", "dot"), _TWO),
-    "div": _TWO | {"typed", "safe"},
-    **dict.fromkeys(("like", "regexplike"), _TWO | {"negate"}),
-    "jsonextract": _TWO | {"variant_extract"},
-    "between": _ONE | {"low", "high"},
-    **dict.fromkeys(("in", "bracket", "anonymous"), _ONE | {"expressions"}),
-    **dict.fromkeys(("cast", "trycast"), _ONE | {"to", "safe"}),
-    "column": _ONE | {"table", "db", "catalog"},
-    "identifier": _ONE | {"quoted"},
-    "literal": _ONE | {"is_string"},
-    "hexstring": _ONE | {"is_integer"},
-    "null": frozenset(),
-}
-"""The kinds of sqlglot's nodes that are known here, and what each may hold. Do not simplify: a part of the grammar that
-this module does not look at would be dropped silently, such as the NOT of NOT LIKE."""
 
 
 class Binder:
     """Translates sqlglot's tree into typed expressions."""
 
     def __init__(self, text: str, columns: Mapping[str, ScopeColumn]) -> None:
-        self._text = text
-        self._columns = columns
+        self._source = SourceText(text)
+        self._scope = Scope(self._source, columns)
         self._depth = 0
 
     def condition(self, node: exp.Expr) -> Expression:
@@ -102,8 +61,10 @@ class Binder:
         if types.is_null(made.type):
             return Constant(None, pa.bool_())
         if not types.is_boolean(made.type):
-            raise self._error(
-                node, f"{self._part(node)} is {type_name(made.type)}, not a condition", "Compare it with something"
+            raise self._source.error(
+                node,
+                f"{self._source.part(node)} is {type_name(made.type)}, not a condition",
+                "Compare it with something",
             )
         return made
 
@@ -116,18 +77,17 @@ class Binder:
         except ValueError as error:
             if isinstance(error, OptionError):
                 raise
-            raise self._error(node, str(error)) from None
+            raise self._source.error(node, str(error)) from None
         finally:
             self._depth -= 1
 
     def _translate(self, node: exp.Expr) -> Expression:  # noqa: C901 (one case per kind of node)
         from sqlglot import exp
 
-        held = {name for name, value in node.args.items() if value not in (None, False, [])}
-        if not held <= _ARGUMENTS.get(node.key, frozenset()):
-            if isinstance(node, exp.Concat) and ("''" in self._text or '""' in self._text):
-                raise self._error(node, "a doubled quote within a string is not supported", "Write \\' instead")
-            raise self._unsupported(node)
+        if not is_known(node):
+            if isinstance(node, exp.Concat) and ("''" in self._source.text or '""' in self._source.text):
+                raise self._source.error(node, "a doubled quote within a string is not supported", "Write \\' instead")
+            raise self._source.unsupported(node)
         match node:
             case exp.Paren():
                 return self._value(node.this)
@@ -157,7 +117,7 @@ class Binder:
             case exp.Escape() if isinstance(node.this, exp.Like):
                 escape = self._operand(node.expression)
                 if not isinstance(escape, Constant) or not isinstance(escape.value, str) or len(escape.value) != 1:
-                    raise self._error(node.expression, "an escape must be one character in quotes")
+                    raise self._source.error(node.expression, "an escape must be one character in quotes")
                 return self._like(node.this, escape.value)
             case exp.RegexpLike():
                 return self._matches(node, rlike)
@@ -174,7 +134,7 @@ class Binder:
             case exp.Bracket():
                 return self._item(node)
             case exp.JSONExtract():
-                return self._json_text(node)
+                return self._scope.json_text(node, self._operand(node.this))
             case exp.Literal() | exp.RawString() | exp.HexString():
                 return self._literal(node)
             case exp.Boolean():
@@ -183,7 +143,7 @@ class Binder:
                 return Constant(None, pa.null())
             case exp.Anonymous() if str(node.this).lower() == "get" and len(node.expressions) == 2:
                 return self._get(node)
-        raise self._unsupported(node)
+        raise self._source.unsupported(node)
 
     # --- conditions -------------------------------------------------------------------------------------------------
 
@@ -212,9 +172,11 @@ class Binder:
             exp.GT: ">",
             exp.GTE: ">=",
         }
-        if operators[type(node)] == "<=>" and isinstance(node.expression.unnest(), _conditions()):
+        if operators[type(node)] == "<=>" and isinstance(node.expression.unnest(), conditions()):
             # The parser adds parentheses here: a <=> b < c is a <=> (b < c) for it, and (a <=> b) < c for Spark.
-            raise self._error(node.expression, "a condition to the right of <=> is not supported", "Swap the two sides")
+            raise self._source.error(
+                node.expression, "a condition to the right of <=> is not supported", "Swap the two sides"
+            )
         left, right = self._operand(node.this), self._operand(node.expression)
         made = self._compare(node, operators[type(node)], left, right)
         return Not(made) if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else made
@@ -226,7 +188,9 @@ class Binder:
             beyond = isinstance(other, Constant) and types.is_decimal(other.type) and not _is_long(other.value)
             if beyond and types.is_integer(one.type):
                 # Spark simplifies these comparisons to true or false, also for null.
-                raise self._error(node, f"{type_name(one.type)} is compared with a number that BIGINT does not have")
+                raise self._source.error(
+                    node, f"{type_name(one.type)} is compared with a number that BIGINT does not have"
+                )
         kind = self._common(node, left, right)
         return Compare(operator, cast_to(kind, left), cast_to(kind, right))
 
@@ -240,7 +204,7 @@ class Binder:
         kind = common_type(left.type, right.type)
         if kind is None or types.is_nested(kind):
             what = f"{type_name(left.type)} and {type_name(right.type)}"
-            raise self._error(node, f"comparing {what} is not supported", "Cast one of them")
+            raise self._source.error(node, f"comparing {what} is not supported", "Cast one of them")
         return kind
 
     def _between(self, node: exp.Expr) -> Expression:
@@ -249,7 +213,7 @@ class Binder:
 
     def _one_of(self, node: exp.Expr) -> Expression:
         if not node.expressions:
-            raise self._unsupported(node)
+            raise self._source.unsupported(node)
         value = self._operand(node.this)
         items = [self._operand(each) for each in node.expressions]
         kind = value.type
@@ -273,7 +237,7 @@ class Binder:
                 return IsNull(value)
             case exp.Boolean() if types.is_boolean(value.type):
                 return Compare("<=>", value, Constant(bool(node.expression.this), pa.bool_()))
-        raise self._unsupported(node)
+        raise self._source.unsupported(node)
 
     def _like(self, node: exp.Expr, escape: str) -> Expression:
         return self._matches(node, lambda pattern: like(pattern, escape))
@@ -281,7 +245,7 @@ class Binder:
     def _matches(self, node: exp.Expr, translate: Callable[[str], Patterns]) -> Expression:
         pattern, text = self._operand(node.expression), self._text_operand(node.this)
         if not isinstance(pattern, Constant) or not isinstance(pattern.value, str | None):
-            raise self._error(node.expression, "a pattern must be a string in quotes")
+            raise self._source.error(node.expression, "a pattern must be a string in quotes")
         if pattern.value is None:
             return Constant(None, pa.bool_())
         made = Matches(text, *translate(pattern.value))
@@ -292,8 +256,8 @@ class Binder:
     def _operand(self, node: exp.Expr) -> Expression:
         """A value beside an operator. A condition must be in parentheses: Spark and the parser differ in how tightly
         some operators bind."""
-        if isinstance(node, _conditions()):
-            raise self._error(node, "a condition within another needs parentheses")
+        if isinstance(node, conditions()):
+            raise self._source.error(node, "a condition within another needs parentheses")
         return self._value(node)
 
     def _text_operand(self, node: exp.Expr) -> Expression:
@@ -303,8 +267,8 @@ class Binder:
             return value
         if types.is_binary(value.type) or types.is_null(value.type):
             return _as_string(value)
-        raise self._error(
-            node, f"{self._part(node)} is {type_name(value.type)}, not a STRING", "Cast it: cast(... AS STRING)"
+        raise self._source.error(
+            node, f"{self._source.part(node)} is {type_name(value.type)}, not a STRING", "Cast it: cast(... AS STRING)"
         )
 
     def _arithmetic(self, node: exp.Expr) -> Expression:
@@ -320,21 +284,21 @@ class Binder:
         }
         operator = operators[type(node)]
         left, right = self._operand(node.this), self._operand(node.expression)
-        text = self._part(node)
+        text = self._source.part(node)
         for side, part in ((left, node.this), (right, node.expression)):
             if not is_number(side.type) and not types.is_null(side.type):
-                raise self._error(
-                    part, f"{self._part(part)} is {type_name(side.type)}: {operator} needs numbers", "Cast it"
+                raise self._source.error(
+                    part, f"{self._source.part(part)} is {type_name(side.type)}: {operator} needs numbers", "Cast it"
                 )
         kind = common_type(left.type, right.type)
         if kind is None or types.is_decimal(kind) or types.is_null(kind):
             what = f"{operator} of {type_name(left.type)} and {type_name(right.type)} is not supported"
-            raise self._error(node, what, "Cast one side to DOUBLE. 1.5 is a DECIMAL, and 1.5D a DOUBLE")
+            raise self._source.error(node, what, "Cast one side to DOUBLE. 1.5 is a DECIMAL, and 1.5D a DOUBLE")
         if operator == "/":
             kind = pa.float64()
         elif operator in ("div", "%"):
             if not types.is_integer(kind):
-                raise self._error(node, f"{operator} of {type_name(kind)} is not supported: it needs integers")
+                raise self._source.error(node, f"{operator} of {type_name(kind)} is not supported: it needs integers")
             kind = pa.int64() if operator == "div" else kind
         return Arithmetic(operator, cast_to(kind, left), cast_to(kind, right), kind, text)
 
@@ -346,14 +310,14 @@ class Binder:
             return self._number(inner, negative=True)
         value = self._operand(node.this)
         if not is_number(value.type) or types.is_decimal(value.type):
-            raise self._error(node, f"the negative of {type_name(value.type)} is not supported")
-        return Negative(value, value.type, self._part(node))
+            raise self._source.error(node, f"the negative of {type_name(value.type)} is not supported")
+        return Negative(value, value.type, self._source.part(node))
 
     def _cast(self, node: exp.Expr) -> Expression:
         from sqlglot import exp
 
         inner = node.this
-        if isinstance(inner, exp.Literal) and not inner.is_string and self._source(inner) != inner.this:
+        if isinstance(inner, exp.Literal) and not inner.is_string and self._source.literal(inner) != inner.this:
             return self._number(inner)  # a suffix: the parser turns 1L into a cast
         kind = self._type(node)
         value = self._value(inner)
@@ -365,15 +329,15 @@ class Binder:
         elif can_cast(value.type, kind):
             # Only TRY_CAST is marked safe: the parser calls every cast of Spark a TryCast.
             tries = bool(node.args.get("safe"))
-            return value if value.type == kind else Cast(value, kind, tries, self._part(node))
-        raise self._error(node, f"a cast from {type_name(value.type)} to {type_name(kind)} is not supported")
+            return value if value.type == kind else Cast(value, kind, tries, self._source.part(node))
+        raise self._source.error(node, f"a cast from {type_name(value.type)} to {type_name(kind)} is not supported")
 
     def _type(self, node: exp.Expr) -> pa.DataType:
         to = node.args["to"]
         name = to.this.value.lower() if hasattr(to.this, "value") else str(to.this).lower()
-        kind = _TYPE_NAMES.get(name)
+        kind = TYPES_BY_NAME.get(name)
         if kind is None or to.expressions:
-            raise self._error(node, f"a cast to {to.sql(dialect=DIALECT)} is not supported")
+            raise self._source.error(node, f"a cast to {to.sql(dialect=DIALECT)} is not supported")
         return kind
 
     def _call(self, node: exp.Expr) -> Expression:
@@ -384,9 +348,9 @@ class Binder:
         if types.is_null(value.type):
             value = _as_string(value)
         if not (types.is_string(value.type) or types.is_binary(value.type)):
-            raise self._error(
+            raise self._source.error(
                 node.this,
-                f"{self._part(node.this)} is {type_name(value.type)}: length needs a STRING or BINARY",
+                f"{self._source.part(node.this)} is {type_name(value.type)}: length needs a STRING or BINARY",
                 "Cast it",
             )
         return Call(name, value, pa.int32())
@@ -399,96 +363,32 @@ class Binder:
         names: list[exp.Identifier] = []
         while isinstance(node, exp.Dot):
             if not isinstance(node.expression, exp.Identifier):
-                raise self._unsupported(node)
+                raise self._source.unsupported(node)
             names.insert(0, node.expression)
             node = node.this
         if isinstance(node, exp.Column):
             parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
             if len(parts) < len(node.parts):
-                raise self._unsupported(node)
+                raise self._source.unsupported(node)
             names = [*parts, *names]
-            value: Expression = self._column(names.pop(0))
+            value: Expression = self._scope.column(names.pop(0))
         else:
             value = self._operand(node)
         for name in names:
-            value = self._field_of(name, value)
+            value = self._scope.field_of(name, value)
         return value
-
-    def _column(self, name: exp.Identifier) -> Expression:
-        found = self._lookup(name, list(self._columns), "column")
-        column = self._columns[found]
-        return Field(column.source, column.path, column.type)
-
-    def _field_of(self, name: exp.Identifier, of: Expression) -> Expression:
-        if not types.is_struct(of.type):
-            what = f"{name.this} is not a field: what stands before it is {type_name(of.type)}, not a STRUCT"
-            hint = "Set its format to read its fields" if types.is_binary(of.type) else ""
-            raise self._error(name, what, hint)
-        kind = of.type.field(found := self._lookup(name, [field.name for field in of.type], "field")).type
-        if isinstance(of, Field):
-            return Field(of.source, (*of.path, found), kind)
-        return FieldOf(of, found, kind)
-
-    def _lookup(self, name: exp.Identifier, known: list[str], noun: str) -> str:
-        """A name as it is declared. As in Spark, case does not matter."""
-        found = [each for each in known if each.lower() == name.this.lower()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise self._error(name, f"{noun} {name.this} is ambiguous: there are {' and '.join(found)}")
-        hint = did_you_mean(name.this, known) or f"There are {', '.join(known)}"
-        raise self._error(name, f"{noun} {name.this} does not exist", hint)
 
     def _item(self, node: exp.Expr) -> Expression:
         if len(node.expressions) != 1:
-            raise self._unsupported(node)
+            raise self._source.unsupported(node)
         value, index = self._operand(node.this), self._operand(node.expressions[0])
-        return self._item_of(node, value, index, may_miss=False)
+        return self._scope.item_of(node, value, index, may_miss=False)
 
     def _get(self, node: exp.Expr) -> Expression:
         value, index = (self._operand(each) for each in node.expressions)
         if not types.is_list(value.type):
-            raise self._error(node, f"get needs an array, not {type_name(value.type)}")
-        return self._item_of(node, value, index, may_miss=True)
-
-    def _item_of(self, node: exp.Expr, value: Expression, index: Expression, *, may_miss: bool) -> Expression:
-        if not isinstance(index, Constant) or index.value is None:
-            raise self._error(node, "an index or key must be a constant")
-        kind = value.type
-        if isinstance(value, Field) and value.source == "headers" and not value.path and isinstance(index.value, str):
-            return Header(index.value)
-        if types.is_map(kind):
-            if common_type(kind.key_type, index.type) != kind.key_type:
-                raise self._error(
-                    node, f"the keys of this map are {type_name(kind.key_type)}, not {type_name(index.type)}"
-                )
-            return MapItem(value, cast_to(kind.key_type, index).value, kind.item_type)  # type: ignore[union-attr]
-        if types.is_list(kind) and types.is_integer(index.type):
-            if index.value < 0:
-                raise self._error(node, f"the index {index.value} is negative: elements are counted from 0")
-            return ListItem(value, index.value, kind.value_type, may_miss, self._part(node))
-        raise self._error(node, f"{type_name(kind)} has no element {index.value!r}")
-
-    def _json_text(self, node: exp.Expr) -> Expression:
-        """A path into JSON: value:user.id, value:items[0].name."""
-        of = self._operand(node.this)
-        if types.is_struct(of.type) or not (types.is_string(of.type) or types.is_binary(of.type)):
-            what = f"{self._part(node.this)} is {type_name(of.type)}, and a path after : reads a text of JSON"
-            raise self._error(
-                node.this, what, "Write . instead of : for its fields" if types.is_struct(of.type) else ""
-            )
-        steps = tuple(self._step(node, each) for each in node.expression.expressions[1:])
-        if len(steps) > MOST_STEPS:
-            raise self._error(node, f"a path of {len(steps)} steps is not supported: {MOST_STEPS} are")
-        return JsonText(of, steps)
-
-    def _step(self, node: exp.Expr, part: exp.Expr) -> str | int:
-        from sqlglot import exp
-
-        step = part.this if isinstance(part, exp.JSONPathKey | exp.JSONPathSubscript) else None
-        if isinstance(step, str) or (isinstance(step, int) and step >= 0):
-            return step
-        raise self._error(node, f"{self._part(node)}: a path has names of fields, and indices from 0")
+            raise self._source.error(node, f"get needs an array, not {type_name(value.type)}")
+        return self._scope.item_of(node, value, index, may_miss=True)
 
     # --- literals ---------------------------------------------------------------------------------------------------
 
@@ -497,42 +397,16 @@ class Binder:
 
         if isinstance(node, exp.Literal) and not node.is_string:
             return self._number(node)
-        quoted = self._source(node)
+        quoted = self._source.literal(node)
         if isinstance(node, exp.HexString):
             digits = quoted[2:-1]
             return Constant(bytes.fromhex(digits.rjust(len(digits) + len(digits) % 2, "0")), pa.binary())
         if quoted[-1:] not in ("'", '"'):
-            raise self._error(node, f"{quoted} is not a string in quotes")
+            raise self._source.error(node, f"{quoted} is not a string in quotes")
         return Constant(literals.string(quoted), pa.string())
 
     def _number(self, node: exp.Expr, *, negative: bool = False) -> Constant:
-        return literals.number(self._source(node), negative=negative)
-
-    def _source(self, node: exp.Expr) -> str:
-        """What the user wrote for a literal."""
-        start, end = node.meta.get("start"), node.meta.get("end")
-        if start is None or end is None:
-            if isinstance(node.this, str) and node.this.startswith("0."):
-                return node.this  # the parser makes it from .5
-            raise self._unsupported(node)
-        return self._text[start : end + 1]
-
-    # --- errors -----------------------------------------------------------------------------------------------------
-
-    def _part(self, node: exp.Expr) -> str:
-        part = str(node.sql(dialect=DIALECT))
-        return part if len(part) <= 60 else f"{part[:57]}..."
-
-    def _unsupported(self, node: exp.Expr) -> OptionError:
-        hint = "Filter by it in the query. docs/where.md lists what is"
-        return self._error(node, f"{self._part(node)} is not supported", hint)
-
-    def _error(self, node: exp.Expr, reason: str, hint: str = "") -> OptionError:
-        starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
-        start = min(starts, default=0)
-        line, column = self._text.count("\n", 0, start) + 1, start - self._text.rfind("\n", 0, start)
-        place = f"character {column}" if "\n" not in self._text.strip() else f"line {line}, character {column}"
-        return OptionError(OPTION, self._text, f"{place}: {reason}", hint)
+        return literals.number(self._source.literal(node), negative=negative)
 
 
 def _balanced(made: type[And] | type[Or], conditions: Sequence[Expression]) -> Expression:
@@ -541,16 +415,6 @@ def _balanced(made: type[And] | type[Or], conditions: Sequence[Expression]) -> E
         return conditions[0]
     half = len(conditions) // 2
     return made(_balanced(made, conditions[:half]), _balanced(made, conditions[half:]))
-
-
-@functools.cache
-def _conditions() -> tuple[type[exp.Expr], ...]:
-    from sqlglot import exp
-
-    return (
-        *(exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.LT, exp.LTE, exp.GT),
-        *(exp.GTE, exp.Between, exp.In, exp.Is, exp.Like, exp.Escape, exp.RegexpLike),
-    )
 
 
 def _is_long(value: Decimal | None) -> bool:

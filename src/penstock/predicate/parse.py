@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
 from penstock.model.expression import ScopeColumn, Where
-from penstock.predicate.bind import DIALECT, OPTION, Binder
+from penstock.predicate.bind import Binder
+from penstock.predicate.source_text import DIALECT, OPTION
 
 if TYPE_CHECKING:
     from sqlglot import exp
