@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks import environments, memory, report, speed
+from benchmarks import environments, memory, report, sail, search, speed
 from benchmarks.consumer import latency, readers, throughput
 from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
@@ -22,13 +22,14 @@ from benchmarks.event_time import planning, replay
 from benchmarks.formats import figures as formats
 from benchmarks.formats import reading
 from benchmarks.machine import load_average, machine, versions
+from benchmarks.measured import Measured
 from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
 from benchmarks.processes import ReaderFailed
 from benchmarks.progress import Progress
 from benchmarks.run import BenchmarkRun
 from benchmarks.speed import READERS, Result, Rivals
-from benchmarks.streaming import catch_up, idle, memory_growth, triggers
+from benchmarks.streaming import catch_up, idle, memory_growth, triggers, yahoo
 from benchmarks.streaming.measurement import (
     CATCH_UP,
     FIGURES,
@@ -36,6 +37,7 @@ from benchmarks.streaming.measurement import (
     MICRO_BATCH,
     PLANNING,
     STEADINESS,
+    YAHOO,
     Growth,
 )
 from benchmarks.streaming.sides import FLINK, JVM, SIDES
@@ -54,17 +56,28 @@ CONSUMER = "consumer"
 FORMATS = "formats"
 EVENT_TIME = "event-time"
 WRITE = "write"
+SEARCH = "search"
+SAIL = "sail"
 PARTS = {
     STREAMS: FIGURES,
     CONSUMER: readers.FIGURES,
     FORMATS: formats.FIGURES,
     EVENT_TIME: event_time.FIGURES,
     WRITE: writing.FIGURES,
+    SEARCH: (SEARCH,),
+    SAIL: (SAIL,),
 }
 """Groups of figures for `--only`. Each group has its own file of results."""
 
-NAMES = (*READERS, MEMORY, *FIGURES, *readers.FIGURES, *formats.FIGURES, *event_time.FIGURES, *writing.FIGURES)
-ALL_SIDES = tuple(dict.fromkeys((*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES, *writing.SIDES)))
+NAMES = (*READERS, MEMORY, *(name for figures in PARTS.values() for name in figures))
+ALL_SIDES = tuple(
+    dict.fromkeys(
+        (
+            *(*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES, *writing.SIDES),
+            *(*search.SIDES, *sail.SIDES),
+        )
+    )
+)
 PARTITIONS = 4
 ROWS = 6_000_000
 ROUNDS = 5
@@ -88,7 +101,7 @@ def parse_arguments() -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        choices=(*NAMES, *PARTS),
+        choices=tuple(dict.fromkeys((*NAMES, *PARTS))),
         help=f"run only this figure (repeatable): {', '.join(NAMES)}; or {STREAMS} for all stream- figures, "
         f"{CONSUMER} for all consumer- figures, {FORMATS} for all formats- figures, {EVENT_TIME} for all "
         f"event-time- figures, {WRITE} for all write- figures",
@@ -152,21 +165,22 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
     rivals = make_rivals(arguments, names, distribution, progress)
     progress("starting the broker")
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
-        results = measure_speed(arguments, names, kafka, rivals, scratch, progress)
-        peaks = measure_memory(arguments, kafka, distribution, progress) if MEMORY in names else []
+        measured = Measured(speed=measure_speed(arguments, names, kafka, rivals, scratch, progress))
+        if MEMORY in names:
+            measured.memory = measure_memory(arguments, kafka, distribution, progress)
         bench = BenchmarkRun(
             kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress
         )
-        consumers = measure_consumers(names, bench)
-        typed = reading.measure(bench, names)
-        timed = measure_event_time(names, bench)
-        written = measuring.measure(bench, names)
-        streams, growths = measure_streams(names, bench)
+        measured.consumers = measure_consumers(names, bench)
+        measured.formats = reading.measure(bench, names)
+        measured.event_time = measure_event_time(names, bench)
+        measured.write = measuring.measure(bench, names)
+        measured.search = search.measure(bench) if SEARCH in names else []
+        measured.sail = sail.measure(bench) if SAIL in names else []
+        measured.streams, measured.stream_memory = measure_streams(names, bench)
     progress.clear()
-    sys.stdout.write("\n" + report.text(results, peaks, streams, growths, consumers, typed, timed, written) + "\n\n")
-    path = write_results(
-        arguments, names, results, peaks, streams, growths, consumers, typed, timed, written, busy, distribution
-    )
+    sys.stdout.write("\n" + report.text(measured) + "\n\n")
+    path = write_results(arguments, names, measured, busy, distribution)
     sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
 
 
@@ -175,7 +189,10 @@ def make_rivals(
 ) -> Rivals:
     """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
-    beside_jvm = {CATCH_UP, MICRO_BATCH, IDLE, PLANNING, formats.FROM_JSON, formats.FROM_MALFORMED, event_time.REPLAY}
+    beside_jvm = {
+        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL),
+        *(formats.FROM_JSON, formats.FROM_MALFORMED, formats.SELECT, formats.WHERE),
+    }
     jvm_sink = {writing.BATCH, writing.FROM_JSON, writing.MICRO_BATCH} & set(names)
     jvm_source = (
         speed.SPARK_JVM in names
@@ -196,6 +213,8 @@ def make_rivals(
         environments.kafka_python(progress) if readers.KAFKA_PYTHON in group else None,
         environments.aiokafka(progress) if readers.AIOKAFKA in group else None,
         environments.avro_source(progress) if JVM in sides and formats.FROM_AVRO in names else None,
+        environments.sail(progress) if SAIL in names and sail.SAIL in sides else None,
+        environments.search(progress) if SEARCH in names and search.KCAT in sides else None,
     )
 
 
@@ -271,6 +290,8 @@ def measure_streams(names: list[str], bench: BenchmarkRun) -> tuple[list[Measure
     growths: list[Growth] = []
     if CATCH_UP in names:
         measured += catch_up.measure(bench)
+    if YAHOO in names:
+        measured += yahoo.measure(bench)
     if MICRO_BATCH in names:
         measured += triggers.measure_micro_batch(bench)
     if IDLE in names:
@@ -283,18 +304,7 @@ def measure_streams(names: list[str], bench: BenchmarkRun) -> tuple[list[Measure
 
 
 def write_results(
-    arguments: argparse.Namespace,
-    names: list[str],
-    results: list[Result],
-    peaks: list[Peak],
-    streams: list[Measurement],
-    growths: list[Growth],
-    consumers: list[Measurement],
-    typed: list[Measurement],
-    timed: list[Measurement],
-    written: list[Measurement],
-    busy: float,
-    distribution: Distribution,
+    arguments: argparse.Namespace, names: list[str], measured: Measured, busy: float, distribution: Distribution
 ) -> Path:
     """Write `latest.json` for a full run, or the file of a group (such as `streams.json`) if exactly its figures ran.
 
@@ -325,18 +335,8 @@ def write_results(
             "broker_heap_mb": BROKER_HEAP_MB,
             "contestants": names,
         },
-        "figures": [
-            figure.as_json()
-            for figure in report.figures(results, peaks, streams, growths, consumers, typed, timed, written)
-        ],
-        "speed": [result.as_json() for result in results],
-        "memory": [peak.as_json() for peak in peaks],
-        "streams": [one.as_json() for one in streams],
-        "stream_memory": [growth.as_json() for growth in growths],
-        "consumers": [one.as_json() for one in consumers],
-        "formats": [one.as_json() for one in typed],
-        "event_time": [one.as_json() for one in timed],
-        "write": [one.as_json() for one in written],
+        "figures": [figure.as_json() for figure in report.figures(measured)],
+        **measured.as_json(),
     }
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")

@@ -2,12 +2,14 @@
 
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's Kafka source; tests use it, too
     <user's cache>/pyspark-*/           another PySpark alone; for tests
-    <user's cache>/sail-*/              Sail, and PySpark's client for it; for tests
+    <user's cache>/sail-*/              Sail, and PySpark's client for it; tests use it, too
     benchmarks/.envs/avro-source-*/     the same with PySpark 4.1.1 and spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
     benchmarks/.envs/kafka-python-*/    kafka-python, with its optional C libraries
     benchmarks/.envs/aiokafka-*/        aiokafka, with its optional C libraries
     benchmarks/.envs/flink-*/           Flink and its Kafka connector: jars alone
+
+kcat and jq are packages of the system.
 
 A stamp file, written last, marks an environment as complete. One process creates it while others wait.
 """
@@ -17,6 +19,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib.metadata
+import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -66,10 +71,12 @@ _FLINK_JARS = (
     ("org.apache.flink", "flink-streaming-java", FLINK_VERSION),
     ("org.apache.flink", "flink-clients", FLINK_VERSION),
 )
+_PENSTOCK_PACKAGES = ("penstock", "pyspark_penstock", "pyarrow", "kafka")
 # Without compression and compilation: pip unpacks the wheel of PySpark at once.
 _QUICK_INSTALL = ("--no-compile", "--config-settings=--build-option=--compression=stored")
 _PIP_SECONDS = 1200.0  # PySpark is a source distribution of 450 MB, from which pip builds a wheel
 _LOCK_SECONDS = 1800.0
+_APT_SECONDS = 300.0
 _STAMP = "made-of"
 
 
@@ -150,6 +157,57 @@ def flink(say: Say) -> tuple[Path, ...]:
 
     _make(folder, made_of, fill, folder / "jars", say)
     return _jars(folder)
+
+
+def search(say: Say) -> tuple[Path, Path]:
+    """kcat and jq, of Debian's packages. Installs them where this process may."""
+    names = ("kcat", "jq")
+    may_install = os.geteuid() == 0 and shutil.which("apt-get")
+    if may_install and (missing := [name for name in names if shutil.which(name) is None]):
+        say(f"installing {' and '.join(missing)} with apt-get")
+        for words in (("update",), ("install", "--yes", *missing)):
+            _run_apt(["apt-get", "--quiet", *words], missing)
+    found = [shutil.which(name) for name in names]
+    if missing := [name for name, path in zip(names, found, strict=True) if path is None]:
+        raise EnvironmentMissing(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed. On Debian and Ubuntu: "
+            f"sudo apt-get install {' '.join(missing)}; or measure without this side: --side penstock"
+        )
+    kcat, jq = (Path(path) for path in found if path is not None)
+    return kcat, jq
+
+
+def _run_apt(command: Sequence[str], wanted: Sequence[str]) -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=_APT_SECONDS, check=False, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        raise EnvironmentMissing(f"apt-get did not install {' and '.join(wanted)} within {_APT_SECONDS:g} s") from None
+    if ran.returncode != 0:
+        lines = [line for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+        reason = ivy.without_credentials(lines[-1].strip())[:300] if lines else f"apt-get ended with {ran.returncode}"
+        raise EnvironmentMissing(f"{' and '.join(wanted)} could not be installed: {reason}")
+
+
+def linked_packages(scratch: Path) -> Path:
+    """A folder for PYTHONPATH with links to Penstock and its packages, but not to this environment's PySpark.
+
+    Installing Penstock into the other environment would build it again. The same interpreter created both.
+    """
+    folder = scratch / "penstock-packages"
+    if not folder.exists():
+        folder.mkdir()
+        for name in _PENSTOCK_PACKAGES:
+            found = importlib.util.find_spec(name)
+            assert found is not None
+            assert found.origin is not None
+            (folder / name).symlink_to(Path(found.origin).parent)
+        installed = Path(str(importlib.metadata.distribution("penstock").locate_file("")))
+        for entry_points in installed.glob("penstock-*.dist-info"):
+            (folder / entry_points.name).symlink_to(entry_points)
+    return folder
 
 
 def _spark(what: str, folder: Path, version: str, jars: Sequence[tuple[str, str, str]], say: Say) -> Rival:

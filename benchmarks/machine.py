@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,7 @@ from benchmarks.environments import (
     FLINK_VERSION,
     JVM_SOURCE_VERSION,
     KAFKA_PYTHON_VERSION,
+    SAIL_VERSION,
 )
 from penstock.testing import KAFKA_VERSION, Distribution
 
@@ -48,8 +50,20 @@ def versions(distribution: Distribution) -> dict[str, str]:
         "kafka-python": KAFKA_PYTHON_VERSION,
         "aiokafka": AIOKAFKA_VERSION,
         "flink": FLINK_VERSION,
+        "pysail": SAIL_VERSION,
+        "kcat": _printed(r"Version (\S+)", "kcat", "-V"),
+        "jq": _printed(r"jq-(\S+)", "jq", "--version"),
         "java": java[1] if java else "?",
     }
+
+
+def _printed(pattern: str, *command: str) -> str:
+    """The version that a program of the system prints."""
+    if shutil.which(command[0]) is None:
+        return "none"
+    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = re.search(pattern, output)
+    return found[1] if found else "?"
 
 
 def load_average() -> float:

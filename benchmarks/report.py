@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks import speed
+from benchmarks import sail, search, speed
 from benchmarks.consumer import targets as consumer_targets
 from benchmarks.event_time import targets as event_time_targets
 from benchmarks.figure import Figure
 from benchmarks.formats import targets as format_targets
+from benchmarks.measured import Measured
 from benchmarks.measurement import Measurement
 from benchmarks.memory import Peak
-from benchmarks.speed import Result
 from benchmarks.streaming import targets
-from benchmarks.streaming.measurement import Growth
 from benchmarks.writing import targets as write_targets
 
 MEMORY_TARGET_MB = 250.0
@@ -41,18 +40,9 @@ TARGETS = (
 )
 
 
-def figures(
-    results: Iterable[Result],
-    peaks: Sequence[Peak],
-    streams: Sequence[Measurement] = (),
-    growths: Sequence[Growth] = (),
-    consumers: Sequence[Measurement] = (),
-    formats: Sequence[Measurement] = (),
-    event_time: Sequence[Measurement] = (),
-    written: Sequence[Measurement] = (),
-) -> list[Figure]:
+def figures(measured: Measured) -> list[Figure]:
     """All figures that were measured and have a target."""
-    by_name = {(result.reader, result.codec): result.rows_per_second for result in results}
+    by_name = {(result.reader, result.codec): result.rows_per_second for result in measured.speed}
     codecs = list(dict.fromkeys(codec for _, codec in by_name))
     found = []
     for target in TARGETS:
@@ -61,9 +51,11 @@ def figures(
             if mine is not None and theirs is not None:
                 ratio = mine / theirs
                 found.append(Figure(target.figure, codec, ratio, f">= {target.at_least:g}", ratio >= target.at_least))
-    found += _memory_figures(peaks) + targets.figures(streams) + targets.memory_figures(growths)
-    found += consumer_targets.figures(consumers) + format_targets.figures(formats)
-    return found + event_time_targets.figures(event_time) + write_targets.figures(written)
+    found += _memory_figures(measured.memory)
+    found += targets.figures(measured.streams) + targets.memory_figures(measured.stream_memory)
+    found += consumer_targets.figures(measured.consumers) + format_targets.figures(measured.formats)
+    found += event_time_targets.figures(measured.event_time) + write_targets.figures(measured.write)
+    return found + search.figures(measured.search) + sail.figures(measured.sail)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -90,20 +82,11 @@ def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
     return found
 
 
-def text(
-    results: Sequence[Result],
-    peaks: Sequence[Peak],
-    streams: Sequence[Measurement] = (),
-    growths: Sequence[Growth] = (),
-    consumers: Sequence[Measurement] = (),
-    formats: Sequence[Measurement] = (),
-    event_time: Sequence[Measurement] = (),
-    written: Sequence[Measurement] = (),
-) -> str:
-    """The tables as text: speeds, memory, streams, consumers, formats, event time, writes, targets."""
+def text(measured: Measured) -> str:
+    """The tables as text: speeds, memory, the figures of each part, targets."""
     parts: list[str] = []
     rows: list[tuple[str, ...]]
-    if results:
+    if measured.speed:
         rows = [
             (
                 result.reader,
@@ -111,10 +94,10 @@ def text(
                 f"{result.rows_per_second / 1e6:.2f}",
                 " ".join(f"{result.rows / run / 1e6:.2f}" for run in result.runs),
             )
-            for result in results
+            for result in measured.speed
         ]
         parts.append(_table(("reader", "codec", "M rows/s", "all runs"), rows))
-    if peaks:
+    if measured.memory:
         rows = [
             (
                 peak.where,
@@ -124,23 +107,24 @@ def text(
                 f"{peak.peak_mb:.0f}",
                 f"{peak.over_idle_mb:.0f}",
             )
-            for peak in peaks
+            for peak in measured.memory
         ]
         parts.append(_table(("memory, MB", "codec", "partition", "idle", "peak", "over idle"), rows))
-    if streams:
-        parts.append(_measurements("stream figure", streams))
-    if growths:
-        rows = [(one.what, f"{one.first_mb:.1f}", f"{one.last_mb:.1f}") for one in growths]
+    if measured.streams:
+        parts.append(_measurements("stream figure", measured.streams))
+    if measured.stream_memory:
+        rows = [(one.what, f"{one.first_mb:.1f}", f"{one.last_mb:.1f}") for one in measured.stream_memory]
         parts.append(_table(("stream memory, MB", "first triggers", "last triggers"), rows))
-    if consumers:
-        parts.append(_measurements("consumer figure", consumers))
-    if formats:
-        parts.append(_measurements("format figure", formats))
-    if event_time:
-        parts.append(_measurements("event-time figure", event_time))
-    if written:
-        parts.append(_measurements("write figure", written))
-    found = figures(results, peaks, streams, growths, consumers, formats, event_time, written)
+    others = {
+        "consumer": measured.consumers,
+        "format": measured.formats,
+        "event-time": measured.event_time,
+        "write": measured.write,
+        "search": measured.search,
+        "Sail": measured.sail,
+    }
+    parts += [_measurements(f"{what} figure", those) for what, those in others.items() if those]
+    found = figures(measured)
     if found:
         rows = [
             (

@@ -84,6 +84,9 @@ class Rivals:
     kafka_python: Rival | None = None
     aiokafka: Rival | None = None
     avro_source: Rival | None = None
+    sail: Rival | None = None
+    search: tuple[Path, Path] | None = None
+    """kcat and jq."""
 
 
 def measure(

@@ -17,6 +17,10 @@ RECORD_BYTES = 101.83
 """Average size of key and value of the records that Load.java writes."""
 
 
+KEY_BYTES = 8
+"""Key size of every record that Load.java writes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str

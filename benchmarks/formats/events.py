@@ -66,9 +66,16 @@ WIDE_FIELDS = tuple(
 ONE_OF_THEM = WIDE_FIELDS[9]
 """A string in the middle: neither the first field that a parser finds nor the cheapest type."""
 
+FROM_PRICE = 999.1
+"""About one event in 1,000 costs so much."""
+
 _FIRST_TIME = 1_767_323_045_123
 _PAGES = ("shoes", "shirts", "garden", "kitchen", "toys", "books")
 _PLACES = ("Augsburg", "Ulm", "Kempten", "Lindau", "Memmingen", "Sonthofen")
+
+
+def is_expensive(event: Event) -> bool:
+    return bool(event["price"] >= FROM_PRICE)
 
 
 def ddl(fields: Sequence[Field]) -> str:
@@ -121,6 +128,12 @@ def sums(
         for number, other in _replaced(rows, every, bad):
             totals[field.name] += field.amount(other) - amounts[number % len(good)]
     return totals
+
+
+def count(good: Sequence[Event], rows: int) -> int:
+    """How many of the first `rows` records have any field."""
+    whole, rest = divmod(rows, len(good))
+    return whole * sum(map(bool, good)) + sum(map(bool, good[:rest]))
 
 
 def _replaced(rows: int, every: int | None, bad: Sequence[Event]) -> Iterator[tuple[int, Event]]:

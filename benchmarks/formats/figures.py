@@ -4,12 +4,12 @@ case says otherwise."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.formats.encodings import AVRO_SCHEMA, PROTOBUF_MESSAGE
-from benchmarks.formats.events import FIELDS, ONE_OF_THEM, WIDE_FIELDS, Field, ddl
+from benchmarks.formats.events import FIELDS, FROM_PRICE, ONE_OF_THEM, WIDE_FIELDS, Event, Field, ddl, is_expensive
 from benchmarks.formats.topics import AVRO, JSON, MALFORMED, POISONED, PROTOBUF, WIDE, Topics
 
 FROM_JSON = "formats-json"
@@ -19,7 +19,13 @@ FROM_AVRO = "formats-avro"
 FROM_PROTOBUF = "formats-protobuf"
 PROJECTION = "formats-projection"
 DESERIALIZER = "formats-deserializer"
-FIGURES = (FROM_JSON, FROM_MALFORMED, POISON, FROM_AVRO, FROM_PROTOBUF, PROJECTION, DESERIALIZER)
+SELECT = "formats-select"
+WHERE = "formats-where"
+STRING = "formats-string"
+FIGURES = (
+    *(FROM_JSON, FROM_MALFORMED, POISON, FROM_AVRO, FROM_PROTOBUF, PROJECTION, DESERIALIZER),
+    *(SELECT, WHERE, STRING),
+)
 
 PENSTOCK = "penstock"
 JVM = "jvm"
@@ -34,6 +40,14 @@ ONE_BAD = "one in a million malformed"
 ALL_FIELDS = "all of twenty fields"
 ONE_FIELD = "one of twenty fields"
 
+COLUMNS = "columns"
+"""Option `columns` selects what the query needs."""
+SPARK_FILTER = "Spark's filter"
+"""The filter of the query runs in Spark, after the source."""
+BINARY = "binary"
+CAST = "binary, cast to string in Spark"
+AS_STRING = "string"
+
 PICKLED = "pickled"
 """A Python UDF as before Spark 4.2, which passes values by Arrow by default."""
 
@@ -42,8 +56,12 @@ DESERIALIZER_SHARE = 6
 
 OWN = {"valueFormat": "user_code:Events"}
 
+VALUE = Field("value", "STRING")
+
 POISON_ROUNDS = 4
 """Additional rounds, because a difference of a twentieth is judged, and both sides are fast."""
+
+EXPENSIVE = f"value.price >= {FROM_PRICE}"
 
 _TYPE = f"STRUCT<{', '.join(f'{each.name}: {each.kind}' for each in FIELDS)}>"
 
@@ -60,6 +78,14 @@ class Entry:
     """The decoding step after the source; see spark_typed.py."""
     fields: tuple[Field, ...] = FIELDS
     flat: bool = False
+    matches: Callable[[Event], bool] | None = None
+    """Which records a filter passes."""
+    raw: bool = False
+    """Whether the result is the value without its fields."""
+    filter: str | None = None
+    """Spark's filter, after the source and the decoder."""
+    select: tuple[str, ...] = ()
+    """Spark's selection, after the filter."""
     share: int = 1
     whole: bool = False
     """Whether the result keeps Kafka's own columns, too."""
@@ -113,6 +139,29 @@ def entries(figure: str, topics: Topics) -> list[Entry]:
                 )
                 for case, fields in ((ONE_FIELD, (ONE_OF_THEM,)), (ALL_FIELDS, WIDE_FIELDS))
             ]  # fmt: skip
+        case "formats-select":
+            flat: dict[str, Any] = {"select": ("value.*",), "flat": True}
+            return [
+                Entry(PENSTOCK, JSON, options=json_options, **flat),
+                Entry(PENSTOCK, JSON, COLUMNS, {**json_options, "columns": "value"}, **flat),
+                Entry(JVM, JSON, decoder=from_json, **flat),
+            ]
+        case "formats-where":
+            of_value = {**json_options, "columns": "value"}
+            flat = {"select": ("value.*",), "flat": True, "matches": is_expensive}
+            return [
+                Entry(PENSTOCK, JSON, options={**of_value, "where": EXPENSIVE}, **flat),
+                Entry(PENSTOCK, JSON, SPARK_FILTER, of_value, filter=EXPENSIVE, **flat),
+                Entry(JVM, JSON, SPARK_FILTER, decoder=from_json, filter=EXPENSIVE, **flat),
+            ]
+        case "formats-string":
+            text: dict[str, Any] = {"fields": (VALUE,), "flat": True, "raw": True}
+            binary, string = {"columns": "value"}, {"columns": "value", "valueFormat": "string"}
+            return [
+                Entry(PENSTOCK, JSON, BINARY, binary, **text),
+                Entry(PENSTOCK, JSON, CAST, binary, select=("cast(value AS STRING) AS value",), **text),
+                Entry(PENSTOCK, JSON, AS_STRING, string, **text),
+            ]
         case "formats-deserializer":
             return [
                 Entry(PENSTOCK, JSON, options=OWN, schema=value, share=DESERIALIZER_SHARE),

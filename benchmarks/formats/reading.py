@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.formats.figures import FIGURES, FROM_AVRO, JVM, POISON, POISON_ROUNDS, Entry, entries
+from benchmarks.formats.figures import FIGURES, FROM_AVRO, JVM, POISON, POISON_ROUNDS, VALUE, Entry, entries
 from benchmarks.formats.topics import Topics, TypedTopic
 from benchmarks.measurement import Measurement
 from benchmarks.processes import ReaderProcess
 from benchmarks.run import BenchmarkRun
 from benchmarks.speed import PROGRAMS, SPARK_CORES, WrongRead
+from benchmarks.topics import KEY_BYTES
 
 REQUEST_SECONDS = 240.0
 """Timeout of a request: the slowest takes 20 s, and more on a busy machine."""
@@ -85,9 +86,11 @@ def _check(reader: ReaderProcess, bench: BenchmarkRun, label: str, entry: Entry,
     sums = [field.sum_of(prefix + field.name) for field in entry.fields]
     request = {"do": "sum", "sums": ["count(1)", *sums], **_request(bench, entry, topic)}
     rows, *found = reader.ask(request, REQUEST_SECONDS)["sums"]
-    if rows != sum(topic.ends(entry.share)):
-        raise WrongRead(f"{label}: {rows} rows of {sum(topic.ends(entry.share))} records")
-    totals = topic.sums(entry.share)
+    seen = topic if entry.matches is None else topic.matching(entry.matches)
+    expected = sum(topic.ends(entry.share)) if entry.matches is None else seen.count(entry.share)
+    if rows != expected:
+        raise WrongRead(f"{label}: {rows} rows of {expected} records")
+    totals = {VALUE.name: topic.topic.bytes - KEY_BYTES * rows} if entry.raw else seen.sums(entry.share)
     for field, total in zip(entry.fields, found, strict=True):
         if total != totals[field.name]:
             raise WrongRead(f"{label}: field {field.name} has the sum {total}, not {totals[field.name]}")
@@ -103,4 +106,11 @@ def _request(bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> dict[str, 
         "endingOffsets": json.dumps({name: ends}) if entry.share > 1 else "latest",
         **entry.options,
     }
-    return {"options": options, "schema": entry.schema, "decoder": entry.decoder, "whole": entry.whole}
+    return {
+        "options": options,
+        "schema": entry.schema,
+        "decoder": entry.decoder,
+        "whole": entry.whole,
+        "filter": entry.filter,
+        "select": entry.select,
+    }

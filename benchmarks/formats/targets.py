@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from benchmarks.figure import Figure
 from benchmarks.formats.figures import (
     ALL_FIELDS,
+    COLUMNS,
     DESERIALIZER,
     FLAT,
     FROM_AVRO,
@@ -21,7 +22,10 @@ from benchmarks.formats.figures import (
     PICKLED,
     POISON,
     PROJECTION,
+    SELECT,
+    SPARK_FILTER,
     UDF,
+    WHERE,
     WHOLE,
 )
 from benchmarks.formats.topics import CODEC
@@ -49,6 +53,19 @@ TARGETS = (
     ),
     Target("Python deserializer per record: Penstock / raw read + UDF", DESERIALIZER, _MINE, _UDF, at_least=1.0),
     Target("the same / UDF without Arrow", DESERIALIZER, _MINE, (UDF, PICKLED), at_least=1.0),
+    Target(
+        'JSON, select("value.*") with columns=value: Penstock / JVM source + from_json',
+        SELECT, (PENSTOCK, COLUMNS), _JVM, at_least=8.0,
+    ),
+    Target("the same without columns", SELECT, _MINE, _JVM, at_least=5.5),
+    Target(
+        "JSON, a filter that passes 1 record of 1,000: Penstock with where / JVM source + from_json + filter",
+        WHERE, _MINE, (JVM, SPARK_FILTER), at_least=12.0,
+    ),
+    Target(
+        "the same: Penstock with where / Penstock + Spark's filter", WHERE, _MINE, (PENSTOCK, SPARK_FILTER),
+        at_least=2.0,
+    ),
 )  # fmt: skip
 
 

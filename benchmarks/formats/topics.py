@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,7 +17,7 @@ from benchmarks.formats.encodings import (
     protobuf_values,
     write_values,
 )
-from benchmarks.formats.events import FIELDS, WIDE_FIELDS, Event, Field, events, sums, wide_events
+from benchmarks.formats.events import FIELDS, WIDE_FIELDS, Event, Field, count, events, sums, wide_events
 from benchmarks.formats.registry import Registry
 from benchmarks.run import BenchmarkRun
 from benchmarks.topics import BATCH_SIZE, Topic, load
@@ -61,12 +61,25 @@ class TypedTopic:
     def sums(self, share: int) -> dict[str, int]:
         """The sum of each field over the records up to those offsets. Partitions hold the list of events in order."""
         totals = dict.fromkeys((field.name for field in self.fields), 0)
+        for rows, sign in self._spans(share):
+            for name, amount in sums(self.fields, self.good, rows, self.every, self.bad).items():
+                totals[name] += sign * amount
+        return totals
+
+    def matching(self, matches: Callable[[Event], bool]) -> TypedTopic:
+        """The topic as a reader sees it that drops the other records. Without malformed ones."""
+        return replace(self, good=[event if matches(event) else {} for event in self.good])
+
+    def count(self, share: int) -> int:
+        """The number of records up to those offsets, without dropped ones."""
+        return sum(sign * count(self.good, rows) for rows, sign in self._spans(share))
+
+    def _spans(self, share: int) -> Iterator[tuple[int, int]]:
+        """Numbers of records from the topic's first on, and whether to add or to subtract what is computed of them."""
         for number, end in enumerate(self.ends(share)):
             begin = self.topic.rows * number // self.topic.partitions
-            for count, sign in ((begin + end, 1), (begin, -1)):
-                for name, amount in sums(self.fields, self.good, count, self.every, self.bad).items():
-                    totals[name] += sign * amount
-        return totals
+            yield begin + end, 1
+            yield begin, -1
 
 
 class Topics:

@@ -5,6 +5,7 @@ keys and values into the sink of a request.
 
     catch-up    read all records (AvailableNow); returns seconds and rows
     replay      the same, counted in windows with withWatermark; returns the counts and the rows that Spark dropped
+    count-views count the views of ads in windows (AvailableNow); returns seconds and rows, or also the counts
     start       start a query; returns when it waits for data
     settle      return when the query has read all records
     idle        CPU time and triggers of the query while no data arrives
@@ -51,6 +52,7 @@ class Stream:
         methods: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "catch-up": self.catch_up,
             "replay": self.replay,
+            "count-views": self.count_views,
             "start": self.start,
             "settle": self.settle,
             "idle": self.idle,
@@ -113,6 +115,42 @@ class Stream:
         ]
         rows = sum(progress.numInputRows for progress in progresses)
         return {"seconds": seconds, "rows": rows, "counted": sum(counted.values()), "triggers": triggers}
+
+    def count_views(self, request: dict[str, Any]) -> dict[str, Any]:
+        events = self._frame(request)
+        if request["from_json"] is not None:
+            value = F.from_json(F.col("value").cast("string"), request["from_json"])
+            events = events.select(value.alias("value"))
+        if request["views"] is not None:
+            events = events.filter(request["views"])
+        ads = self._spark.sql(
+            "SELECT * FROM VALUES " + ", ".join(f"('{ad}', '{campaign}')" for ad, campaign in request["ads"])
+            + " AS ads(ad_id, campaign_id)"
+        )  # fmt: skip
+        views = events.select("value.ad_id", F.timestamp_millis("value.event_time").alias("event_time"))
+        counts = views.join(ads, "ad_id").groupBy("campaign_id", F.window("event_time", "10 seconds")).count()
+        found: list[Any] = []
+
+        def keep(batch: DataFrame, number: int) -> None:
+            start = F.unix_millis("window.start")
+            found.extend(list(row) for row in batch.select("campaign_id", start, "count").collect())
+
+        writer = counts.writeStream.outputMode("update").option("checkpointLocation", request["checkpoint"])
+        writer = writer.foreachBatch(keep) if request["verify"] else writer.format("noop")
+        began = time.perf_counter()
+        query = writer.trigger(availableNow=True).start()
+        ended = query.awaitTermination(END_SECONDS)
+        seconds = time.perf_counter() - began
+        if not ended:
+            raise TimeoutError(f"the stream did not catch up within {END_SECONDS} s")
+        triggers = [progress for progress in query.recentProgress if progress.numInputRows]
+        answer = {
+            "seconds": seconds,
+            "rows": sum(progress.numInputRows for progress in triggers),
+            "triggers": len(triggers),
+            "trigger_seconds": sum(progress.durationMs["triggerExecution"] for progress in triggers) / 1000,
+        }
+        return {**answer, "counts": found} if request["verify"] else answer
 
     def start(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self._query is None

@@ -21,13 +21,19 @@ from spark_session import session
 
 def run(spark: SparkSession, format_: str, request: dict[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
-    frame = typed(spark, format_, request)
+    frame = query(typed(spark, format_, request), request)
     load_seconds = time.perf_counter() - began
     if request["do"] == "sum":
         return {"sums": list(frame.selectExpr(*request["sums"]).collect()[0])}
     began = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return {"seconds": time.perf_counter() - began, "load_seconds": load_seconds}
+
+
+def query(frame: DataFrame, request: dict[str, Any]) -> DataFrame:
+    if request["filter"] is not None:
+        frame = frame.filter(request["filter"])
+    return frame.selectExpr(*request["select"]) if request["select"] else frame
 
 
 def typed(spark: SparkSession, format_: str, request: dict[str, Any]) -> DataFrame:

@@ -14,16 +14,13 @@ from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WARM_UPS, WrongRead
 from benchmarks.streaming.measurement import CATCH_UP
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, FlinkJob, Stream
-from benchmarks.topics import BATCH_SIZE, Topic, load
+from benchmarks.topics import BATCH_SIZE, KEY_BYTES, Topic, load
 
 ROWS = 6_000_000
 QUICK_ROWS = 300_000
 PARTITIONS = 4
 TRIGGERS = 6
 """Number of triggers that the limit per trigger leads to."""
-
-KEY_BYTES = 8
-"""Key size of every record that Load.java writes. Flink reads only the values."""
 
 LIMITED = "1 M per trigger"
 ALL_AT_ONCE = "all at once"
@@ -90,7 +87,7 @@ def _catch_up(reader: Stream | FlinkJob, entry: Entry, topic: Topic, *, verify: 
 
 
 def _check(entry: Entry, topic: Topic, answer: dict[str, Any]) -> None:
-    size = topic.bytes - (KEY_BYTES * topic.rows if entry.side == FLINK else 0)
+    size = topic.bytes - (KEY_BYTES * topic.rows if entry.side == FLINK else 0)  # Flink reads only the values
     if (answer["rows"], answer["bytes"]) != (topic.rows, size):
         raise WrongRead(
             f"{entry.side} read {answer['rows']} records, {answer['bytes']} bytes; the topic has {topic.rows}, {size}"

@@ -10,7 +10,8 @@ CATCH_UP = "stream-catch-up"
 PLANNING = "stream-planning"
 IDLE = "stream-idle"
 STEADINESS = "stream-memory"
-FIGURES = (CATCH_UP, MICRO_BATCH, IDLE, STEADINESS, PLANNING)
+YAHOO = "stream-yahoo"
+FIGURES = (CATCH_UP, YAHOO, MICRO_BATCH, IDLE, STEADINESS, PLANNING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,23 @@ class Stream(ReaderProcess):
         request = {"options": {"startingOffsets": "earliest", **options}, "window": window, "delay": delay}
         return self._request("replay", REPLAY_SECONDS, **request)
 
+    def count_views(
+        self,
+        options: Mapping[str, str],
+        *,
+        from_json: str | None,
+        views: str | None,
+        ads: Sequence[tuple[str, str]],
+        verify: bool,
+    ) -> dict[str, Any]:
+        """Count the views of each campaign. `from_json`: the schema by which Spark decodes values; None if the source
+        does. `views`: Spark's filter; None if the source filters."""
+        request = {"options": {"startingOffsets": "earliest", **options}, "from_json": from_json, "views": views}
+        return self._request("count-views", ads=ads, verify=verify, **request)
+
     def _request(self, what: str, timeout: float = REQUEST_SECONDS, **details: Any) -> dict[str, Any]:
         request = {"do": what, "bootstrap": self._bench.kafka.bootstrap_servers, **details}
-        if what in ("start", "catch-up", "replay"):
+        if what in ("start", "catch-up", "replay", "count-views"):
             request["checkpoint"] = self._bench.checkpoint()
         return self.ask(request, timeout)
 

@@ -8,10 +8,11 @@ from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
 from benchmarks.streaming.catch_up import ALL_AT_ONCE, LIMITED
 from benchmarks.streaming.idle import DEFAULT, EVERY_100_MS
-from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, Growth
+from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, YAHOO, Growth
 from benchmarks.streaming.memory_growth import DRIVER
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
 from benchmarks.streaming.triggers import EVERY_TRIGGER, SHORT_WAIT
+from benchmarks.streaming.yahoo import COLUMNS, WHERE
 from benchmarks.target import Target, compare
 
 FLAT = 1.1
@@ -32,6 +33,9 @@ TARGETS = (
         "catching up, all at once: Flink / Penstock",
         CATCH_UP, (FLINK, ALL_AT_ONCE), (PENSTOCK, ALL_AT_ONCE), at_least=1.0,
     ),
+    Target("Yahoo's job: JVM source / Penstock", YAHOO, (JVM, ""), (PENSTOCK, ""), at_least=2.5),
+    Target("the same with columns", YAHOO, (JVM, ""), (PENSTOCK, COLUMNS), at_least=2.5),
+    Target("the same with columns and where", YAHOO, (JVM, ""), (PENSTOCK, WHERE), at_least=4.0),
     Target("planning over 2,000 partitions: Penstock / JVM source", PLANNING, (PENSTOCK, ""), (JVM, ""), at_most=1.0),
     Target(
         "the same with discovery at every trigger",

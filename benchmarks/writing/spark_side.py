@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from benchmarks.environments import linked_packages
 from benchmarks.processes import ReaderProcess
 from benchmarks.run import BenchmarkRun
 from benchmarks.speed import PROGRAMS, SPARK_CORES
@@ -17,8 +16,6 @@ from benchmarks.writing.figures import PARTITIONS, SAME_SPARK
 
 REQUEST_SECONDS = 300.0
 """Timeout of a request: the slowest takes 30 s, and more on a busy machine."""
-
-_PENSTOCK_PACKAGES = ("penstock", "pyspark_penstock", "pyarrow", "kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +79,3 @@ class SparkWriter(ReaderProcess):
 
 def needs_jvm_sink(side: str) -> bool:
     return side in (JVM, SAME_SPARK)
-
-
-def linked_packages(scratch: Path) -> Path:
-    """A folder for PYTHONPATH with links to Penstock and its packages, but not to this environment's PySpark.
-
-    Installing Penstock into the other environment would build it again. The same interpreter created both.
-    """
-    folder = scratch / "penstock-packages"
-    if not folder.exists():
-        folder.mkdir()
-        for name in _PENSTOCK_PACKAGES:
-            found = importlib.util.find_spec(name)
-            assert found is not None
-            assert found.origin is not None
-            (folder / name).symlink_to(Path(found.origin).parent)
-    return folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tools.docs.bar_chart import number
@@ -42,6 +42,9 @@ FORMAT_SIDES = {"penstock": "Penstock", "jvm": "Spark's Kafka source + function"
 STREAMS: dict[Case, str] = {
     ("stream-catch-up", "1 M per trigger"): "catch up on 6 M records, 1 M per trigger, s",
     ("stream-catch-up", "all at once"): "catch up on 6 M records, one trigger, s",
+    ("stream-yahoo", ""): "Yahoo's job over 3 M events, s",
+    ("stream-yahoo", "columns"): "the same with `columns`, s",
+    ("stream-yahoo", "columns and where"): "the same with `columns` and `where`, s",
     ("stream-micro-batch", ""): "micro-batch of 20 rows, p50, ms",
     ("stream-micro-batch", SHORT_WAIT): f"the same with `kafka.{SHORT_WAIT}`, ms",
     ("stream-planning", ""): "plan a trigger over 2,000 partitions, ms",
@@ -71,6 +74,25 @@ FORMATS: dict[Case, str] = {
     ("formats-deserializer", ""): "JSON by a Python function per record",
     ("formats-deserializer", "pickled"): "the same, UDF without Arrow",
 }
+COLUMNS_AND_FILTERS: dict[Case, str] = {
+    ("formats-select", ""): 'JSON, `select("value.*")`',
+    ("formats-select", "columns"): "the same with `columns=value`",
+    ("formats-where", "Spark's filter"): "JSON, one record of 1,000, by Spark's filter",
+    ("formats-where", ""): "the same by `where`",
+    ("formats-string", "binary"): "the value as bytes",
+    ("formats-string", "binary, cast to string in Spark"): "the value as bytes, cast to a string in Spark",
+    ("formats-string", "string"): "the value as a string (`valueFormat=string`)",
+}
+SEARCHES: dict[Case, str] = {
+    ("search", ""): "count the matches among 6 M records, s",
+    ("search", "with a schema"): "the same with a schema, s",
+}
+SEARCH_SIDES = {"penstock": "`penstock read --where`", "kcat": "kcat and jq"}
+SUMS: dict[Case, str] = {
+    ("sail", ""): "`sum(length(value))`, M rows/s",
+    ("sail", "columns"): "the same with `columns=value`, M rows/s",
+}
+ENGINES = {"sail": "Penstock on Sail", "penstock": "Penstock on Spark", "jvm": "Spark and its Kafka source"}
 EVENT_TIMES: dict[Case, str] = {
     ("event-time-replay", "records lost"): "skewed replay behind `withWatermark`: records lost of 6 M",
     ("event-time-replay", "time"): "skewed replay: time, s",
@@ -155,8 +177,9 @@ def streams() -> str:
     run = run_of("streams")
     rows = side_by_side(run, STREAMS, STREAM_SIDES)
     tasks = [run.recorded("stream-micro-batch", "", side, "addBatch") for side in STREAM_SIDES]
-    at = next(place for place, row in enumerate(rows) if row[0].startswith("micro-batch")) + 1
-    rows.insert(at, ("of it in tasks and sink (`addBatch`), ms", *map(shown, tasks)))
+    texts = [row[0] for row in rows]
+    if (measured := STREAMS["stream-micro-batch", ""]) in texts:
+        rows.insert(texts.index(measured) + 1, ("of it in tasks and sink (`addBatch`), ms", *map(shown, tasks)))
     return table(("", *STREAM_SIDES.values()), rows)
 
 
@@ -170,6 +193,20 @@ def consumer_groups() -> str:
 
 def formats() -> str:
     return table(("M rows/s", *FORMAT_SIDES.values()), side_by_side(run_of("formats"), FORMATS, FORMAT_SIDES))
+
+
+def columns_and_filters() -> str:
+    rows = side_by_side(run_of("formats"), COLUMNS_AND_FILTERS, FORMAT_SIDES)
+    sides = (FORMAT_SIDES["penstock"], FORMAT_SIDES["jvm"])
+    return recorded_table(("M rows/s", *sides), [row[: 1 + len(sides)] for row in rows])
+
+
+def search() -> str:
+    return recorded_table(("", *SEARCH_SIDES.values()), side_by_side(run_of("search"), SEARCHES, SEARCH_SIDES))
+
+
+def sail() -> str:
+    return recorded_table(("", *ENGINES.values()), side_by_side(run_of("sail"), SUMS, ENGINES))
 
 
 def event_time() -> str:
@@ -239,6 +276,11 @@ def side_by_side(run: Run, cases: Mapping[Case, str], sides: Iterable[str]) -> l
     names = list(sides)
     rows = [(text, *(shown(run.value(*case, side)) for side in names)) for case, text in cases.items()]
     return [row for row in rows if any(row[1:])]
+
+
+def recorded_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table; a sentence if no recorded run has any row of it."""
+    return table(header, rows) if rows else "No run of this is recorded yet: `make bench` writes one."
 
 
 def shown(value: float | None) -> str:

@@ -18,6 +18,8 @@ FILES = {
     "formats": "formats",
     "event_time": "event-time",
     "write": "write",
+    "search": "search",
+    "sail": "sail",
 }
 """A part of the benchmark, and the file with its results where the last whole run did not include it."""
 

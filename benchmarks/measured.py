@@ -1,0 +1,30 @@
+"""All that a run has measured, part by part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.measurement import Measurement
+from benchmarks.memory import Peak
+from benchmarks.speed import Result
+from benchmarks.streaming.measurement import Growth
+
+
+@dataclass(slots=True)
+class Measured:
+    """The names of the parts are those in the files of results."""
+
+    speed: list[Result] = field(default_factory=list)
+    memory: list[Peak] = field(default_factory=list)
+    streams: list[Measurement] = field(default_factory=list)
+    stream_memory: list[Growth] = field(default_factory=list)
+    consumers: list[Measurement] = field(default_factory=list)
+    formats: list[Measurement] = field(default_factory=list)
+    event_time: list[Measurement] = field(default_factory=list)
+    write: list[Measurement] = field(default_factory=list)
+    search: list[Measurement] = field(default_factory=list)
+    sail: list[Measurement] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: [one.as_json() for one in getattr(self, name)] for name in self.__slots__}
