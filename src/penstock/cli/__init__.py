@@ -1,6 +1,6 @@
 """The command line: `penstock COMMAND ...`, one file per command.
 
-The file of a command has `add_parser(subparsers)`, which sets `run`: a function from the parsed arguments to an exit
+The file of a command has `add_arguments(parser)`, which sets `run`: a function from the parsed arguments to an exit
 code. This file prints the errors of all commands: one or a few lines on standard error, without a traceback.
 """
 
@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from penstock.cli.exit_codes import FAILED, INTERRUPTED, OK, WRONG_USAGE
@@ -29,6 +30,19 @@ from penstock.errors import OptionError, PenstockError
 from penstock.masking import masked
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+COMMANDS = {
+    "demo": "read a million events from Kafka with PySpark",
+    "doctor": "check this machine and the way to a cluster",
+    "topics": "list, create, describe and delete topics",
+    "read": "show the records of a topic",
+    "write": "write files or standard input to a topic",
+    "copy": "copy a topic to another topic or cluster",
+    "stream": "copy a topic to Parquet files or a database, continuously",
+    "groups": "list, describe, reset and delete consumer groups",
+    "broker": "start a real Kafka on this machine, to try things out",
+}
+"""The commands, each in the module of its name, and what `penstock --help` says about them."""
 
 TIME_ARGUMENTS = ("--from", "--until", "--to")
 """Arguments whose value may be a time."""
@@ -136,9 +150,6 @@ def _discard_output() -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    # Not at the top: Ctrl-C during this import must not print a traceback.
-    from penstock.cli import broker, copy, demo, doctor, groups, read, stream, topics, write
-
     parser = Parser(
         prog="penstock",
         description="Kafka for PySpark, without a JAR. The command line shows topics and groups, and moves data.",
@@ -149,12 +160,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="log each step, and show tracebacks")
     add_color_argument(parser, "auto", "when to use colours: auto (default: on a terminal), always or never")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (demo, doctor, topics, read, write, copy, stream, groups, broker):
-        command.add_parser(subparsers)
-    for sub in subparsers.choices.values():
-        # After the command too: that is where users add it after a failure.
-        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-        add_color_argument(sub, argparse.SUPPRESS, argparse.SUPPRESS)
+    for name, text in COMMANDS.items():
+        subparsers.add_parser(name, help=text, command=name, formatter_class=argparse.RawDescriptionHelpFormatter)
     return parser
 
 
@@ -163,11 +170,24 @@ class Parser(argparse.ArgumentParser):
 
     Options may stand between positional arguments: `write TOPIC -b HOST:PORT FILE`. argparse alone gives all positional
     arguments their values at the first one, and then refuses FILE.
+
+    The parser of a command imports the command's module when it parses: the modules of all commands take half a second.
     """
 
     _is_intermixed = False
 
+    def __init__(self, *args: Any, command: str | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._command = command
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._command is not None:
+            command = import_module(f"{__name__}.{self._command}")
+            self._command = None
+            command.add_arguments(self)
+            # After the command too: that is where users add it after a failure.
+            self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+            add_color_argument(self, argparse.SUPPRESS, argparse.SUPPRESS)
         takes_many = any(action.nargs == "*" for action in self._get_positional_actions())
         if not takes_many or self._is_intermixed:
             return super().parse_known_args(args, namespace)

@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 import textwrap
-from typing import Any
 
 from penstock.cli.output import say
 from penstock.progress import waiting
@@ -26,14 +25,9 @@ exit codes: 0 after SIGTERM, 1 it could not start or a node ended, 2 wrong usage
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "broker",
-        help="start a real Kafka on this machine, to try things out",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = _DESCRIPTION
+    parser.epilog = _EPILOG
     parser.add_argument("--nodes", type=int, choices=(1, 2, 3), default=1, help="number of brokers (default 1)")
     parser.add_argument("--port", type=int, help="port of the first broker, the others follow (default: free ports)")
     parser.add_argument(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pyarrow as pa
 
@@ -47,14 +46,9 @@ exit codes: 0 done, 1 failed (no broker, unknown topic, data lost), 2 wrong usag
 COLUMNS = ["key", "value", "timestamp", "headers"]
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "copy",
-        help="copy a topic to another topic or cluster",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument("source", metavar="FROM", help="the topic to read")
     parser.add_argument("target", metavar="TO", help="the topic to write to")
     parser.add_argument(

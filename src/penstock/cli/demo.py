@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 DESCRIPTION = """\
 Start a real Kafka, fill a topic with shop events, aggregate them with PySpark, write the result back into Kafka exactly
@@ -20,14 +19,9 @@ exit codes: 0 done, 1 failed (no Java, no PySpark), 2 wrong usage, 130 Ctrl-C
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "demo",
-        help="read a million events from Kafka with PySpark",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument(
         "--events", type=_positive, default=1_000_000, metavar="N", help="number of events (default 1,000,000)"
     )

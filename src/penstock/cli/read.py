@@ -63,14 +63,9 @@ exit codes: 0 done, 1 failed (no broker, unknown topic, data lost), 2 wrong usag
 WIDTHS = {"OFFSET": 8, "TIMESTAMP": 24, "KEY": 8}
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "read",
-        help="show the records of a topic",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "--from", dest="start", default="earliest", metavar="POSITION", help="where to start (default earliest)"

@@ -54,14 +54,9 @@ exit codes: 0 done (also after SIGTERM), 1 failed (no broker, no table), 2 wrong
 TICK = 0.2
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "stream",
-        help="copy a topic to Parquet files or a database, continuously",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--to", required=True, metavar="TARGET", help="the destination: see below")
     parser.add_argument("--group", metavar="NAME", help="the consumer group (default: derived from topic and target)")

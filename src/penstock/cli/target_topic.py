@@ -6,7 +6,6 @@ import argparse
 
 from penstock.cli.output import counted, say
 from penstock.errors import BrokerError, UnknownTopic
-from penstock.wire.api.topic_admin import Admin
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.cluster import Cluster, Topic
 
@@ -29,6 +28,9 @@ def target_topic(client: ClientConfig, name: str, create: int | None) -> Topic:
     except UnknownTopic as error:
         if create is None:
             raise UnknownTopic(name, None, "--create N creates it with N partitions") from error
+    # Not at the top: it loads kafka-python, which takes 0.2 s, and only a missing topic needs it.
+    from penstock.wire.api.topic_admin import Admin
+
     admin = Admin(client.bootstrap_text, client.security, seconds=client.api_timeout)
     try:
         admin.create_topic(name, create)

@@ -7,7 +7,6 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from penstock.cli.connection import BOOTSTRAP_VARIABLE, add_connection_arguments, connection_options
 from penstock.cli.doctor.check import Check, skipped
@@ -45,14 +44,9 @@ LEAST_TEXT = 30
 """Narrower columns of text are harder to read than lines that the terminal wraps."""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "doctor",
-        help="check this machine and the way to a cluster",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument("--topic", metavar="TOPIC", help="check that this topic can be read")
     parser.add_argument("--group", metavar="GROUP", help="check that this consumer group can be joined")
     parser.add_argument("--json", action="store_true", help="print one JSON object per check and line")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from penstock.cli.connection import add_connection_arguments
 from penstock.cli.groups import delete, describe, list_groups, reset
@@ -27,14 +26,9 @@ examples:
 {EXIT_CODES}"""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "groups",
-        help="list, describe, reset and delete consumer groups",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     add_connection_arguments(parser)
     add_event_time_arguments(parser)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from penstock.cli.connection import add_connection_arguments
 from penstock.cli.topics import create, delete, describe, list_topics
@@ -24,14 +23,9 @@ examples:
 {EXIT_CODES}"""
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "topics",
-        help="list, create, describe and delete topics",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     list_topics.add_list_arguments(parser)
     add_connection_arguments(parser)
     parser.set_defaults(run=run)

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -42,14 +41,9 @@ exit codes: 0 done, 1 failed (no broker, unknown topic, a bad line), 2 wrong usa
 """
 
 
-def add_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "write",
-        help="write files or standard input to a topic",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = DESCRIPTION
+    parser.epilog = EPILOG
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("file", metavar="FILE", nargs="*", help="what to write; - is standard input (default)")
     parser.add_argument("--key", metavar="FIELD", help="the field of a row that is its key (default: no key)")
