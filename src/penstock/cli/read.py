@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.cli import table
 from penstock.cli.argument_names import argument_names, format_options
+from penstock.cli.arrow_start import without_pandas
 from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.exit_codes import INTERRUPTED, OK
 from penstock.cli.output import counted, json_text, say
@@ -118,15 +119,9 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if arguments.follow and arguments.until:
-        raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
     if arguments.output == STANDARD_OUTPUT:
         arguments.output, arguments.json = None, True
-    if arguments.limit == 0 and arguments.where is not None and (arguments.output or arguments.csv):
-        name = "--csv" if arguments.csv else "--output"
-        raise OptionError(
-            name, arguments.output, "contradicts --limit 0, which only counts", "Leave out one of the two"
-        )
+    _check(arguments)
     start = parse_position("--from", arguments.start)
     until = parse_position("--until", arguments.until or "latest")
     if isinstance(until, GroupOffsets):
@@ -156,6 +151,15 @@ def run(arguments: argparse.Namespace) -> int:
     if options.where is not None:
         _summarize(reader, arguments)
     return INTERRUPTED if reader.interrupted else OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that contradict each other."""
+    if arguments.follow and arguments.until:
+        raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
+    if arguments.limit == 0 and arguments.where is not None and (arguments.output or arguments.csv):
+        name, file = ("--csv", None) if arguments.csv else ("--output", str(arguments.output))
+        raise OptionError(name, file, "contradicts --limit 0, which only counts", "Leave out one of the two")
 
 
 def _print(
@@ -191,6 +195,8 @@ def _view(
     arguments: argparse.Namespace, options: SourceOptions
 ) -> tuple[RecordView | TypedRecordView, list[str] | TypedPlan]:
     """How records are shown, and the columns to read for it."""
+    if not (options.formats.key.is_custom or options.formats.value.is_custom):
+        without_pandas()
     if options.formats.typed:
         with argument_names():
             source = typed_source(options)

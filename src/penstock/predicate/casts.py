@@ -94,6 +94,13 @@ def _of_strings(values: pa.Array, target: pa.DataType) -> pa.Array:
         simple, kind = pc.and_(plain, short), pa.int64()
         parsed = pc.utf8_ltrim(pc.if_else(simple, trimmed, None), characters="+").cast(kind)
     else:
+        try:
+            made = values.cast(target)
+        except pa.ArrowInvalid:
+            pass
+        else:
+            if pc.all(pc.is_finite(made)).as_py() is not False:  # Arrow knows other words than Java, such as -nan
+                return made
         trimmed = pc.utf8_trim(values, characters=BLANKS)
         simple, kind = pc.match_substring_regex(trimmed, pattern=_DOUBLE), target
         parsed = pc.utf8_ltrim(pc.if_else(simple, trimmed, None), characters="+").cast(kind)
