@@ -35,6 +35,8 @@ def encode_length(length: int, flexible: bool) -> bytes:
 
 
 def encode_varint(number: int) -> bytes:
+    if 0 <= number <= 0x7F:  # nearly always
+        return bytes((number,))
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
@@ -105,6 +107,10 @@ class FrameReader:
             self.last_tags[number] = self.take(self.varint())
 
     def varint(self) -> int:
+        byte = self.frame[self.at]
+        if byte < 0x80:  # nearly always
+            self.at += 1
+            return byte
         value = shift = 0
         while True:
             byte = self.frame[self.at]

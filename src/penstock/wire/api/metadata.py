@@ -31,6 +31,10 @@ from penstock.wire.transport.connection import Connection
 _LEADER_EPOCHS, _OFFLINE_REPLICAS = 7, 5  # the versions that brought them
 
 
+_FEW = 4
+"""Below this many partitions of a topic, reading them at once saves nothing."""
+
+
 class ListedPartition(NamedTuple):
     """A partition in a response. Its replicas are not read."""
 
@@ -50,7 +54,7 @@ def _read_partitions(reader: FrameReader, version: int) -> list[ListedPartition]
     replica_lists = range(3 if version >= _OFFLINE_REPLICAS else 2)
     frame, flexible = reader.frame, reader.flexible
     count = reader.count(layout.size)
-    if flexible and count and (rows := _equal_rows(reader, layout, len(replica_lists), count)) is not None:
+    if flexible and count >= _FEW and (rows := _equal_rows(reader, layout, len(replica_lists), count)) is not None:
         return rows
     found = []
     for _ in range(count):

@@ -57,8 +57,8 @@ def read(body, version):
 @pytest.mark.parametrize("version", [7, 9, METADATA.highest])
 @given(
     st.one_of(
-        st.lists(partitions, max_size=6),  # of different lengths
-        st.tuples(partitions, st.integers(1, 6)).map(lambda pair: [pair[0]] * pair[1]),  # all alike
+        st.lists(partitions, max_size=8),  # of different lengths
+        st.tuples(partitions, st.integers(1, 8)).map(lambda pair: [pair[0]] * pair[1]),  # all alike
     )
 )
 def test_partitions_are_read_alike_whatever_their_replicas(version, given):
@@ -69,12 +69,12 @@ def test_partitions_are_read_alike_whatever_their_replicas(version, given):
 
 @pytest.mark.parametrize("many", [127, 128, 300])
 def test_partitions_with_many_replicas(many):
-    listed = [partition(number, 1, 4, replica_nodes=range(many)) for number in range(3)]
-    assert read(encoded(listed, 12), 12) == [(0, number, 1, 4) for number in range(3)]
+    listed = [partition(number, 1, 4, replica_nodes=range(many)) for number in range(5)]
+    assert read(encoded(listed, 12), 12) == [(0, number, 1, 4) for number in range(5)]
 
 
 def test_a_response_that_is_cut_anywhere_is_refused():
-    body = encoded([partition(number, 1, 4) for number in range(3)], 12)
+    body = encoded([partition(number, 1, 4) for number in range(5)], 12)
     for length in range(len(body)):
         with pytest.raises(READ_ERRORS):
             read(body[:length], 12)
