@@ -28,6 +28,8 @@ from benchmarks.memory import PARTITION_BYTES, Peak
 from benchmarks.processes import ReaderFailed
 from benchmarks.progress import Progress
 from benchmarks.run import BenchmarkRun
+from benchmarks.scale import figures as scale
+from benchmarks.scale import measuring as scale_measuring
 from benchmarks.speed import READERS, Result, Rivals
 from benchmarks.streaming import catch_up, idle, memory_growth, triggers, yahoo
 from benchmarks.streaming.measurement import (
@@ -58,6 +60,7 @@ EVENT_TIME = "event-time"
 WRITE = "write"
 SEARCH = "search"
 SAIL = "sail"
+SCALE = "scale"
 PARTS = {
     STREAMS: FIGURES,
     CONSUMER: readers.FIGURES,
@@ -66,6 +69,7 @@ PARTS = {
     WRITE: writing.FIGURES,
     SEARCH: (SEARCH,),
     SAIL: (SAIL,),
+    SCALE: scale.FIGURES,
 }
 """Groups of figures for `--only`. Each group has its own file of results."""
 
@@ -104,7 +108,7 @@ def parse_arguments() -> argparse.Namespace:
         choices=tuple(dict.fromkeys((*NAMES, *PARTS))),
         help=f"run only this figure (repeatable): {', '.join(NAMES)}; or {STREAMS} for all stream- figures, "
         f"{CONSUMER} for all consumer- figures, {FORMATS} for all formats- figures, {EVENT_TIME} for all "
-        f"event-time- figures, {WRITE} for all write- figures",
+        f"event-time- figures, {WRITE} for all write- figures, {SCALE} for all scale- figures",
     )
     parser.add_argument(
         "--side",
@@ -123,6 +127,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
     )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="write these figures into the results of their group, and keep its other figures as they were recorded",
+    )
     arguments = parser.parse_args()
     arguments.codecs = arguments.codecs.split(",")
     if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
@@ -131,6 +140,8 @@ def parse_arguments() -> argparse.Namespace:
     arguments.rounds = arguments.rounds or ROUNDS
     if min(arguments.rounds, arguments.stream_rounds) < 1:
         parser.error("at least one round is needed")
+    if arguments.update and (arguments.quick or arguments.side or not arguments.only):
+        parser.error("--update needs --only, and takes whole figures: neither --quick nor --side")
     if arguments.only:
         arguments.only = [figure for name in arguments.only for figure in PARTS.get(name, (name,))]
     return arguments
@@ -178,6 +189,7 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
         measured.search = search.measure(bench) if SEARCH in names else []
         measured.sail = sail.measure(bench) if SAIL in names else []
         measured.streams, measured.stream_memory = measure_streams(names, bench)
+        measured.scale = scale_measuring.measure(bench, names)  # last: the broker is slower with 10,000 partitions
     progress.clear()
     sys.stdout.write("\n" + report.text(measured) + "\n\n")
     path = write_results(arguments, names, measured, busy, distribution)
@@ -190,7 +202,7 @@ def make_rivals(
     """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
     beside_jvm = {
-        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL),
+        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL, scale.BROKER),
         *(formats.FROM_JSON, formats.FROM_MALFORMED, formats.SELECT, formats.WHERE),
     }
     jvm_sink = {writing.BATCH, writing.FROM_JSON, writing.MICRO_BATCH} & set(names)
@@ -338,7 +350,29 @@ def write_results(
         "figures": [figure.as_json() for figure in report.figures(measured)],
         **measured.as_json(),
     }
+    if arguments.update:
+        return _update(content, names)
     RESULTS.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    return path
+
+
+def _update(content: dict[str, Any], names: list[str]) -> Path:
+    """Replace the figures of this run in the file of their group."""
+    part = next((part for part, figures in PARTS.items() if set(names) <= set(figures)), None)
+    if part is None:
+        raise PenstockError("--update takes figures of one group")
+    path = RESULTS / f"{part}.json"
+    if path.exists():
+        before = json.loads(path.read_text("utf-8"))
+        new = {figure["figure"] for figure in content["figures"]}
+        content["figures"] += [figure for figure in before["figures"] if figure["figure"] not in new]
+        for key, measured in content.items():
+            if isinstance(measured, list) and key != "figures":
+                kept = [one for one in before.get(key, []) if one.get("figure") not in names]
+                content[key] = kept + measured
+        earlier = set(before["setting"]["contestants"]) | set(names)
+        content["setting"]["contestants"] = [name for name in PARTS[part] if name in earlier]
     path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     return path
 

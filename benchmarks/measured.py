@@ -25,6 +25,7 @@ class Measured:
     write: list[Measurement] = field(default_factory=list)
     search: list[Measurement] = field(default_factory=list)
     sail: list[Measurement] = field(default_factory=list)
+    scale: list[Measurement] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {name: [one.as_json() for one in getattr(self, name)] for name in self.__slots__}

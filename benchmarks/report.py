@@ -13,6 +13,7 @@ from benchmarks.formats import targets as format_targets
 from benchmarks.measured import Measured
 from benchmarks.measurement import Measurement
 from benchmarks.memory import Peak
+from benchmarks.scale import targets as scale_targets
 from benchmarks.streaming import targets
 from benchmarks.writing import targets as write_targets
 
@@ -55,7 +56,8 @@ def figures(measured: Measured) -> list[Figure]:
     found += targets.figures(measured.streams) + targets.memory_figures(measured.stream_memory)
     found += consumer_targets.figures(measured.consumers) + format_targets.figures(measured.formats)
     found += event_time_targets.figures(measured.event_time) + write_targets.figures(measured.write)
-    return found + search.figures(measured.search) + sail.figures(measured.sail)
+    found += search.figures(measured.search) + sail.figures(measured.sail)
+    return found + scale_targets.figures(measured.scale)
 
 
 def _memory_figures(peaks: Sequence[Peak]) -> list[Figure]:
@@ -122,6 +124,7 @@ def text(measured: Measured) -> str:
         "write": measured.write,
         "search": measured.search,
         "Sail": measured.sail,
+        "scale": measured.scale,
     }
     parts += [_measurements(f"{what} figure", those) for what, those in others.items() if those]
     found = figures(measured)

@@ -76,7 +76,7 @@ class Chart:
                 y += BAR_STEP
             shapes.append(f'<path class="axis" d="M{LABELS}.5 {top - 3} V{y - BAR_STEP + BAR + 3}"/>')
             y += GROUP_GAP
-        return _page(self.title, self.subtitle, y + 2, shapes, self._description())
+        return page(self.title, self.subtitle, y + 2, shapes, self._description())
 
     def _description(self) -> str:
         said = [
@@ -100,13 +100,14 @@ def _bar(bar: Bar, y: int, scale: float) -> list[str]:
     ]
 
 
-def _page(title: str, subtitle: str, height: int, shapes: Sequence[str], description: str) -> str:
+def page(title: str, subtitle: str, height: int, shapes: Sequence[str], description: str, more_style: str = "") -> str:
+    """The SVG of a chart: its frame, its titles and these shapes."""
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
         'role="img" aria-labelledby="title">',
         f'  <title id="title">{escape(description)}</title>',
         "  <!-- generated from benchmarks/results by `make docs` -->",
-        f"  <style>{STYLE}\n  </style>",
+        f"  <style>{STYLE}{more_style}\n  </style>",
         f'  <rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
         f'  <text class="title" x="20" y="28">{escape(title)}</text>',
         f'  <text class="small" x="20" y="47">{escape(subtitle)}</text>',

@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping
 
 from tools.docs.bar_chart import Bar, Chart, Group, Kind
 from tools.docs.benchmark_tables import CONSUMER_SIDES, STREAM_SIDES, codecs_of, speed
+from tools.docs.line_chart import Line, LineChart, Panel
 from tools.docs.results import Run, run_of, whole_run
+from tools.docs.scale_tables import (
+    CHANGES,
+    GROUP_STEPS,
+    MEMBERS,
+    PARTITIONS,
+    PLANNED,
+    RANGE_COUNTS,
+    RANGE_STEPS,
+    points,
+)
 
 SPARK_READERS = {"spark-penstock": "Penstock", "spark-jvm": "Spark's Kafka source", "spark-ceiling": "ceiling"}
 PLAIN_READERS = {
@@ -114,6 +125,22 @@ def spark_write() -> str:
     return Chart("Spark writes", "a scale for each figure; shorter is better", groups).svg()
 
 
+def growth() -> str:
+    planned = [Line(text, points("scale-planning", what, PARTITIONS)) for what, text in PLANNED.items()]
+    ranges = [Line(text, points("scale-ranges", what, RANGE_COUNTS)) for what, text in RANGE_STEPS.items()]
+    changes = [Line(text, points("scale-group", what, MEMBERS, 1000)) for what, text in CHANGES.items()]
+    cost = [Line(text, points("scale-group", what, MEMBERS)) for what, text in GROUP_STEPS.items()]
+    panels = [
+        Panel("Planning: CPU, ms", "partitions", planned),
+        Panel("Ranges of a batch: CPU, ms", "ranges", ranges),
+        Panel("Rebalance of a group in one process: time, ms", "members", changes),
+        Panel("The same: CPU per member, ms", "members", cost),
+    ]
+    subtitle = "both scales are logarithmic; a line as steep as the dashed one is linear growth"
+    measured = [Panel(each.title, each.sizes, [line for line in each.lines if line.points]) for each in panels]
+    return LineChart("Cost against size", subtitle, [each for each in measured if each.lines]).svg()
+
+
 def _by_codec(readers: Mapping[str, str]) -> list[Group]:
     run = whole_run()
     groups = []
@@ -147,3 +174,5 @@ FIGURES: dict[str, Callable[[], str]] = {
 }
 if run_of("write").measured:
     FIGURES["docs/figures/spark-write.svg"] = spark_write
+if run_of("scale").measured:
+    FIGURES["docs/figures/scale.svg"] = growth

@@ -20,6 +20,7 @@ FILES = {
     "write": "write",
     "search": "search",
     "sail": "sail",
+    "scale": "scale",
 }
 """A part of the benchmark, and the file with its results where the last whole run did not include it."""
 
