@@ -30,6 +30,10 @@ class CursorReader(Protocol):
     def full(self) -> bool:
         """Whether fetchers must leave out the cursors of this stream for now (H4)."""
 
+    @property
+    def waiting(self) -> bool:
+        """Whether the stream's thread waits for records. Takes no lock."""
+
     def put(
         self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
     ) -> bool:

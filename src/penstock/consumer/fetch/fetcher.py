@@ -38,6 +38,13 @@ FULL_STREAM_SECONDS = 0.02
 """While a stream is full, requests for the others do not wait at the broker: such a request could not be recalled when
 the stream has room again. Instead the fetcher waits this long between two requests, or until there is room."""
 
+HAND_OVER_SECONDS = 50e-6
+"""After a small chunk for a thread that waits, the fetcher sleeps this long, and thereby leaves the GIL to that thread.
+
+Do not simplify to the next request at once: until it is sent, the fetcher keeps the GIL, and the woken thread waits for
+it a second time. Measured at 1,000 records per second: from the queue to the stream's thread 36 us instead of 94 to
+130. The duration hardly matters: 1 us and 100 us, to which the kernel adds 50, have the same median."""
+
 FIRST_BUFFER_BYTES = 1 << 20
 MAX_BUFFERS_KEPT = 2
 MAX_BUFFER_KEPT_BYTES = 64 << 20
@@ -248,7 +255,7 @@ class Fetcher:
 
     def _distribute(self, response: FetchResponse, wanted: FetchPlan, session: FetchSession, lease: Lease) -> bool:
         """Put the partitions of a response on their streams' queues. Returns whether it had records."""
-        received = False
+        received = wakes = False
         refused: set[Cursor] = set()
         by_key = wanted.by_key(session)
         for fetched in response.partitions:
@@ -277,6 +284,7 @@ class Fetcher:
             follows = scan(fetched.records, position.offset)
             chunk_lease = lease
             if len(fetched.records) <= SMALL_CHUNK:
+                wakes = wakes or cursor.reader.waiting
                 # Copy it out of its response, which may hold megabytes of other streams: a queue may hold many small
                 # chunks.
                 with fetched.records as view:
@@ -289,6 +297,8 @@ class Fetcher:
         lease.release()
         if not response.throttle:  # else it answers for no partition
             wanted.note_answer(time.monotonic(), refused, self._held)
+        if wakes:
+            time.sleep(HAND_OVER_SECONDS)
         return received
 
     def _handle_error(self, held: HeldCursor, position: FetchPosition, version: int, fetched: FetchedPartition) -> None:

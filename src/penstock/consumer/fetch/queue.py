@@ -45,7 +45,10 @@ class ChunkQueue:
         self._holds_back = holds_back
         self._on_records = on_records
         self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)
+        self._signal = threading.Lock()
+        """Released to wake the stream's thread."""
+        self.waiting = False
+        """Whether the stream's thread waits for `_signal`. Set with the lock held."""
         self._chunks: deque[Chunk] = deque()
         self._errors: deque[tuple[Cursor | None, BaseException]] = deque()
         self._failure: BaseException | None = None
@@ -139,8 +142,23 @@ class ChunkQueue:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ConsumerTimeout(self.thread_id, timeout or 0.0, self.wait_reason() if timeout else "")
-            self._changed.wait(left)
+            self._wait(left)
         return None
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait for `announce`, which wakes one thread: only one reads a stream. The lock must be held once.
+
+        Not a Condition, which creates a lock for each wait and runs twice as much Python for each message.
+        """
+        # It is free if an announcement came just after a time-out, or after a signal handler that raised.
+        self._signal.acquire(blocking=False)
+        self.waiting = True
+        self.lock.release()
+        try:
+            self._signal.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        finally:
+            self.lock.acquire()
+            self.waiting = False
 
     def _take_first(self) -> Chunk | None:
         """Remove and return the first chunk that may be handed out."""
@@ -184,7 +202,9 @@ class ChunkQueue:
 
     def announce(self) -> None:
         """Wake the stream's thread."""
-        self._changed.notify_all()
+        if self.waiting:
+            self.waiting = False
+            self._signal.release()
         if self.on_ready is not None:
             self.on_ready()
 

@@ -384,6 +384,10 @@ class ChunkReader:
     def full(self) -> bool:
         return self.queue.full
 
+    @property
+    def waiting(self) -> bool:
+        return self.queue.waiting
+
     def put(
         self, cursor: Cursor, version: int, asked: int, fetched: FetchedPartition, follows: int, lease: Lease
     ) -> bool:

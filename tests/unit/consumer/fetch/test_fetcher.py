@@ -8,7 +8,7 @@ from hostile.record_batches import Batch as Forged
 from hostile.record_batches import counted, record
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor
-from penstock.consumer.fetch.fetcher import Fetcher
+from penstock.consumer.fetch.fetcher import HAND_OVER_SECONDS, Fetcher
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.stream_factory import make_stream
 from penstock.errors import ConsumerTimeout
@@ -74,6 +74,28 @@ def test_H4_a_small_unread_chunk_does_not_keep_a_large_response_in_memory():
         next(fast)
     assert fetching.given_back == 10
     assert [next(slow).offset for _ in range(10)] == list(range(10)), "and they are still whole"
+
+
+def test_the_fetcher_leaves_the_gil_to_a_waiting_reader_after_a_small_chunk_only(monkeypatch):
+    """At full speed chunks are large or the reader is busy, and a pause would cost throughput."""
+    pauses = []
+    monkeypatch.setattr("penstock.consumer.fetch.fetcher.time.sleep", pauses.append)
+    stream = make_stream("me-0", CONFIG, queued_chunks=9, timeout=0.0)
+    cursor = Cursor(TopicPartition("t", 0), stream.reader, 0)
+    fetching, queue = Fetching(), stream.reader.queue
+
+    def receive(batch: Forged, waiting: bool) -> int:
+        with queue.lock:  # as a reader leaves it in `ChunkQueue._wait`
+            queue._signal.acquire(blocking=False)
+            queue.waiting = waiting
+        fetching.receive((cursor, batch))
+        assert not queue.waiting, "it was woken"
+        return len(pauses)
+
+    assert receive(counted(0, 1), waiting=True) == 1
+    assert receive(counted(1, 1), waiting=False) == 1
+    assert receive(Forged(2, [record(0, b"v" * 100_000)]), waiting=True) == 1
+    assert pauses == [HAND_OVER_SECONDS]
 
 
 def test_E3_an_answer_covers_all_requested_partitions_unless_the_broker_throttles():

@@ -270,6 +270,55 @@ def test_H14_a_shutdown_ends_the_iteration_of_a_blocked_reader():
     assert list(fed.stream) == []
 
 
+def wait_until_reading(fed):
+    deadline = time.monotonic() + 30
+    while not fed.reader.waiting and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert fed.reader.waiting
+
+
+def test_H14_a_waiting_reader_misses_no_chunk():
+    fed = Fed(timeout=30.0, queued_chunks=10)
+    cursor = fed.cursor()
+    count = 2000
+    seen = []
+    reader = threading.Thread(target=lambda: seen.extend(fed.offsets(count)))
+    reader.start()
+    for at in range(count):
+        fed.put(cursor, batch(at, 1))
+        if at % 3 == 0:
+            wait_until_reading(fed)  # else the chunk comes while the reader is about to wait
+    reader.join(60)
+    assert seen == list(range(count))
+    assert not fed.reader.waiting
+
+
+def test_H14_an_announcement_after_a_time_out_disturbs_no_later_wait():
+    fed = Fed(timeout=0.001)
+    queue = fed.reader.queue
+    acquire = queue._signal
+
+    class LateAnnouncement:
+        # Announces in the moment between a time-out and the reader's return.
+        def acquire(self, blocking=True, timeout=-1):
+            taken = acquire.acquire(blocking, timeout)
+            if blocking and not taken:
+                with queue.lock:
+                    queue.announce()
+            return taken
+
+        def release(self):
+            acquire.release()
+
+    queue._signal = LateAnnouncement()
+    for _ in range(3):
+        with pytest.raises(ConsumerTimeout):
+            next(fed.stream)
+        assert not fed.reader.waiting
+    fed.put(fed.cursor(), batch(0))
+    assert next(fed.stream).offset == 0
+
+
 def test_a_shutdown_keeps_the_position_of_a_stream_left_in_the_middle():
     fed = Fed()
     cursor = fed.cursor()
