@@ -129,6 +129,7 @@ test: ## what CI runs: linters, Rust, unit, integration, Spark
 test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL and Kerberos
 	@tools/postgresql.sh >/dev/null
 	@tools/kerberos.sh
+	@command -v promtool >/dev/null || { echo "make test-all needs promtool: apt-get install prometheus"; exit 1; }
 	@$(MAKE) $(VENV)/.kerberos
 	@$(MAKE) old-broker-jars
 	@$(MAKE) test ARGS="-m 'not soak' $(ARGS)"

@@ -29,7 +29,7 @@ LAYERS = (
     {"wire", "eventtime", "predicate"},
     {"config"},
     {"formats", "dead_letters", "metrics", "testing"},
-    {"planner", "reader", "writer"},
+    {"planner", "reader", "writer", "monitor"},
     {"sampling"},
     {"consumer", "spark", "arrow"},
     {"streamer"},
@@ -44,6 +44,7 @@ PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
     *("writer/columns", "writer/names", "writer/note", "writer/decision"),
+    "monitor/rate",
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

@@ -19,6 +19,8 @@ ALLOWED = {
     "consumer/connector.py": "part of a consumer id (H1), which is unique without it",
     "metrics/consumer_counters.py": "how old an event-time watermark is, as shown",
     "cli/demo_program.py": "timestamps of made-up records",
+    "monitor/exporter.py": "how old the metrics are",
+    "monitor/rounds.py": "how old records are, as shown",
     "planner/alignment/alignment.py": "whether the newest record of a partition that was never seen is old (E3)",
     "dead_letters/letter_writer.py": "timestamps of dead letters",
     "writer/record_writer.py": "timestamps of rows that have none",

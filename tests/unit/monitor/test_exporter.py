@@ -1,0 +1,241 @@
+"""The exporter: what a scrape gets, health, hostile names, and the end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock.errors import PenstockError
+from penstock.metrics.metric import Metric
+from penstock.model.topic_partition import TopicPartition
+from penstock.monitor.cluster_metrics import CLUSTER_METRICS
+from penstock.monitor.exporter import REQUESTS_AT_ONCE, Exporter, MetricsText
+from penstock.monitor.rounds import Rounds
+from penstock.monitor.settings import MonitorSettings
+from support.fake_survey import FakeSurvey
+
+WALL = 1_800_000_000.0
+SHIPPED = Path(__file__).parents[3] / "monitoring"
+HOSTILE = 'g"}\n\x1b[31m\\ü 1\n# HELP x'
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def snapshot_of(survey, rounds=1):
+    monitor = Rounds(
+        survey, MonitorSettings(), clock=lambda: float(survey.asked.count("end offsets")), wall=lambda: WALL
+    )
+    for _ in range(rounds):
+        snapshot = monitor.run()
+    return snapshot
+
+
+def full():
+    survey = FakeSurvey(
+        {A: 100, B: 50},
+        begins={A: 10},
+        commits={"g": {A: 90, B: 50}, "late": {A: 5}, HOSTILE: {A: 100}},
+        members={"g": [[A], [B]]},
+        times={(A, 90): int((WALL - 30) * 1000), (A, 10): int((WALL - 600) * 1000)},
+    )
+    return snapshot_of(survey, 2)
+
+
+def samples(text):
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(found, name, **labels):
+    return found[f"penstock_{name}", tuple(sorted(labels.items()))]
+
+
+@pytest.fixture
+def serve():
+    started = []
+
+    def run(snapshot, **more):
+        started.append(Exporter("127.0.0.1", 0, lambda: snapshot, stale_after=60, clock=lambda: WALL + 5, **more))
+        return started[-1]
+
+    yield run
+    for exporter in started:
+        exporter.close()
+
+
+def get(exporter, path, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", exporter.port, timeout=60)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers["Content-Type"], response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_scrape_has_groups_topics_and_brokers(serve):
+    status, content_type, text = get(serve(full()), "/metrics")
+    assert (status, content_type.split(";")[0]) == (200, "text/plain")
+    found = samples(text)
+    assert value(found, "cluster_up") == 1
+    assert value(found, "group_pending_records", group="g") == 10
+    assert value(found, "group_lag_seconds", group="g") == 30
+    assert value(found, "group_members", group="g") == 2
+    assert value(found, "group_state", group="g", kind="classic", state="Stable") == 1
+    assert value(found, "group_records_lag", group="g", topic="t", partition="0") == 10
+    assert value(found, "group_partition_lag_seconds", group="g", topic="t", partition="1") == 0
+    assert value(found, "group_deleted_records", group="late") == 5
+    inexact = {"group": "late", "topic": "t", "partition": "0", "certainty": "at least"}
+    assert value(found, "group_partition_lag_inexact", **inexact) == 1
+    assert value(found, "topic_bytes", topic="t") == 2048
+    assert value(found, "topic_retention_seconds", topic="t") == 60
+    assert value(found, "partition_end_offset", topic="t", partition="1") == 50
+
+
+def test_every_metric_has_samples_and_help():
+    text, _ = MetricsText(full).text("text/plain")
+    families = {family.name: family for family in text_string_to_metric_families(text.decode())}
+    assert families.keys() == {metric.prometheus_name for metric in CLUSTER_METRICS}
+    assert all(family.documentation for family in families.values())
+
+
+def test_hostile_names_are_label_values(serve):
+    found = samples(get(serve(full()), "/metrics")[2])
+    assert value(found, "group_pending_records", group=HOSTILE) == 0
+
+
+def test_without_partitions_there_are_far_fewer_series(serve):
+    found = samples(get(serve(full(), by_partition=False), "/metrics")[2])
+    assert value(found, "group_lag_seconds", group="g") == 30
+    assert not [name for name, labels in found if "partition" in dict(labels)]
+
+
+def test_a_snapshot_is_written_once_per_format_and_no_broker_is_asked():
+    survey = FakeSurvey({A: 1}, commits={"g": {A: 1}})
+    snapshot = snapshot_of(survey)
+    asked = list(survey.asked)
+    text = MetricsText(lambda: snapshot)
+    plain = text.text("")
+    assert text.text("")[0] is plain[0]
+    assert text.text("application/openmetrics-text; version=1.0.0")[0].endswith(b"# EOF\n")
+    assert survey.asked == asked
+
+
+def test_health_says_whether_brokers_answer(serve):
+    assert get(serve(full()), "/health")[0] == 200
+    for snapshot, reason in (
+        (None, "no broker was asked yet"),
+        (snapshot_of(FakeSurvey(is_up=False)), "no broker has answered yet"),
+    ):
+        status, content_type, body = get(serve(snapshot), "/health")
+        assert (status, content_type, json.loads(body)["reason"]) == (503, "application/json", reason)
+    old = Exporter("127.0.0.1", 0, full, stale_after=60, clock=lambda: WALL + 61)
+    try:
+        assert old.answer("/health", "")[0] == 503
+    finally:
+        old.close()
+
+
+def test_before_the_first_round_a_scrape_fails_and_other_paths_do_not_exist(serve):
+    exporter = serve(None)
+    assert get(exporter, "/metrics")[0] == 503
+    assert get(exporter, "/")[0] == 200
+    assert get(exporter, "/etc/passwd")[0] == 404
+
+
+def test_silent_clients_cost_a_few_threads_and_no_more(serve):
+    exporter = serve(full())
+    silent = [socket.create_connection(("127.0.0.1", exporter.port)) for _ in range(REQUESTS_AT_ONCE)]
+    try:
+        for opened in silent:
+            opened.sendall(b"GET /metrics HTTP/1.1\r\n")  # and never the end of the headers
+        refused = socket.create_connection(("127.0.0.1", exporter.port), timeout=60)
+        with refused:
+            assert refused.recv(100).startswith(b"HTTP/1.1 503")
+    finally:
+        for opened in silent:
+            opened.close()
+
+
+def test_a_port_in_use_is_an_error_that_names_it(serve):
+    port = serve(None).port
+    with pytest.raises(PenstockError, match=f"cannot listen on 127.0.0.1:{port}"):
+        Exporter("127.0.0.1", port, lambda: None, stale_after=1)
+
+
+# --- what is shipped --------------------------------------------------------------------------------------------------
+
+
+def series_of(metric: Metric) -> str:
+    return metric.prometheus_name + ("_total" if metric.kind == "counter" else "")
+
+
+def unknown_series(text: str) -> set[str]:
+    return set(re.findall(r"\bpenstock_\w+", text)) - {series_of(metric) for metric in CLUSTER_METRICS}
+
+
+def test_the_dashboard_is_whole_and_names_metrics_that_exist():
+    text = (SHIPPED / "grafana-dashboard.json").read_text("utf-8")
+    dashboard = json.loads(text)
+    assert unknown_series(text) == set()
+    panels = dashboard["panels"]
+    numbers = [panel["id"] for panel in panels]
+    assert len(set(numbers)) == len(numbers)
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    taken = set()
+    for panel in panels:
+        assert panel["title"]
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, f"{panel['title']} covers another panel"
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+        if panel["type"] == "row":
+            continue
+        assert panel["description"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert panel["targets"]
+        letters = [target["refId"] for target in panel["targets"]]
+        assert len(set(letters)) == len(letters)
+        for target in panel["targets"]:
+            assert '{job=~"$job"' in target["expr"]
+    assert variables == {"datasource", "job", "group", "topic"}
+
+
+def test_the_alert_rules_name_metrics_that_exist():
+    for name in ("prometheus-alerts.yaml", "prometheus-alerts-test.yaml"):
+        assert unknown_series((SHIPPED / name).read_text("utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "rules", "prometheus-alerts.yaml"), ("test", "rules", "prometheus-alerts-test.yaml")]
+)
+def test_promtool_accepts_the_alert_rules(arguments):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    ran = subprocess.run([promtool, *arguments], cwd=SHIPPED, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_promtool_accepts_the_metrics():
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    text, _ = MetricsText(full).text("")
+    ran = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+    assert ran.returncode == 0, (ran.stdout + ran.stderr).decode()
