@@ -40,6 +40,8 @@ COMMANDS = {
     "copy": "copy a topic to another topic or cluster",
     "stream": "copy a topic to Parquet files or a database, continuously",
     "groups": "list, describe, reset and delete consumer groups",
+    "top": "show the lag of all groups, live",
+    "exporter": "serve the lag of all groups to Prometheus",
     "broker": "start a real Kafka on this machine, to try things out",
 }
 """The commands, each in the module of its name, and what `penstock --help` says about them."""
@@ -69,6 +71,8 @@ examples:
   penstock stream clicks -b localhost:9092 --to parquet:clicks
                                                       copy a topic to files or a database
   penstock groups -b localhost:9092 list              list the consumer groups
+  penstock top -b localhost:9092                      show the lag of all groups, live
+  penstock exporter -b localhost:9092                 serve the lag of all groups to Prometheus
 """
 
 

@@ -60,7 +60,7 @@ def test_without_a_command_it_shows_help(capsys):
 @pytest.mark.parametrize(
     "command",
     [
-        *("topics", "read", "write", "copy", "broker", "demo", "doctor", "groups", "stream"),
+        *("topics", "read", "write", "copy", "broker", "demo", "doctor", "groups", "stream", "top", "exporter"),
         *("topics list", "topics create", "topics describe", "topics delete"),
         *("groups list", "groups describe", "groups reset", "groups delete"),
     ],
