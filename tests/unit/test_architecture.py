@@ -165,6 +165,15 @@ def test_only_the_parser_of_predicates_imports_sqlglot():
     assert ran.stdout.strip() == "False", "tasks need no parser"
 
 
+def test_planning_and_typed_reads_do_not_import_pyarrow_compute():
+    code = (
+        "import sys, penstock.sampling.typed_source, penstock.planner.batch, penstock.reader.task, "
+        "penstock.formats.typed; print('pyarrow.compute' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False", "it takes 55 ms of CPU time"
+
+
 @pytest.mark.parametrize(
     "path",
     [path for path in FILES if module_of(path).split(".")[1:2] and module_of(path).split(".")[1] in PURE]

@@ -14,10 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import MalformedRecord
-from penstock.eventtime.span import EventTimeSpan
 from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
@@ -26,6 +24,7 @@ from penstock.masking import get_logger
 from penstock.model.watermark_columns import UNKNOWN, WATERMARK_COLUMNS, WatermarkColumns, Watermarks
 
 if TYPE_CHECKING:
+    from penstock.eventtime.span import EventTimeSpan
     from penstock.predicate.row_filter import RowFilter
 
 log = get_logger(__name__)
@@ -322,6 +321,8 @@ class _Part:
         """Keep the rows that passed, and of Kafka's columns only those that the result comes from and that are not done
         with."""
         if self.faults:  # the columns of errors show bytes of key and value
+            import pyarrow.compute as pc  # 55 ms of CPU time, which planning and most tasks save
+
             self.keep(pc.indices_nonzero(passed))
             return
         names = self.records.schema.names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from penstock.model.watermark_columns import UNKNOWN, Watermarks
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.early_end import expect_early_end
 from penstock.spark.tracebacks import without_traceback
+from penstock.spark.worker_heap import freeze_heap
 
 
 class RangePartition(InputPartition):
@@ -87,6 +87,7 @@ class BatchReader(DataSourceReader):
         if may_end:  # a task that starts after the record that ends a partition would miss it
             narrowing = replace(narrowing, min_offset=0, min_timestamp=None)
         ranges = plan_batch(self._options, narrowing, whole_partitions=may_end)
+        freeze_heap()
         return [RangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -107,21 +108,5 @@ def read_partition(
     batches = read_range(
         partition.value, columns, options, scope=scope, reports=partition.reports, watermarks=partition.watermarks
     )
-    _freeze_heap()
+    freeze_heap()
     return batches
-
-
-_heap_frozen = False
-
-
-def _freeze_heap() -> None:
-    """Exclude all loaded modules from garbage collection, once per worker.
-
-    PySpark's daemon collects after every task. PySpark and Penstock are tens of thousands of objects, which took
-    16 ms per task: a sixth of the worker's time in a read of 3 M rows. Modules are never garbage.
-    """
-    global _heap_frozen
-    if not _heap_frozen:
-        gc.collect()
-        gc.freeze()
-        _heap_frozen = True

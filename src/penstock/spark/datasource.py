@@ -29,6 +29,7 @@ from penstock.spark.driver_log import log_to_driver
 from penstock.spark.schema import event_time_field, raw_schema, typed_schema, wanted_columns
 from penstock.spark.table_options import kept_options, with_options
 from penstock.spark.tracebacks import without_traceback
+from penstock.spark.worker_heap import freeze_heap
 from penstock.spark.worker_python import warn_of_other_python
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -49,6 +50,7 @@ class PenstockDataSource(DataSource):
         processes, gets a copy. So all agree on the moment from which relative times count."""
         super().__init__(options)
         self._made_at = now_ms()
+        freeze_heap()
 
     @classmethod
     def name(cls) -> str:
