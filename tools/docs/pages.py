@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.docs import benchmark_tables, options, write_tables
+from tools.docs import benchmark_tables, options, scale_tables, write_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +37,13 @@ PARTS: dict[str, Mapping[str, Callable[[], str]]] = {
         "memory": benchmark_tables.memory,
         "stream memory": benchmark_tables.stream_memory,
         "write memory": write_tables.memory,
+    },
+    "docs/scale.md": {
+        "chart": scale_tables.chart,
+        "planning": scale_tables.planning,
+        "broker": scale_tables.broker,
+        "ranges": scale_tables.ranges,
+        "group": scale_tables.group,
     },
     "benchmarks/README.md": {"targets": benchmark_tables.targets},
 }

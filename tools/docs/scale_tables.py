@@ -38,6 +38,13 @@ def points(figure: str, what: str, sizes: Sequence[int], factor: float = 1.0) ->
     return [(size, value * factor) for size, value in found if value is not None]
 
 
+def chart() -> str:
+    """The picture, which is drawn once there are results."""
+    return (
+        "![Cost against size, on logarithmic scales](figures/scale.svg)" if run_of("scale").measured else NOT_MEASURED
+    )
+
+
 def planning() -> str:
     text = {**{what: f"{name}, CPU ms" for what, name in PLANNED.items()}, "memory": "memory of the process, MB"}
     return _by_size("scale-planning", "partitions", text, PARTITIONS)
