@@ -132,7 +132,7 @@ test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older br
 	@command -v promtool >/dev/null || { echo "make test-all needs promtool: apt-get install prometheus"; exit 1; }
 	@$(MAKE) $(VENV)/.kerberos
 	@$(MAKE) old-broker-jars
-	@$(MAKE) test ARGS="-m 'not soak' $(ARGS)"
+	@$(MAKE) test ARGS="-m 'not soak' --hypothesis-profile=thorough $(ARGS)"
 
 # What pytest needs, in the order in which it begins. The kernel takes longest, so it begins as soon as maturin is there.
 ready: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa \

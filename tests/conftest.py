@@ -18,9 +18,10 @@ from support import kafka_jvm, spark_jvm
 
 # No deadline per example: a busy machine is not a bug, and pytest-timeout ends tests that hang.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples in every run, so that a failure comes from the change. `--hypothesis-profile=explore` finds new
-# ones.
-settings.register_profile("penstock", settings.get_profile("explore"), derandomize=True)
+# The same examples in every run, so that a failure comes from the change. `make test` tries a third of them, and
+# `make test-all` all: `thorough`. `--hypothesis-profile=explore` finds new ones.
+settings.register_profile("thorough", settings.get_profile("explore"), derandomize=True)
+settings.register_profile("penstock", settings.get_profile("thorough"), max_examples=34)
 settings.load_profile("penstock")
 
 pytest_plugins = sorted(f"fixtures.{path.stem}" for path in (Path(__file__).parent / "fixtures").glob("[a-z]*.py"))

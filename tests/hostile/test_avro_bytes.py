@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hostile.record_batches import varint
 from penstock._kernel import Format
 from support import avro_cases as cases
+from support.examples import examples
 
 Schema = Any
 
@@ -139,7 +140,7 @@ def test_claimed_sizes_take_no_memory() -> None:
     assert pool.bytes_allocated() - before < 2**24
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_damage_stays_in_its_row(data: st.DataObject) -> None:
     """Penstock accepts a damaged record only if Apache's library does, and both read the same."""

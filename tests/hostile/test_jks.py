@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.wire.transport.jks import MAGIC, JksDamaged, SealedKey, WrongPassword, read_jks
+from support.examples import examples
 
 PASSWORD = "store password"
 STORES = Path(__file__).parent.parent / "golden" / "key_stores"
@@ -23,7 +24,7 @@ def test_every_cut_is_noticed():
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_every_changed_byte_is_noticed(at, change):
     data = bytearray(WHOLE)
     data[at] ^= change
@@ -32,7 +33,7 @@ def test_every_changed_byte_is_noticed(at, change):
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=8))
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_without_the_digests_check_no_other_error_comes(at, replacement):
     data = WHOLE[:at] + replacement + WHOLE[at + len(replacement) :]
     try:

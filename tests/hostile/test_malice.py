@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hostile.record_batches import CODECS, Batch, counted, nullable, read, record, snappy_raw, varint
 from penstock.errors import CorruptBatch
+from support.examples import examples
 
 MEGABYTE = 1 << 20
 INT_MAX = 2**31 - 1
@@ -203,7 +204,7 @@ def test_random_bytes_are_corrupt_or_nothing(data: bytes, cut: bool, aligned: bo
     st.integers(-2, 30),
     st.none() | st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 9)), max_size=3),
 )
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_random_records_with_a_correct_crc_are_rows_or_corrupt(
     payload: bytes, attributes: int, count: int, last_delta: int, aborted: list[tuple[int, int]] | None
 ) -> None:

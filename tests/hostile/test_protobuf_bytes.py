@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hostile.protobuf_schemas import Schema, decode, is_map, load, messages, schemas, shown
 from penstock._kernel import Format, compile_protobuf, protobuf_type
+from support.examples import examples
 
 NESTED = (
     'syntax = "proto3"; message M { M0 m = 1; repeated int32 r = 2; string s = 3; oneof o { M0 a = 4; bool b = 5; } }'
@@ -59,7 +60,7 @@ def has_maps(descriptor: Any) -> bool:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_damage_affects_only_its_record_and_google_agrees(data: st.DataObject) -> None:
     schema = data.draw(schemas("proto3"))
@@ -84,7 +85,7 @@ def test_damage_affects_only_its_record_and_google_agrees(data: st.DataObject) -
             assert found[row] == shown(message)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_any_bytes_end_in_rows(data: st.DataObject) -> None:
     schema = data.draw(schemas())
@@ -96,14 +97,14 @@ def test_any_bytes_end_in_rows(data: st.DataObject) -> None:
             assert (row in faults) == (google(schema, value) is None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.binary(max_size=60))
 def test_any_bytes_as_descriptors_are_types_or_an_error(value: bytes) -> None:
     with contextlib.suppress(ValueError):
         protobuf_type(value, "")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_damaged_descriptors_are_types_or_an_error(data: st.DataObject) -> None:
     value = data.draw(damaged(data.draw(schemas()).descriptors))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from penstock._kernel import Format, avro_type
 from support import avro_cases as cases
+from support.examples import examples
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def test_names_are_found_in_their_namespace() -> None:
 # Values
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.data())
 def test_a_column_is_what_apaches_library_decodes(data: st.DataObject) -> None:
     schema, values = data.draw(cases.cases())
@@ -229,7 +230,7 @@ def test_only_what_is_wanted_is_built_in_the_order_it_is_wanted() -> None:
         assert got == {"last": row["last"], "either": either, "list": items}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_part_is_the_same_part_of_the_whole(data: st.DataObject) -> None:
     schema, values = data.draw(cases.cases(kind="record"))
@@ -490,7 +491,7 @@ def evolutions(draw: st.DrawFn, schema: Any, depth: int = 0) -> Any:
     return schema
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_an_evolved_column_is_what_fastavro_decodes(data: st.DataObject) -> None:
     writer, values = data.draw(cases.cases(kind="record", union_kinds=cases.UNLIKE_KINDS))

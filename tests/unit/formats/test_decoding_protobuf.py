@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hostile.protobuf_schemas import decode, expected_type, flipped, load, messages, rows, schemas, shown
 from penstock._kernel import Format, compile_protobuf, protobuf_message, protobuf_type
+from support.examples import examples
 
 UNKNOWN = [
     b"\xd2\xbb\x02\x03abc",  # number 5002, a length
@@ -36,13 +37,13 @@ def compiled(*texts: str, message: str = "") -> tuple[Format, type[Message]]:
     return Format.protobuf(descriptors, name, pa.field("", type_of(descriptors, name))), schema.message
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(schemas())
 def test_types_are_those_of_sparks_from_protobuf(schema: Any) -> None:
     assert type_of(schema.descriptors, schema.name).equals(expected_type(schema.message.DESCRIPTOR))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.data())
 def test_random_messages_of_random_schemas_are_read_as_google_reads_them(data: st.DataObject) -> None:
     schema = data.draw(schemas())
@@ -64,7 +65,7 @@ def test_random_messages_of_random_schemas_are_read_as_google_reads_them(data: s
             assert found[row] == dict.fromkeys(found[row])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_what_is_asked_for_is_the_same_without_the_rest(data: st.DataObject) -> None:
     schema = data.draw(schemas("proto3"))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from penstock._kernel import Format, FormatEncoder
 from penstock.formats.derived_schema import avro_schema
 from support import avro_cases as cases
+from support.examples import examples
 from support.typed_columns import columns
 
 
@@ -47,7 +48,7 @@ def written_values(draw: st.DrawFn) -> tuple[Any, list[Any]]:
 
 
 @given(written_values())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_W2_any_schema_that_is_read_is_written(case: tuple[Any, list[Any]]) -> None:
     schema, values = case
     column, faults = cases.column_of(schema, [cases.written(schema, value) for value in values])
@@ -65,7 +66,7 @@ def test_W2_any_schema_that_is_read_is_written(case: tuple[Any, list[Any]]) -> N
 
 
 @given(columns())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_W2_a_derived_schema_holds_every_column(column: pa.StructArray) -> None:
     schema = avro_schema(column.type)
     data, faults = encode(schema, column)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from penstock._kernel import Format, FormatEncoder
+from support.examples import examples
 from support.typed_columns import columns
 
 UTC = "UTC"
@@ -33,7 +34,7 @@ def one(type_: pa.DataType, value: Any, **options: Any) -> str:
 
 
 @given(columns(millis=True))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_W2_the_kernel_reads_back_what_it_wrote(column: pa.StructArray) -> None:
     for ignore in (True, False):
         encoded = FormatEncoder.json(pa.field("", column.type), ignore_null_fields=ignore).encode(column)

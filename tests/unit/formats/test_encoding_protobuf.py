@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hostile.protobuf_schemas import Schema, decode, load, messages, rows, schemas, shown
 from penstock._kernel import Format, FormatEncoder, compile_protobuf, protobuf_file, protobuf_message, protobuf_type
+from support.examples import examples
 
 
 def compiled(body: str, *, syntax: str = "proto3", message: str = "") -> Schema:
@@ -34,7 +35,7 @@ def one(schema: Schema, type_: pa.DataType, value: Any) -> bytes:
     return data
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_W2_messages_of_any_schema_are_written_as_they_were_read(data: st.DataObject) -> None:
     schema = data.draw(schemas())

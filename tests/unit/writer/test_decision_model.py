@@ -37,11 +37,18 @@ def changed(setting: Setting, **changes: bool) -> Setting:
 @pytest.mark.parametrize(
     ("setting", "states"),
     [
-        pytest.param(Setting(ONE_BATCH, all_attempts=4), 57_000, id="two attempts at each task"),
+        pytest.param(
+            Setting(ONE_BATCH, all_attempts=4), 57_000, id="two attempts at each task", marks=pytest.mark.extended
+        ),
         pytest.param(Setting(TWO_BATCHES), 40_000, id="two batches"),
         pytest.param(Setting(EMPTY_TASK), 19_000, id="a later batch with an empty task"),
         pytest.param(Setting(ONE_BATCH, separate_note=True), 20_000, id="rows and note in two steps"),
-        pytest.param(Setting((*OTHER_TASKS, LATER_BATCH)), 50_000, id="replays with another number of tasks"),
+        pytest.param(
+            Setting((*OTHER_TASKS, LATER_BATCH)),
+            50_000,
+            id="replays with another number of tasks",
+            marks=pytest.mark.extended,
+        ),
         pytest.param(Setting(OTHER_ROWS, attempts=1), 42_000, id="replays with other rows"),
         pytest.param(Setting(ONE_BATCH, attempts=1, late_intents=True, zombie_driver=True), 6_500, id="zombie driver"),
         pytest.param(UNSTABLE, 9_000, id="unstable reads of tasks"),

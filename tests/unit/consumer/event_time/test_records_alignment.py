@@ -22,6 +22,7 @@ from penstock.formats.decoding import _KernelDecoder
 from penstock.formats.plan import TypedSource
 from penstock.formats.spec import RawBytes, Text
 from support.configs import format_options
+from support.examples import examples
 from support.fed_event_stream import ALIGNED, CONFIG, MONOTONOUS, Fed, after, odd, times_of, until_time_out
 
 
@@ -81,7 +82,7 @@ def test_E4_a_gap_in_time_in_all_partitions_does_not_hold_them_forever():
     assert fed.combined == 1_000_000
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_E4_whatever_comes_each_record_is_handed_out_once_in_order_and_none_goes_too_far(data):
     chunks = data.draw(

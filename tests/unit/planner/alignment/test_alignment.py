@@ -10,6 +10,7 @@ from penstock import TopicPartition
 from penstock.errors import BrokerUnavailable
 from penstock.planner.alignment.alignment import PartitionRead
 from penstock.planner.alignment.pace import FIRST_STEP, GROWTH, Paces
+from support.examples import examples
 from support.timed_logs import BASE, HOUR, MINUTE, UNTIMED, A, B, C, Marker, Stream, records
 
 
@@ -290,7 +291,7 @@ class Published:
         self.combined = status.combined
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(topics(), st.sets(st.integers(0, 20)))
 def test_E4_nothing_that_was_in_order_is_ever_late_and_everything_is_read(drawn, restarts):
     logs, out_of_order, drift, limit = drawn
@@ -335,7 +336,7 @@ def lives(draw):
     return triggers, out_of_order, draw(st.sampled_from([0, 1000, 60_000])), draw(st.sampled_from([None, 1, 5]))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(lives())
 def test_E4_a_live_stream_runs_ahead_of_nothing_that_it_has_seen_and_reads_all_of_it(life):
     triggers, out_of_order, drift, limit = life
@@ -369,7 +370,7 @@ def test_E4_a_live_stream_runs_ahead_of_nothing_that_it_has_seen_and_reads_all_o
     assert stream.position == stream.logs.ends()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(topics(markers=True))
 def test_E4_a_log_with_transactions_is_read_to_its_end(drawn):
     logs, out_of_order, drift, limit = drawn
@@ -380,7 +381,7 @@ def test_E4_a_log_with_transactions_is_read_to_its_end(drawn):
     assert stream.position == stream.logs.ends()
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(topics())
 def test_E2_a_restart_knows_the_watermarks_that_were_there(drawn):
     logs, out_of_order, drift, limit = drawn

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.lookup.max_timestamps import LATEST, ROUNDS, find_max_timestamps
+from support.examples import examples
 
 
 class ListedLogs:
@@ -64,7 +65,7 @@ TIMESTAMPS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(TIMESTAMPS, st.integers(0, 50), st.randoms(use_true_random=False)), min_size=1, max_size=4))
 def test_F19_it_is_what_reading_all_of_it_says(given_logs):
     """Any order, gaps as compaction leaves them, a beginning that was deleted, records without a timestamp."""
@@ -110,7 +111,7 @@ def test_F19_a_hole_before_the_offset_is_searched_over():
     assert len(asked.requests) < 40
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.booleans()), max_size=60), st.integers(0, 63))
 def test_F19_what_no_reader_gets_never_makes_it_larger(rows, before):
     """With markers and aborted records it may be less, but no more; and exact where the last one is the latest."""

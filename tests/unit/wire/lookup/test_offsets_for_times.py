@@ -20,6 +20,7 @@ from penstock.wire.api.fetch import FetchedPartition
 from penstock.wire.lookup.offsets_for_times import Scan, Step, find_offsets, look_into
 from penstock.wire.lookup.time_index import TimeAnswers, look_up
 from penstock.wire.transport.retry import Attempts
+from support.examples import examples
 
 TP = TopicPartition(TOPIC, PARTITION)
 
@@ -124,14 +125,14 @@ def partitions(draw):
     return Partition(segments, begin, end, draw(st.integers(0, 25)), draw(st.booleans()))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(partitions(), min_size=1, max_size=3), st.integers(0, 22), st.integers(1, 4))
 def test_F8_it_is_what_a_scan_of_the_whole_log_finds(logs, time, piece):
     brokers = Brokers({TopicPartition("t", number): log for number, log in enumerate(logs)}, piece)
     assert brokers.first_at(time) == {tp: log.first(time) for tp, log in brokers.logs.items()}
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(partitions(), st.integers(0, 22))
 def test_what_the_index_says_is_true_of_every_record(log, time):
     """No such record precedes the answered offset, and "nothing" means that there is none."""
@@ -143,7 +144,7 @@ def test_what_the_index_says_is_true_of_every_record(log, time):
         assert late == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(partitions(), st.integers(0, 22), st.integers(0, 40))
 def test_what_is_known_to_be_older_is_not_looked_at_again(log, time, since):
     first = log.first(time)

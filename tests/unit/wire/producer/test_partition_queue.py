@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.producer.partition_queue import REMEMBERED_BATCHES, PartitionQueue
 from support.encoded_batches import FakeBatch, FakeEncoder
+from support.examples import examples
 
 TP = TopicPartition("t", 0)
 
@@ -118,7 +119,7 @@ class Leader:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_W9_records_are_written_once_and_in_order_whatever_the_leader_answers(data):
     count = data.draw(st.integers(1, 12), "batches")
     queue, leader = filled(count, records=4), Leader()
