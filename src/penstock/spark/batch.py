@@ -19,6 +19,7 @@ from penstock.model.task_report import ReportAddress
 from penstock.model.watermark_columns import UNKNOWN, Watermarks
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.early_end import expect_early_end
+from penstock.spark.prompt_ack import UnpickledInTask
 from penstock.spark.tracebacks import without_traceback
 from penstock.spark.worker_heap import freeze_heap
 
@@ -65,7 +66,7 @@ def _range_partition(
     return RangePartition(value, reports, UNKNOWN if watermarks is None else watermarks)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(UnpickledInTask, DataSourceReader):
     """Reads Kafka as a batch."""
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:

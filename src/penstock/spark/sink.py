@@ -19,6 +19,7 @@ from penstock.config.sql import write_to_table
 from penstock.errors import OptionError
 from penstock.spark.api import DataSourceStreamArrowWriter, arrow_schema
 from penstock.spark.driver_log import log_to_driver
+from penstock.spark.prompt_ack import UnpickledInTask
 from penstock.spark.tracebacks import without_traceback
 from penstock.writer.names import Kind, SinkScope
 
@@ -43,7 +44,7 @@ class SinkMessage(WriterCommitMessage):
         self.scope = scope
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(UnpickledInTask, DataSourceArrowWriter):
     """Writes a DataFrame to Kafka."""
 
     def __init__(self, options: SinkOptions, encoding: Encoding | None) -> None:
@@ -68,7 +69,7 @@ class BatchWriter(DataSourceArrowWriter):
         _abort(self._options, messages, self._options.batch_id)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(UnpickledInTask, DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to Kafka."""
 
     def __init__(self, options: SinkOptions, encoding: Encoding | None) -> None:

@@ -19,6 +19,7 @@ from penstock.planner.batch import with_retries
 from penstock.planner.checkpoint import to_json
 from penstock.reader.letter_scope import stream_scope
 from penstock.spark.batch import RangePartition, read_partition
+from penstock.spark.prompt_ack import UnpickledInTask
 from penstock.spark.stream_driver import StreamDriver
 from penstock.spark.tracebacks import without_traceback
 
@@ -26,7 +27,7 @@ STOP_SECONDS = 3.0
 """How long `stop` waits for the last commit. Spark ends this process without asking."""
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(UnpickledInTask, DataSourceStreamReader):
     """Reads Kafka as a stream. How a trigger plans depends on the version of PySpark: see the subclasses."""
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
