@@ -31,7 +31,7 @@ from benchmarks.run import BenchmarkRun
 from benchmarks.scale import figures as scale
 from benchmarks.scale import measuring as scale_measuring
 from benchmarks.speed import READERS, Result, Rivals
-from benchmarks.streaming import catch_up, idle, memory_growth, triggers, yahoo
+from benchmarks.streaming import catch_up, idle, memory_growth, micro_batch, triggers, yahoo
 from benchmarks.streaming.measurement import (
     CATCH_UP,
     FIGURES,
@@ -305,7 +305,7 @@ def measure_streams(names: list[str], bench: BenchmarkRun) -> tuple[list[Measure
     if YAHOO in names:
         measured += yahoo.measure(bench)
     if MICRO_BATCH in names:
-        measured += triggers.measure_micro_batch(bench)
+        measured += micro_batch.measure(bench)
     if IDLE in names:
         measured += idle.measure(bench)
     if STEADINESS in names:

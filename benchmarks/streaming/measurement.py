@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 MICRO_BATCH = "stream-micro-batch"
+STEADY_MICRO_BATCH = "stream-micro-batch-steady"
+MICRO_BATCH_TASKS, STEADY_MICRO_BATCH_TASKS = f"{MICRO_BATCH}-tasks", f"{STEADY_MICRO_BATCH}-tasks"
+"""Spark's `addBatch`: the tasks and the sink. The other three are measured together with MICRO_BATCH."""
+
 CATCH_UP = "stream-catch-up"
 PLANNING = "stream-planning"
 IDLE = "stream-idle"

@@ -8,8 +8,19 @@ from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
 from benchmarks.streaming.catch_up import ALL_AT_ONCE, LIMITED
 from benchmarks.streaming.idle import DEFAULT, EVERY_100_MS
-from benchmarks.streaming.measurement import CATCH_UP, IDLE, MICRO_BATCH, PLANNING, YAHOO, Growth
+from benchmarks.streaming.measurement import (
+    CATCH_UP,
+    IDLE,
+    MICRO_BATCH,
+    MICRO_BATCH_TASKS,
+    PLANNING,
+    STEADY_MICRO_BATCH,
+    STEADY_MICRO_BATCH_TASKS,
+    YAHOO,
+    Growth,
+)
 from benchmarks.streaming.memory_growth import DRIVER
+from benchmarks.streaming.micro_batch import CONFIGURED
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK
 from benchmarks.streaming.triggers import EVERY_TRIGGER, SHORT_WAIT
 from benchmarks.streaming.yahoo import COLUMNS, WHERE
@@ -22,9 +33,21 @@ CODEC = "none"
 """Codec of all topics of the stream figures."""
 
 
+def _micro_batch_targets(what: str, whole: str, tasks: str) -> list[Target]:
+    """Both sides with their defaults; with the settings that make each of them fast; and the tasks alone."""
+    return [
+        Target(f"{what}, p50: Penstock / JVM source", whole, (PENSTOCK, ""), (JVM, ""), at_most=0.5),
+        Target(f"the same, JVM source with {SHORT_WAIT}", whole, (PENSTOCK, ""), (JVM, SHORT_WAIT), at_most=0.6),
+        Target(
+            f"the same, and Penstock with {CONFIGURED}", whole, (PENSTOCK, CONFIGURED), (JVM, SHORT_WAIT), at_most=0.6
+        ),
+        Target(f"{what}, addBatch: Penstock / JVM source", tasks, (PENSTOCK, ""), (JVM, ""), at_most=0.3),
+    ]  # fmt: skip
+
+
 TARGETS = (
-    Target("20-row micro-batch, p50: Penstock / JVM source", MICRO_BATCH, (PENSTOCK, ""), (JVM, ""), at_most=0.6),
-    Target(f"the same, JVM source with {SHORT_WAIT}", MICRO_BATCH, (PENSTOCK, ""), (JVM, SHORT_WAIT), at_most=0.6),
+    *_micro_batch_targets("20-row micro-batch", MICRO_BATCH, MICRO_BATCH_TASKS),
+    *_micro_batch_targets("20 rows every 150 ms", STEADY_MICRO_BATCH, STEADY_MICRO_BATCH_TASKS),
     Target(
         "catching up, 1 M per trigger: JVM source / Penstock",
         CATCH_UP, (JVM, LIMITED), (PENSTOCK, LIMITED), at_least=2.5,

@@ -6,7 +6,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WARM_UPS, WrongRead
 from benchmarks.streaming.sides import JVM, PENSTOCK, OnDemandProducer, Stream
-from benchmarks.streaming.triggers import SHORT_WAIT, SHORT_WAIT_OPTIONS, Entry, Size, measure_triggers
+from benchmarks.streaming.triggers import SHORT_WAIT, SHORT_WAIT_OPTIONS, Entry, Size, measure_triggers, trigger_time
 from benchmarks.topics import BATCH_SIZE, load
 from benchmarks.writing.figures import (
     AT_LEAST_ONCE,
@@ -89,6 +89,4 @@ def measure_micro_batch(bench: BenchmarkRun) -> list[Measurement]:
         possible.append(Entry(JVM, options, AT_LEAST_ONCE, {"topic": topic, **COMPRESSED}))
         possible.append(Entry(JVM, options | SHORT_WAIT_OPTIONS, SHORT_WAIT, {"topic": topic, **COMPRESSED}))
         entries = [entry for entry in possible if entry.side in bench.sides]
-        return measure_triggers(
-            bench, MICRO_BATCH, entries, producer, FEW_ROWS, size, lambda ms: ms["triggerExecution"]
-        )
+        return measure_triggers(bench, {MICRO_BATCH: trigger_time}, entries, producer, FEW_ROWS, size)
