@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,21 +22,18 @@ def run(spark: SparkSession, format_: str, request: dict[str, Any]) -> dict[str,
     return {"seconds": time.perf_counter() - began, "rows": rows, "bytes": size}
 
 
-def session(engine: str, jars: Iterable[str]) -> SparkSession:
-    if engine != "sail":
-        import spark_session  # not at the top: Sail's environment has PySpark's client only
-
-        return spark_session.session(int(engine), jars)
-    from pysail.spark import SparkConnectServer
-
-    server = SparkConnectServer(port=0)
-    server.start(background=True)
-    return SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").getOrCreate()
-
-
 def main() -> None:
     engine, format_, *jars = sys.argv[1:]
-    spark = session(engine, jars)
+    if engine == "sail":
+        from pysail.spark import SparkConnectServer
+
+        server = SparkConnectServer(port=0)  # kept until the end: without a reference to it, it shuts down
+        server.start(background=True)
+        spark = SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").getOrCreate()
+    else:
+        import spark_session  # not at the top: Sail's environment has PySpark's client only
+
+        spark = spark_session.session(int(engine), jars)
     try:
         serve_requests(lambda request: run(spark, format_, request))
     finally:
