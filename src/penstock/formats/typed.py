@@ -33,7 +33,10 @@ Decoders: TypeAlias = Mapping[str, ColumnDecoder]
 """By column of Kafka."""
 
 FEW = 4
-"""While at most one in so many rows meets `where`, its fields are decoded first, the others only of rows that pass."""
+"""While at most one in so many rows meets `where`, its fields are decoded first, the others only of rows that pass.
+
+Measured with JSON of five fields and of seven. If 1 row in 1,000 passes, this takes 0.8 of the time of decoding all at
+once; up to 1 in 3 about the same time; and if 1 in 2 passes, a seventh more."""
 
 _warned: set[tuple[str, str]] = set()
 """The topics and columns of which this process has warned."""
