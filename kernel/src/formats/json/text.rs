@@ -183,7 +183,7 @@ mod tests {
         for _ in 0..50_000 {
             bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (digits, scale) =
-                ((bits >> 13) % 10_u64.pow((bits >> 60) as u32 + 1), (bits >> 8 & 15) as usize + 1);
+                ((bits >> 13) % 10_u64.pow((bits >> 60) as u32 + 1), ((bits >> 8) & 15) as usize + 1);
             let padded = format!("{digits:0width$}", width = scale + 1);
             let (whole, fraction) = padded.split_at(padded.len() - scale);
             let text = format!("{}{whole}.{fraction}", if bits & 1 == 0 { "" } else { "-" });
