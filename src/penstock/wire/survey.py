@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.errors import PenstockError
+from penstock.masking import masked
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.api.describe_configs import Settings, ask_topic_settings
 from penstock.wire.api.describe_log_dirs import ask_log_sizes
@@ -64,7 +65,7 @@ class Survey:
     def take_problems(self) -> list[str]:
         """What went wrong since the last call, each text once."""
         problems, self._problems = self._problems, []
-        return list(dict.fromkeys(problems))
+        return list(dict.fromkeys(map(masked, problems)))
 
     def topics(self) -> Metadata | None:
         """All topics and brokers; None if no broker answers."""
