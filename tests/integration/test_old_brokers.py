@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import uuid
 from collections import Counter
 from dataclasses import replace
@@ -410,6 +412,21 @@ def test_topics_and_groups_on_the_command_line(kafka, topic, produce, operator, 
     assert (code, name in out) == (0, True)
     code, out, _ = command("topics", "delete", name, "--execute")
     assert (code, name in kafka.topics()) == (0, False)
+
+
+def test_the_lag_of_groups_in_records_and_seconds(topic, produce, operator, command):
+    name, group = topic(), uuid.uuid4().hex
+    produce(name, [Rec(b"x", timestamp=int(time.time() * 1000) - 60_000 + n) for n in range(10)])
+    operator.commit(group, name, {0: 4})
+    arguments = ("--once", "--json", "--interval", "0.2", "--include-topics", f"^{name}$", "--include-groups", group)
+    code, out, err = command("top", *arguments)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    (read,) = found["groups"]
+    assert (read["state"], read["lag"], read["certainty"]) == ("Empty", 6, "exact")
+    assert 59 < read["seconds"] < 180
+    assert found["topics"][0]["size"] > 0
+    assert found["topics"][0]["cleanup_policy"] == "delete"
 
 
 def test_the_doctor_finds_nothing(topic, command):
