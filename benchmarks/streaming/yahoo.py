@@ -131,7 +131,7 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
             if entry.side not in running:
                 running[entry.side] = stack.enter_context(Stream(entry.side, bench, SETTINGS))
             for warm_up in range(WARM_UPS):
-                bench.progress(f"ads: warming {entry.side}, {entry.case}, {warm_up + 1} of {WARM_UPS}")
+                bench.progress(f"ads: warming {entry.side} {entry.case}: {warm_up + 1} of {WARM_UPS}")
                 _count(running[entry.side], entry, topic, data, verify=warm_up == 0)
         for turn in range(bench.rounds):
             for entry in entries:
