@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from fixtures.members import wait_for
-from fixtures.produce import Rec
+from fixtures.produce import Rec, rdkafka, send
+from penstock import cli
 from penstock.config.source import parse_options
 from penstock.model.topic_partition import TopicPartition
 from penstock.monitor.collector import Collector
@@ -140,3 +142,44 @@ def test_sizes_settings_and_leaders(topic, collector, produce):
     )
     assert found.records == 100
     assert collector.snapshot.problems == ()
+
+
+@pytest.mark.extended
+def test_the_picture_survives_brokers_that_die_and_equals_what_groups_describe_shows(kafka_cluster, capsys):
+    name = f"monitored-{uuid.uuid4().hex[:8]}"
+    kafka_cluster.create_topic(name, 6, 3, configs={"retention.ms": -1})
+    client = parse_options(kafka_cluster.client_options() | {"subscribePattern": ".*"}).client
+    producer = Producer(rdkafka(kafka_cluster.client_options(prefix="")))
+    send(producer, name, [Rec(b"x", partition=n % 6, timestamp=int(time.time() * 1000)) for n in range(600)])
+    assert producer.flush(120) == 0
+    Cluster(client).commit(name, {TopicPartition(name, number): 10 * number for number in range(6)})
+    selected = Selection(f"^{name}$")
+    settings = MonitorSettings(interval=0.5, topics=selected, groups=selected)
+
+    def with_lag(snapshot):
+        return snapshot is not None and snapshot.groups and snapshot.groups[0].lag == 450 and snapshot
+
+    with Collector(client, settings) as collector:
+        before = wait_for(lambda: with_lag(collector.snapshot), "the lag")
+        code = cli.main(["groups", "describe", name, "-b", kafka_cluster.bootstrap_servers, "--json"])
+        described = json.loads(capsys.readouterr().out)
+        assert (code, described["lag"]) == (0, 450)
+        shown = {(row["partition"], row["committed"], row["end"], row["lag"]) for row in described["partitions"]}
+        assert {(row.partition, row.committed, row.end, row.lag) for row in before.groups[0].positions} == shown
+        kafka_cluster.kill_node(1)
+        try:
+            # Its partitions and groups have moved: everything is known again, without a problem.
+            wait_for(
+                lambda: (
+                    (now := collector.snapshot).number > before.number + 1
+                    and now.groups
+                    and all(each.leader not in (None, 1) for each in now.topics[0].partitions)
+                    and now.groups[0].measured_at > before.taken_at
+                    and now.groups[0].seconds is not None
+                    and not now.problems
+                ),
+                "a picture without the dead broker",
+            )
+        finally:
+            kafka_cluster.restart_node(1)
+        wait_for(lambda: len(collector.snapshot.brokers) == 3 and not collector.snapshot.problems, "all three brokers")
