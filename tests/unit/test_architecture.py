@@ -32,7 +32,7 @@ LAYERS = (
     {"planner", "reader", "writer", "monitor"},
     {"sampling"},
     {"consumer", "spark", "arrow"},
-    {"streamer"},
+    {"streamer", "watch"},
     {"cli"},
 )
 """Low to high. A module imports from lower layers and from its own folder, never from a neighbour in its layer.
@@ -44,7 +44,7 @@ PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
     *("writer/columns", "writer/names", "writer/note", "writer/decision"),
-    "monitor/rate",
+    *("monitor/rate", "watch/access", "watch/rows", "watch/timeline", "watch/search"),
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

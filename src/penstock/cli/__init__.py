@@ -42,6 +42,7 @@ COMMANDS = {
     "groups": "list, describe, reset and delete consumer groups",
     "top": "show the lag of all groups, live",
     "exporter": "serve the lag of all groups to Prometheus",
+    "watch": "show the cluster on a live page in the browser",
     "broker": "start a real Kafka on this machine, to try things out",
 }
 """The commands, each in the module of its name, and what `penstock --help` says about them."""
@@ -73,6 +74,7 @@ examples:
   penstock groups -b localhost:9092 list              list the consumer groups
   penstock top -b localhost:9092                      show the lag of all groups, live
   penstock exporter -b localhost:9092                 serve the lag of all groups to Prometheus
+  penstock watch -b localhost:9092                    show the cluster on a live page in the browser
 """
 
 

@@ -61,6 +61,7 @@ def test_without_a_command_it_shows_help(capsys):
     "command",
     [
         *("topics", "read", "write", "copy", "broker", "demo", "doctor", "groups", "stream", "top", "exporter"),
+        "watch",
         *("topics list", "topics create", "topics describe", "topics delete"),
         *("groups list", "groups describe", "groups reset", "groups delete"),
     ],

@@ -1,0 +1,127 @@
+"""Which requests of browsers are answered: by host, token and origin. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+COOKIE = "penstock-watch"
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every answer. The page has no inline script or style, and no text becomes markup: the policy forbids both."""
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def is_loopback(address: str) -> bool:
+    if address.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request must show. Each check returns the reason to refuse it, or None."""
+
+    token: str | None = field(default=None, repr=False)
+    hosts: frozenset[str] = frozenset()
+    """Names of this machine that browsers may use, besides localhost and addresses."""
+
+    def refuses_host(self, host: str | None) -> str | None:
+        """Against DNS rebinding: there the browser sends the name of the attacker's site, never an address.
+
+        The port is not compared: it differs behind `ssh -L`.
+        """
+        name = _host_name(host)
+        if name is None:
+            return "the request has no valid Host header"
+        if name == "localhost" or name in self.hosts or _is_address(name):
+            return None
+        return "this host name is not allowed: start penstock watch with --host-name NAME to allow it"
+
+    def refuses_token(self, cookies: str | None) -> str | None:
+        if self.token is None or self.is_token(_cookie(cookies)):
+            return None
+        return "a token is required: open the URL that penstock watch has printed"
+
+    def is_token(self, given: str | None) -> bool:
+        if self.token is None or given is None:
+            return False
+        return secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+    def refuses_origin(self, headers: Mapping[str, str], *, required: bool = False) -> str | None:
+        """Requests that another site's page makes. `required`: browsers send an origin with every POST."""
+        if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            return "requests from other sites are refused"
+        origin = headers.get("Origin")
+        if origin is None:
+            return "the request has no Origin header" if required else None
+        if _netloc(origin) != headers.get("Host", "").lower():
+            return "requests from other origins are refused"
+        return None
+
+    @property
+    def set_cookie(self) -> str:
+        return f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+
+def _netloc(origin: str) -> str | None:
+    """The host and port of an http origin."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return None
+    return parts.netloc.lower() if parts.scheme in ("http", "https") and parts.netloc else None
+
+
+def _host_name(host: str | None) -> str | None:
+    """`[::1]:8765` -> `::1`, `localhost:8765` -> `localhost`."""
+    if not host:
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        valid = parts.port is None or parts.port >= 0
+    except ValueError:
+        return None
+    if not valid or parts.path or parts.query or parts.fragment or "@" in host:
+        return None
+    return parts.hostname
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _cookie(header: str | None) -> str | None:
+    if header is None:
+        return None
+    cookies = SimpleCookie()
+    try:
+        cookies.load(header)
+    except CookieError:
+        return None
+    found = cookies.get(COOKIE)
+    return None if found is None else found.value

@@ -1,0 +1,102 @@
+// The columns of the tables.
+
+import { bytes, count, duration, lateness, NONE, rate, retention, shown, signedRate } from "/text.js";
+
+/** The address of a topic or group within the page. A lone surrogate cannot be part of it. */
+export function address(kind, name) {
+  return `#/${kind}/${encodeURIComponent(name.toWellFormed ? name.toWellFormed() : name)}`;
+}
+
+const number = (key, title, text, more = {}) => ({ key, title, number: true, text: (row) => text(row[key]), ...more });
+
+export const TOPICS = [
+  { key: "name", title: "Topic", wide: true, link: (row) => address("topic", row.name) },
+  number("rate_in", "In/s", rate),
+  number("size", "Size", bytes),
+  number("records", "Records", count, { low: true }),
+  number("partitions", "Partitions", count),
+  {
+    key: "leaders", title: "Leaders", number: true, low: true,
+    text: (row) => (row.leaderless ? `${count(row.leaders)}, ${count(row.leaderless)} without` : count(row.leaders)),
+    tone: (row) => (row.leaderless ? "bad" : ""),
+  },
+  { key: "retention_seconds", title: "Retention", low: true, text: retention },
+];
+
+export const PARTITIONS = [
+  number("partition", "Partition", String),
+  {
+    key: "leader", title: "Leader", number: true,
+    text: (row) => (row.leader == null ? "none" : String(row.leader)),
+    tone: (row) => (row.leader == null ? "bad" : ""),
+  },
+  number("begin", "Begin", count, { low: true }),
+  number("end", "End", count),
+  number("records", "Records", count, { low: true }),
+  number("size", "Size", bytes),
+  number("rate_in", "In/s", rate),
+];
+
+const LAG = {
+  key: "lag", title: "Lag", number: true, text: (row) => count(row.lag), tone: (row) => (row.lag ? "some" : ""),
+};
+const SECONDS = {
+  key: "seconds", title: "Behind", number: true, text: lateness, tone: (row) => (row.seconds > 60 ? "late" : ""),
+};
+const DELETED = number("deleted", "Deleted", count, { low: true, tone: (row) => (row.deleted ? "bad" : "") });
+
+export const GROUPS = [
+  { key: "name", title: "Group", wide: true, link: (row) => address("group", row.name) },
+  { key: "state", title: "State", low: true, tone: (row) => (/dead|empty/i.test(row.state) ? "dim" : "") },
+  number("members", "Members", count, { low: true }),
+  LAG,
+  SECONDS,
+  number("trend", "Trend/s", signedRate, { tone: (row) => (row.trend > 0 && row.lag ? "late" : "") }),
+  {
+    key: "catch_up_seconds", title: "Catches up", number: true, low: true,
+    text: (row) => (row.lag === 0 ? "–" : duration(row.catch_up_seconds)),
+  },
+  number("consumed", "Read/s", rate, { low: true }),
+  DELETED,
+];
+
+export const POSITIONS = [
+  { key: "topic", title: "Topic", wide: true, link: (row) => address("topic", row.topic) },
+  number("partition", "Partition", String),
+  number("committed", "Committed", count, { low: true }),
+  number("end", "End", count, { low: true }),
+  LAG,
+  SECONDS,
+  DELETED,
+  { key: "client", title: "Client", low: true, text: (row) => (row.client == null ? NONE : shown(row.client)) },
+];
+
+export const MEMBERS = [
+  { key: "client_id", title: "Client", wide: true },
+  { key: "host", title: "Host" },
+  { key: "instance_id", title: "Instance", low: true, text: (row) => shown(row.instance_id) || NONE },
+  number("partitions", "Partitions", count),
+  { key: "member_id", title: "Member", low: true },
+];
+
+export const BROKERS = [
+  number("node_id", "Broker", String),
+  { key: "host", title: "Address", wide: true, text: (row) => `${shown(row.host)}:${row.port}` },
+  { key: "rack", title: "Rack", low: true, text: (row) => shown(row.rack) || NONE },
+  number("leads", "Leads", count),
+];
+
+/** The value of a record in a row of a table. */
+export function cutText(cut) {
+  if (cut.text == null) return "∅";
+  const text = shown(cut.text.slice(0, 300));
+  return cut.is_cut ? `${text}… (${bytes(cut.size)})` : text;
+}
+
+export const RECORDS = [
+  number("partition", "Partition", String),
+  number("offset", "Offset", count),
+  { key: "timestamp", title: "Time", wide: true, text: (row) => shown(row.timestamp) || NONE },
+  { key: "key", title: "Key", sort: (row) => row.key.text, text: (row) => cutText(row.key) },
+  { key: "value", title: "Value", wide: true, sort: (row) => row.value.text, text: (row) => cutText(row.value) },
+];

@@ -1,0 +1,87 @@
+// The newest records of a topic, with a predicate as a search box.
+
+import { RECORDS } from "/columns.js";
+import { Table } from "/table.js";
+import { bytes, count, h, plural, setText, shown, shownLines } from "/text.js";
+
+export class RecordSearch {
+  constructor(topic) {
+    this.topic = topic;
+    this.isBusy = false;
+    this.table = new Table({
+      label: "Newest records", columns: RECORDS, order: "timestamp", descending: true, tall: false,
+      name: (row) => `${row.partition}:${String(row.offset).padStart(20)}`, open: (row) => this.expand(row),
+    });
+    this.where = h("input", {
+      type: "search", class: "where", "aria-label": "Search records, in SQL", autocomplete: "off", spellcheck: "false",
+      placeholder: "value:user.id = 5 AND key LIKE 'a%'   (/)", "data-slash": true, maxlength: 10000,
+    });
+    this.button = h("button", {}, "Read");
+    this.result = h("p", { class: "dim", role: "status" });
+    this.detail = h("div", { class: "record", hidden: true });
+    this.element = h(
+      "div", {},
+      h("form", { class: "bar", role: "search", onsubmit: (event) => this.submit(event) }, this.where, this.button),
+      this.result, this.table.element, this.detail,
+    );
+    this.read();
+  }
+
+  submit(event) {
+    event.preventDefault();
+    this.read();
+  }
+
+  async read() {
+    if (this.isBusy) return;
+    this.isBusy = true;
+    this.button.disabled = true;
+    setText(this.result, "Reading…");
+    try {
+      const response = await fetch("/api/records", {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ topic: this.topic, where: this.where.value || null }),
+      });
+      const text = await response.text();
+      const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
+      const answer = isJson ? JSON.parse(text) : { error: text };
+      if (response.ok) this.show(answer);
+      else this.fail(answer.error);
+    } catch {
+      this.fail("The connection to penstock watch is broken.");
+    } finally {
+      this.isBusy = false;
+      this.button.disabled = false;
+    }
+  }
+
+  show({ records, scanned, seconds, stopped }) {
+    this.result.className = "dim";
+    const more = stopped ? ` Older records were not read: ${stopped}.` : "";
+    setText(this.result, `${plural(records.length, "record")} among ${count(scanned)} in ${seconds.toFixed(1)} s.${shown(more)}`);
+    this.table.update(records);
+    this.detail.hidden = true;
+  }
+
+  fail(error) {
+    this.result.className = "error";
+    setText(this.result, shownLines(error));
+  }
+
+  /** All that was sent of one record. */
+  expand(row) {
+    const part = (title, cut) => [
+      h("h3", {}, cut.is_cut ? `${title}: the first ${bytes(cut.text.length)} of ${bytes(cut.size)}` : title),
+      h("pre", { tabindex: 0, "aria-label": title }, cut.text == null ? "∅" : shownLines(cut.text)),
+    ];
+    this.detail.replaceChildren(
+      h("p", {}, `Partition ${row.partition}, offset ${count(row.offset)}, ${shown(row.timestamp)}`),
+      ...part("Key", row.key),
+      ...part("Value", row.value),
+      ...row.headers.flatMap(([name, cut]) => part(`Header ${shown(name)}`, cut)),
+    );
+    this.detail.hidden = false;
+    this.detail.scrollIntoView({ block: "nearest" });
+  }
+}

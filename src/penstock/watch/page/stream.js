@@ -1,0 +1,89 @@
+// The rows of the newest snapshot, kept up to date by server-sent events.
+
+const SILENCE_MS = 25000; // the server sends a heartbeat every 10 s
+const RETRY_MS = 1500;
+
+export class Stream {
+  constructor(onChange) {
+    this.head = null;
+    this.topics = new Map();
+    this.groups = new Map();
+    this.isConnected = false;
+    this.receivedAt = 0;
+    this.updateMs = 0; // the script time of the last update
+    this.onChange = onChange;
+    this.source = null;
+    this.timer = 0;
+    this.open();
+    setInterval(() => {
+      if (this.source && this.heardAt && Date.now() - this.heardAt > SILENCE_MS) this.retry();
+    }, 1000);
+  }
+
+  open() {
+    this.heardAt = Date.now();
+    const source = new EventSource("/api/events");
+    this.source = source;
+    source.addEventListener("full", (event) => this.take(source, event, (data) => this.replace(data)));
+    source.addEventListener("delta", (event) => this.take(source, event, (data) => this.change(data)));
+    source.addEventListener("alive", () => {
+      this.heardAt = Date.now();
+    });
+    source.addEventListener("open", () => {
+      this.heardAt = Date.now();
+      this.setConnected(true);
+    });
+    source.addEventListener("end", () => this.retry());
+    source.addEventListener("error", () => this.retry());
+  }
+
+  /** EventSource gives up after some failures, so this page opens the next one itself. */
+  retry() {
+    this.source?.close();
+    this.source = null;
+    this.setConnected(false);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.open(), RETRY_MS);
+  }
+
+  setConnected(isConnected) {
+    if (this.isConnected !== isConnected) {
+      this.isConnected = isConnected;
+      this.onChange();
+    }
+  }
+
+  take(source, event, apply) {
+    if (source !== this.source) return;
+    const began = performance.now();
+    this.heardAt = this.receivedAt = Date.now();
+    if (apply(JSON.parse(event.data)) === false) {
+      this.retry(); // an event was missed: a new stream begins with all rows
+      return;
+    }
+    this.onChange();
+    this.updateMs = performance.now() - began;
+    document.documentElement.dataset.updateMs = this.updateMs.toFixed(1);
+    document.documentElement.dataset.number = this.head.number;
+  }
+
+  replace(data) {
+    this.head = data.head;
+    this.topics = new Map(data.topics.map((row) => [row.name, row]));
+    this.groups = new Map(data.groups.map((row) => [row.name, row]));
+  }
+
+  change(data) {
+    if (!this.head || data.base !== this.head.number) return false;
+    this.head = data.head;
+    for (const [rows, changes] of [[this.topics, data.topics], [this.groups, data.groups]]) {
+      for (const name of changes.gone) rows.delete(name);
+      for (const row of changes.set) {
+        const known = rows.get(row.name);
+        if (known) Object.assign(known, row);
+        else rows.set(row.name, row);
+      }
+    }
+    return true;
+  }
+}

@@ -1,0 +1,217 @@
+// The views. Each has an element, `update(stream)` for a new snapshot, and `close()`.
+
+import { BROKERS, GROUPS, MEMBERS, PARTITIONS, POSITIONS, TOPICS, address } from "/columns.js";
+import { RecordSearch } from "/records.js";
+import { Table } from "/table.js";
+import { bytes, clock, count, duration, h, lateness, NONE, plural, rate, retention, setText, shown, signedRate } from "/text.js";
+
+const go = (kind) => (row) => {
+  location.hash = address(kind, row.name);
+};
+
+/** Values with a title each. */
+class Tiles {
+  constructor(...titles) {
+    this.values = titles.map(() => h("dd"));
+    this.element = h("dl", { class: "tiles" }, ...titles.map((title, at) => h("div", {}, h("dt", {}, title), this.values[at])));
+  }
+
+  set(...texts) {
+    texts.forEach((text, at) => setText(this.values[at], text));
+  }
+}
+
+function section(title, ...children) {
+  return h("section", { "aria-label": title }, h("h2", {}, title), ...children);
+}
+
+function filterBox(table, label) {
+  return h("input", {
+    type: "search", class: "filter", placeholder: `${label} (/)`, "aria-label": label, autocomplete: "off",
+    spellcheck: "false", "data-slash": true, oninput: (event) => table.setFilter(event.target.value),
+    onkeydown: (event) => {
+      if (event.key === "ArrowDown" || event.key === "Enter") {
+        table.grid.focus();
+        table.select(0);
+        event.preventDefault();
+      }
+    },
+  });
+}
+
+const sum = (rows, key) => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
+
+export class Overview {
+  constructor() {
+    this.tiles = new Tiles("Brokers", "Topics", "Partitions", "In/s", "Size", "Groups", "Lag", "Furthest behind");
+    this.brokers = new Table({ label: "Brokers", columns: BROKERS, name: (row) => String(row.node_id), tall: false });
+    this.late = new Table({
+      label: "Groups that are furthest behind", columns: GROUPS, order: "seconds", descending: true, open: go("group"), tall: false,
+    });
+    this.busy = new Table({
+      label: "Busiest topics", columns: TOPICS, order: "rate_in", descending: true, open: go("topic"), tall: false,
+    });
+    this.cluster = h("p", { class: "dim" });
+    this.element = h(
+      "div", { class: "view" },
+      h("h1", {}, "Cluster"), this.cluster, this.tiles.element,
+      section("Groups that are furthest behind", this.late.element),
+      section("Busiest topics", this.busy.element),
+      section("Brokers", this.brokers.element),
+    );
+    this.tables = [this.late, this.busy, this.brokers];
+  }
+
+  update({ head, topics, groups }) {
+    const allTopics = [...topics.values()], allGroups = [...groups.values()];
+    const latest = allGroups.reduce((found, row) => ((row.seconds ?? -1) > (found?.seconds ?? -1) ? row : found), null);
+    setText(this.cluster, `${shown(head.cluster_id ?? "")} · a round of questions takes ${duration(head.round_seconds)} · ${plural(head.requests, "request")} so far`);
+    this.tiles.set(
+      count(head.brokers.length), count(allTopics.length), count(sum(allTopics, "partitions")), rate(sum(allTopics, "rate_in")),
+      bytes(sum(allTopics, "size")), count(allGroups.length), count(sum(allGroups, "lag")), latest ? lateness(latest) : NONE,
+    );
+    this.late.update(allGroups);
+    this.busy.update(allTopics);
+    this.brokers.update(head.brokers);
+  }
+}
+
+class Listing {
+  constructor(title, columns, kind, order, rows) {
+    this.rows = rows;
+    this.table = new Table({ label: title, columns, order, descending: true, open: go(kind) });
+    this.total = h("span", { class: "dim" });
+    this.element = h(
+      "div", { class: "view fill" },
+      h("div", { class: "bar" }, h("h1", {}, title), this.total, filterBox(this.table, `Filter ${title.toLowerCase()}`)),
+      this.table.element,
+    );
+    this.tables = [this.table];
+  }
+
+  update(stream) {
+    const rows = [...this.rows(stream).values()];
+    setText(this.total, count(rows.length));
+    this.table.update(rows);
+  }
+}
+
+export const topicsView = () => new Listing("Topics", TOPICS, "topic", "rate_in", (stream) => stream.topics);
+export const groupsView = () => new Listing("Groups", GROUPS, "group", "lag", (stream) => stream.groups);
+
+/** A view of one thing, whose detail is fetched once per snapshot. */
+class Detail {
+  constructor(kind, name) {
+    this.kind = kind;
+    this.name = name;
+    this.asked = null;
+    this.isBusy = false;
+    this.missing = h("p", { class: "empty", hidden: true }, `There is no such ${kind}, or it is not selected.`);
+  }
+
+  async update(stream) {
+    if (this.isBusy || this.asked === stream.head.number) return;
+    this.isBusy = true;
+    this.asked = stream.head.number;
+    try {
+      const response = await fetch(`/api/${this.kind}?name=${encodeURIComponent(this.name)}`);
+      this.missing.hidden = response.status !== 404;
+      if (response.ok) this.show(await response.json());
+    } catch {
+      this.asked = null; // the server is away: the page says so, and asks again with the next snapshot
+    } finally {
+      this.isBusy = false;
+    }
+  }
+}
+
+export class TopicView extends Detail {
+  constructor(name) {
+    super("topic", name);
+    this.tiles = new Tiles("In/s", "Size", "Records", "Partitions", "Leaders", "Retention");
+    this.partitions = new Table({ label: "Partitions", columns: PARTITIONS, name: (row) => String(row.partition).padStart(9), tall: false });
+    this.records = new RecordSearch(name);
+    this.element = h(
+      "div", { class: "view" },
+      h("h1", {}, h("span", { class: "dim" }, "Topic "), h("span", { class: "name" }, shown(name))),
+      this.missing, this.tiles.element,
+      section("Newest records", this.records.element),
+      section("Partitions", this.partitions.element),
+    );
+    this.tables = [this.records.table, this.partitions];
+  }
+
+  show({ row, partitions }) {
+    this.tiles.set(rate(row.rate_in), bytes(row.size), count(row.records), count(row.partitions), count(row.leaders), retention(row));
+    this.partitions.update(partitions);
+  }
+}
+
+export class GroupView extends Detail {
+  constructor(name) {
+    super("group", name);
+    this.tiles = new Tiles("State", "Members", "Lag", "Behind", "Trend/s", "Catches up", "Read/s", "Deleted");
+    this.positions = new Table({
+      label: "Lag by partition", columns: POSITIONS, order: "lag", descending: true, tall: false,
+      name: (row) => `${row.topic} ${String(row.partition).padStart(9)}`,
+    });
+    this.members = new Table({ label: "Members", columns: MEMBERS, name: (row) => row.member_id, tall: false });
+    this.chart = h("div", { class: "chart" });
+    this.events = h("ol", { class: "events" });
+    this.since = h("p", { class: "dim" });
+    this.element = h(
+      "div", { class: "view" },
+      h("h1", {}, h("span", { class: "dim" }, "Group "), h("span", { class: "name" }, shown(name))),
+      this.missing, this.tiles.element,
+      section("Lag over time", this.chart),
+      section("Lag by partition", filterBox(this.positions, "Filter partitions"), this.positions.element),
+      section("Rebalances and commits", this.since, this.events),
+      section("Members", this.members.element),
+    );
+    this.tables = [this.positions, this.members];
+  }
+
+  show({ row, positions, members, events, points, since }) {
+    this.tiles.set(
+      shown(row.state), count(row.members), count(row.lag), lateness(row), signedRate(row.trend),
+      duration(row.lag === 0 ? null : row.catch_up_seconds), rate(row.consumed), count(row.deleted),
+    );
+    this.positions.update(positions);
+    this.members.update(members);
+    this.chart.replaceChildren(lagChart(points));
+    setText(this.since, since == null ? "" : `Seen since ${clock(since)}, by comparing one round with the next.`);
+    this.events.replaceChildren(
+      ...events.map((event) =>
+        h("li", { class: event.kind }, h("time", {}, clock(event.at)), h("span", { class: "kind" }, event.kind), h("span", {}, shown(event.text))),
+      ),
+    );
+    if (!events.length) this.events.append(h("li", { class: "dim" }, "Nothing has happened yet."));
+  }
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function svg(name, attributes, ...children) {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
+/** The lag in records over time, as a line. */
+function lagChart(points) {
+  const known = points.filter(([, lag]) => lag != null);
+  if (known.length < 2) return h("p", { class: "dim" }, "The line begins with the second round.");
+  const [from, until] = [known[0][0], known.at(-1)[0]];
+  const top = Math.max(1, ...known.map(([, lag]) => lag));
+  const x = (at) => ((at - from) / Math.max(until - from, 1e-9)) * 600;
+  const y = (lag) => 78 - (lag / top) * 76;
+  const line = known.map(([at, lag]) => `${x(at).toFixed(1)},${y(lag).toFixed(1)}`).join(" ");
+  const text = `From ${clock(from)} to ${clock(until)}: ${count(known[0][1])} to ${count(known.at(-1)[1])} records, at most ${count(top)}.`;
+  return h(
+    "figure", {},
+    svg("svg", { viewBox: "0 0 600 80", preserveAspectRatio: "none", role: "img", "aria-label": text },
+      svg("polygon", { class: "area", points: `0,80 ${line} 600,80` }), svg("polyline", { class: "line", points: line })),
+    h("figcaption", { class: "dim" }, text),
+  );
+}

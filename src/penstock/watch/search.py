@@ -1,0 +1,88 @@
+"""What a browser asks for when it shows the records of a topic, and what it gets. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from penstock.errors import PenstockError
+
+MAX_RECORDS, DEFAULT_RECORDS = 200, 50
+MAX_WHERE = 10_000
+"""Characters of a predicate."""
+
+
+class BadRequest(PenstockError):
+    """A browser's request that is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    topic: str
+    where: str | None = None
+    limit: int = DEFAULT_RECORDS
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Text or bytes as text. Beyond a limit they are cut, and `size` is the number of bytes before."""
+
+    text: str | None
+    size: int | None
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    partition: int
+    offset: int
+    timestamp: str | None
+    key: Cut
+    value: Cut
+    headers: tuple[tuple[str, Cut], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The newest records first."""
+
+    records: tuple[ShownRecord, ...]
+    scanned: int
+    seconds: float
+    stopped: str | None = None
+    """Why older records were not read: the limit that was reached. None if there are none."""
+
+
+Search: TypeAlias = Callable[[SearchRequest], SearchResult]
+"""Raises PenstockError with a text for the user. Any thread may call it, several at the same time."""
+
+
+def parse_request(body: bytes) -> SearchRequest:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest("the request is not JSON") from None
+    if not isinstance(given, dict):
+        raise BadRequest("the request is not a JSON object")
+    topic, where = given.get("topic"), given.get("where")
+    limit, partition = given.get("limit", DEFAULT_RECORDS), given.get("partition")
+    if not isinstance(topic, str) or not topic:
+        raise BadRequest("the request names no topic")
+    if where is not None and (not isinstance(where, str) or len(where) > MAX_WHERE):
+        raise BadRequest(f"the predicate is not text of at most {MAX_WHERE:,} characters")
+    if not _is_count(limit) or not 1 <= limit <= MAX_RECORDS:
+        raise BadRequest(f"the number of records is not between 1 and {MAX_RECORDS}")
+    if partition is not None and not _is_count(partition):
+        raise BadRequest("the partition is not a number")
+    return SearchRequest(topic, where.strip() or None if where else None, limit, partition)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def result_document(result: SearchResult) -> dict[str, Any]:
+    return asdict(result)

@@ -1,0 +1,111 @@
+"""Which requests are answered: hosts, tokens and origins, as plain values."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.watch.access import HEADERS, Access, is_loopback, new_token
+
+OPEN = Access()
+LOCKED = Access("secret-token", frozenset({"box.example"}))
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:8765", "localhost", "127.0.0.1:9", "[::1]:8765", "10.1.2.3:80", "LOCALHOST:1"]
+)
+def test_localhost_and_addresses_are_hosts(host):
+    assert OPEN.refuses_host(host) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(None, "", "evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil.example:8765"),
+        *("user@localhost", "localhost/x", "localhost:x", "[::1", "box.example", "127.1", "localhost."),
+    ],
+)
+def test_other_names_are_refused_because_dns_may_point_them_at_this_machine(host):
+    assert OPEN.refuses_host(host)
+
+
+def test_a_name_can_be_allowed():
+    assert LOCKED.refuses_host("Box.example:8765") is None
+    assert "--host-name" in LOCKED.refuses_host("other.example")
+
+
+@pytest.mark.parametrize(
+    "cookies",
+    [
+        None,
+        "",
+        "penstock-watch=",
+        "penstock-watch=wrong",
+        "penstock-watch=secret-toke",
+        "a=secret-token",
+        "\x00;=;=",
+        "é",
+    ],
+)
+def test_a_missing_or_wrong_token_is_refused(cookies):
+    assert "token" in LOCKED.refuses_token(cookies)
+
+
+def test_the_right_token_is_accepted_and_none_is_needed_without_one():
+    assert LOCKED.refuses_token("a=b; penstock-watch=secret-token") is None
+    assert LOCKED.is_token("secret-token")
+    assert not LOCKED.is_token("secret-tokené\ud800")
+    assert OPEN.refuses_token(None) is None
+    assert not OPEN.is_token("")
+
+
+def test_the_cookie_stays_on_the_site_and_away_from_scripts():
+    assert "SameSite=Strict" in LOCKED.set_cookie
+    assert "HttpOnly" in LOCKED.set_cookie
+    assert "secret" not in repr(LOCKED)
+    assert len(new_token()) >= 32
+    assert new_token() != new_token()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "localhost:8765", "Origin": "http://evil.example"},
+        {"Host": "localhost:8765", "Origin": "http://localhost:9999"},
+        {"Host": "localhost:8765", "Origin": "null"},
+        {"Host": "localhost:8765", "Origin": "http://[::1"},
+        {"Host": "localhost:8765", "Sec-Fetch-Site": "cross-site"},
+        {"Host": "localhost:8765", "Sec-Fetch-Site": "same-site", "Origin": "http://localhost:8765"},
+    ],
+)
+def test_pages_of_other_origins_are_refused(headers):
+    assert OPEN.refuses_origin(headers)
+
+
+def test_the_own_page_is_not_refused_and_a_post_needs_an_origin():
+    own = {"Host": "localhost:8765", "Origin": "http://localhost:8765", "Sec-Fetch-Site": "same-origin"}
+    assert OPEN.refuses_origin(own, required=True) is None
+    assert OPEN.refuses_origin({"Host": "localhost:8765"}) is None
+    assert OPEN.refuses_origin({"Host": "localhost:8765"}, required=True)
+
+
+def test_the_policy_forbids_inline_scripts_and_other_servers():
+    policy = HEADERS["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("127.9.9.9", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("box", False),
+    ],
+)
+def test_addresses_of_this_machine_only(address, own):
+    assert is_loopback(address) is own
