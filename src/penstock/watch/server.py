@@ -148,7 +148,8 @@ class PageServer:
         except BadRequest as error:
             return as_json(400, {"error": str(error)})
         except PenstockError as error:
-            return as_json(422, {"error": masked(str(error))})
+            # Not a status of failure: the browser would report a mistyped predicate as an error of the page.
+            return as_json(200, {"error": masked(str(error))})
         finally:
             self._searches.release()
 

@@ -92,7 +92,7 @@ def _changes(known: _Known, group: MonitoredGroup, at: float) -> list[dict[str, 
     owned = _owned(group)
     moved = sum(known.owned.get(tp) != owner for tp, owner in owned.items()) + len(known.owned.keys() - owned.keys())
     if moved:
-        add("rebalance", f"{moved} {'partition' if moved == 1 else 'partitions'} assigned otherwise")
+        add("rebalance", f"{_partitions(moved)} assigned otherwise")
     if group.state != known.state:
         add("state", f"{known.state or 'unknown'} → {group.state or 'unknown'}")
     if group.coordinator != known.coordinator:
@@ -100,12 +100,16 @@ def _changes(known: _Known, group: MonitoredGroup, at: float) -> list[dict[str, 
     committed = _committed(group)
     steps = [offset - known.committed[tp] for tp, offset in committed.items() if tp in known.committed]
     if forward := [step for step in steps if step > 0]:
-        add("commit", f"{sum(forward):,} records in {len(forward):,} partitions committed")
+        add("commit", f"{sum(forward):,} records in {_partitions(len(forward))} committed")
     if back := [-step for step in steps if step < 0]:
-        add("reset", f"offsets set back by {sum(back):,} records in {len(back):,} partitions")
+        add("reset", f"offsets set back by {sum(back):,} records in {_partitions(len(back))}")
     if first := len(committed.keys() - known.committed.keys()):
-        add("commit", f"first commit in {first:,} partitions")
+        add("commit", f"first commit in {_partitions(first)}")
     return found
+
+
+def _partitions(count: int) -> str:
+    return f"{count:,} {'partition' if count == 1 else 'partitions'}"
 
 
 def _some(names: list[str]) -> str:

@@ -19,8 +19,8 @@ def texts(*groups):
     ("before", "after", "events"),
     [
         (group(), group(), []),
-        (group(committed=900), group(committed=950), [("commit", "50 records in 1 partitions committed")]),
-        (group(committed=900), group(committed=100), [("reset", "offsets set back by 800 records in 1 partitions")]),
+        (group(committed=900), group(committed=950), [("commit", "50 records in 1 partition committed")]),
+        (group(committed=900), group(committed=100), [("reset", "offsets set back by 800 records in 1 partition")]),
         (group(), group(state="Empty"), [("state", "Stable → Empty")]),
         (
             group(members=[member("a", 0)]),

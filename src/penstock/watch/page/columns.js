@@ -10,7 +10,7 @@ export function address(kind, name) {
 const number = (key, title, text, more = {}) => ({ key, title, number: true, text: (row) => text(row[key]), ...more });
 
 export const TOPICS = [
-  { key: "name", title: "Topic", wide: true, link: (row) => address("topic", row.name) },
+  { key: "name", title: "Topic", wide: 3, link: (row) => address("topic", row.name) },
   number("rate_in", "In/s", rate),
   number("size", "Size", bytes),
   number("records", "Records", count, { low: true }),
@@ -20,7 +20,7 @@ export const TOPICS = [
     text: (row) => (row.leaderless ? `${count(row.leaders)}, ${count(row.leaderless)} without` : count(row.leaders)),
     tone: (row) => (row.leaderless ? "bad" : ""),
   },
-  { key: "retention_seconds", title: "Retention", low: true, text: retention },
+  { key: "retention_seconds", title: "Retention", number: true, low: true, text: retention },
 ];
 
 export const PARTITIONS = [
@@ -46,12 +46,12 @@ const SECONDS = {
 const DELETED = number("deleted", "Deleted", count, { low: true, tone: (row) => (row.deleted ? "bad" : "") });
 
 export const GROUPS = [
-  { key: "name", title: "Group", wide: true, link: (row) => address("group", row.name) },
+  { key: "name", title: "Group", wide: 3, link: (row) => address("group", row.name) },
   { key: "state", title: "State", low: true, tone: (row) => (/dead|empty/i.test(row.state) ? "dim" : "") },
   number("members", "Members", count, { low: true }),
   LAG,
   SECONDS,
-  number("trend", "Trend/s", signedRate, { tone: (row) => (row.trend > 0 && row.lag ? "late" : "") }),
+  number("trend", "Trend/s", signedRate, { low: true, tone: (row) => (row.trend > 0 && row.lag ? "late" : "") }),
   {
     key: "catch_up_seconds", title: "Catches up", number: true, low: true,
     text: (row) => (row.lag === 0 ? "–" : duration(row.catch_up_seconds)),
@@ -61,7 +61,7 @@ export const GROUPS = [
 ];
 
 export const POSITIONS = [
-  { key: "topic", title: "Topic", wide: true, link: (row) => address("topic", row.topic) },
+  { key: "topic", title: "Topic", wide: 3, link: (row) => address("topic", row.topic) },
   number("partition", "Partition", String),
   number("committed", "Committed", count, { low: true }),
   number("end", "End", count, { low: true }),
@@ -72,7 +72,7 @@ export const POSITIONS = [
 ];
 
 export const MEMBERS = [
-  { key: "client_id", title: "Client", wide: true },
+  { key: "client_id", title: "Client", wide: 3 },
   { key: "host", title: "Host" },
   { key: "instance_id", title: "Instance", low: true, text: (row) => shown(row.instance_id) || NONE },
   number("partitions", "Partitions", count),
@@ -81,7 +81,7 @@ export const MEMBERS = [
 
 export const BROKERS = [
   number("node_id", "Broker", String),
-  { key: "host", title: "Address", wide: true, text: (row) => `${shown(row.host)}:${row.port}` },
+  { key: "host", title: "Address", wide: 3, text: (row) => `${shown(row.host)}:${row.port}` },
   { key: "rack", title: "Rack", low: true, text: (row) => shown(row.rack) || NONE },
   number("leads", "Leads", count),
 ];
@@ -94,9 +94,9 @@ export function cutText(cut) {
 }
 
 export const RECORDS = [
-  number("partition", "Partition", String),
+  number("partition", "Partition", String, { low: true }),
   number("offset", "Offset", count),
-  { key: "timestamp", title: "Time", wide: true, text: (row) => shown(row.timestamp) || NONE },
+  { key: "timestamp", title: "Time", wide: 1.6, text: (row) => shown(row.timestamp) || NONE },
   { key: "key", title: "Key", sort: (row) => row.key.text, text: (row) => cutText(row.key) },
-  { key: "value", title: "Value", wide: true, sort: (row) => row.value.text, text: (row) => cutText(row.value) },
+  { key: "value", title: "Value", wide: 5, sort: (row) => row.value.text, text: (row) => cutText(row.value) },
 ];

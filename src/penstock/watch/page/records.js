@@ -46,7 +46,7 @@ export class RecordSearch {
       const text = await response.text();
       const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
       const answer = isJson ? JSON.parse(text) : { error: text };
-      if (response.ok) this.show(answer);
+      if (response.ok && answer.error == null) this.show(answer);
       else this.fail(answer.error);
     } catch {
       this.fail("The connection to penstock watch is broken.");

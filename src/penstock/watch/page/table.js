@@ -57,7 +57,9 @@ export class Table {
   layOut() {
     this.visible = this.columns.filter((column) => !(column.low && this.narrow.matches));
     const widths = this.visible.map((column) =>
-      column.wide ? "minmax(9rem, 3fr)" : column.number ? "minmax(5.5rem, 1fr)" : "minmax(6rem, 1.2fr)",
+      this.narrow.matches
+        ? column.wide ? "minmax(6rem, 2fr)" : "minmax(4.2rem, 1fr)"
+        : column.wide ? `minmax(9rem, ${column.wide}fr)` : column.number ? "minmax(5.5rem, 1fr)" : "minmax(6rem, 1.2fr)",
     );
     this.grid.style.setProperty("--columns", widths.join(" "));
     this.head.replaceChildren(
@@ -117,7 +119,7 @@ export class Table {
       } else if (a < b) return -sign;
       else if (a > b) return sign;
       const left = this.nameOf(one), right = this.nameOf(other);
-      return left < right ? -1 : left > right ? 1 : 0;
+      return left < right ? -sign : left > right ? sign : 0;
     });
     this.rows = keyed.map(([, row]) => row);
     setText(this.empty, this.rows.length ? "" : this.filter ? "No row matches the filter." : "Nothing here yet.");
