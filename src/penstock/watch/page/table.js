@@ -119,7 +119,7 @@ export class Table {
       } else if (a < b) return -sign;
       else if (a > b) return sign;
       const left = this.nameOf(one), right = this.nameOf(other);
-      return left < right ? -sign : left > right ? sign : 0;
+      return left < right ? -1 : left > right ? 1 : 0;
     });
     this.rows = keyed.map(([, row]) => row);
     setText(this.empty, this.rows.length ? "" : this.filter ? "No row matches the filter." : "Nothing here yet.");
