@@ -97,7 +97,7 @@ export const RECORDS = [
   number("partition", "Partition", String, { low: true }),
   number("offset", "Offset", count),
   {
-    key: "timestamp", title: "Time", wide: 1.6, text: (row) => shown(row.timestamp) || NONE,
+    key: "timestamp", title: "Time", wide: 2.4, text: (row) => shown(row.timestamp) || NONE,
     sort: (row) => `${row.timestamp ?? ""} ${String(row.offset).padStart(20)}`, // of a millisecond the latest first
   },
   { key: "key", title: "Key", sort: (row) => row.key.text, text: (row) => cutText(row.key) },
