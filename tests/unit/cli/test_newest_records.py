@@ -14,7 +14,7 @@ from penstock.watch.search import Cut
     [
         (None, Cut(None, None)),
         (b"", Cut("", 0)),
-        (b"<b>\x1b[2J\x00", Cut("<b>\x1b[2J\x00", 7)),
+        (b"<b>\x1b[2J\x00", Cut("<b>\x1b[2J\x00", 8)),
         (b"\xff\xfe", Cut("\\xff\\xfe", 2)),
         ("é".encode()[:1], Cut("\\xc3", 1)),
         (b"x" * SHOWN_BYTES, Cut("x" * SHOWN_BYTES, SHOWN_BYTES)),
