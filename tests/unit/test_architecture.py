@@ -44,7 +44,7 @@ PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
     *("writer/columns", "writer/names", "writer/note", "writer/decision"),
-    *("monitor/rate", "watch/access", "watch/rows", "watch/timeline", "watch/search"),
+    *("monitor/rate", "watch/access", "watch/rows", "watch/timeline", "watch/search", "cli/newest_first"),
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

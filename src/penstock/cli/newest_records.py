@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import codecs
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.cli.records import moment
+from penstock.cli.newest_first import NewestFirst, Window
+from penstock.cli.shown_records import COLUMNS, shown
 from penstock.cli.topic_offsets import TopicOffsets
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan, raw_source
 from penstock.model.offset_range import OffsetRange
-from penstock.model.topic_partition import TopicPartition
 from penstock.reader.task import read_range
-from penstock.watch.search import Cut, SearchRequest, SearchResult, ShownRecord
+from penstock.watch.search import SearchRequest, SearchResult, ShownRecord
 
-COLUMNS = ["partition", "offset", "timestamp", "key", "value", "headers"]
-
-SHOWN_BYTES = 8 * 1024
-"""Of a key, a value or a header. 200 records of that size are an answer of a few MB."""
 FIRST_WINDOW, LARGEST_WINDOW = 1_000, 100_000
-"""Offsets of each partition that a search with a predicate reads in its first step, and in later ones at most."""
+"""Offsets that a search with a predicate reads of a partition at a time: first, and later at most."""
 NEWEST_OFFSETS = 2_000
-"""Offsets that are read over all partitions if there is no predicate, unless more records are asked for."""
+"""The first windows of all partitions together if there is no predicate, unless more records are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
     seconds: float = 10.0
     records: int = 2_000_000
-    size: int = 256 * 1024 * 1024
-    """Bytes of the batches that are shown from. Without a predicate these are all that are read."""
+    size: int = 1024 * 1024 * 1024
+    """Bytes of the columns that are read, whether they match or not. They are not kept."""
 
 
 class NewestRecords:
@@ -84,7 +78,7 @@ class _Run:
     limits: SearchLimits
     clock: Callable[[], float]
     found: list[tuple[int, ShownRecord]] = field(default_factory=list)
-    """With their timestamps in microseconds."""
+    """The newest `limit` matches so far, the newest first, with their timestamps in microseconds."""
     scanned: int = 0
     size: int = 0
     stopped: str | None = None
@@ -92,51 +86,56 @@ class _Run:
     def result(self) -> SearchResult:
         began = self.clock()
         deadline = began + self.limits.seconds
-        partitions = self.offsets.partitions
-        begins = self.offsets.cluster.begin(partitions)
-        position = self.offsets.cluster.end(partitions)
-        window = self._first_window(len(partitions))
-        while self.stopped is None and len(self.found) < self.limit:
-            left = [tp for tp in partitions if position[tp] > begins[tp]]
-            if not left:
+        order = self._order()
+        while self.stopped is None and not self._is_complete(order.newest_unread):
+            window = order.next()
+            if window is None:
                 break
-            for tp in left:
-                start = max(begins[tp], position[tp] - window)
-                self.stopped = self._read(tp, start, position[tp], deadline)
-                position[tp] = start
-                if self.stopped is not None:
-                    break
-            window = min(window * 4, LARGEST_WINDOW)
-        self.found.sort(key=lambda each: (-each[0], each[1].partition, -each[1].offset))
-        newest = tuple(record for _, record in self.found[: self.limit])
-        return SearchResult(newest, self.scanned, self.clock() - began, self.stopped)
+            order.was_read(window, self._read(window, deadline))
+        records = tuple(record for _, record in self.found)
+        return SearchResult(records, self.scanned, self.clock() - began, self.stopped)
 
-    def _first_window(self, partitions: int) -> int:
-        if isinstance(self.columns, TypedPlan):
-            return FIRST_WINDOW
-        return max(1, min(self.limit, max(NEWEST_OFFSETS, self.limit) // max(partitions, 1)))
+    def _order(self) -> NewestFirst:
+        cluster, partitions = self.offsets.cluster, self.offsets.partitions
+        ends = cluster.end(partitions)
+        begins = cluster.begin(partitions)
+        latest = {tp: None if at is None else at * 1000 for tp, at in cluster.largest_times(partitions).items()}
+        if self.options.where is not None:
+            return NewestFirst(begins, ends, latest, FIRST_WINDOW, LARGEST_WINDOW)
+        share = max(NEWEST_OFFSETS, self.limit) // max(len(partitions), 1)
+        return NewestFirst(begins, ends, latest, max(1, min(self.limit, share)), LARGEST_WINDOW)
 
-    def _read(self, tp: TopicPartition, start: int, stop: int, deadline: float) -> str | None:
-        """Add the last matches of a range. Returns the limit that was reached."""
+    def _is_complete(self, newest_unread: float | None) -> bool:
+        return newest_unread is not None and len(self.found) == self.limit and self.found[-1][0] >= newest_unread
+
+    def _read(self, window: Window, deadline: float) -> int | None:
+        """Add the matches of a window. Returns the timestamp of its first record."""
+        tp, start, stop = window
         range_ = OffsetRange(tp.topic, tp.partition, start, stop, self.offsets.topic.topic_id)
         last: deque[tuple[int, ShownRecord]] = deque(maxlen=self.limit)
-        batches = read_range(range_, self.columns, self.options, on_read=lambda rows: self._count(rows, deadline))
+        first_time: int | None = None
+
+        def count(batch: pa.RecordBatch) -> None:
+            """Called before a batch is filtered: a predicate that nothing meets gives no batch for a long time."""
+            nonlocal first_time
+            if first_time is None and batch.num_rows:
+                first_time = batch.column("timestamp").cast(pa.int64())[0].as_py()
+            if reached := self._reached(deadline):
+                raise _LimitReached(reached)
+            self.scanned += batch.num_rows
+            self.size += batch.nbytes
+
+        batches = read_range(range_, self.columns, self.options, on_read=count)
         try:
             for batch in batches:
-                self.size += batch.nbytes
-                last.extend(_shown(batch.slice(max(0, batch.num_rows - self.limit))))
+                last.extend(shown(batch.slice(max(0, batch.num_rows - self.limit))))
+            self.stopped = self._reached(deadline)
         except _LimitReached as reached:
-            return str(reached)
+            self.stopped = str(reached)
         finally:
             batches.close()
-            self.found.extend(last)
-        return self._reached(deadline)
-
-    def _count(self, rows: int, deadline: float) -> None:
-        """Called before a batch is filtered: a predicate that nothing meets gives no batch for a long time."""
-        if reached := self._reached(deadline):
-            raise _LimitReached(reached)
-        self.scanned += rows
+        self.found = sorted([*self.found, *last], key=_newest_first)[: self.limit]
+        return first_time
 
     def _reached(self, deadline: float) -> str | None:
         limits = self.limits
@@ -149,42 +148,6 @@ class _Run:
         return None
 
 
-def _shown(batch: pa.RecordBatch) -> list[tuple[int, ShownRecord]]:
-    if batch.num_rows == 0:
-        return []
-    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
-    keys, values = _cuts(batch.column("key")), _cuts(batch.column("value"))
-    headers = batch.column("headers").to_pylist()
-    rows = zip(
-        *(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), times, keys, values, headers),
-        strict=True,
-    )
-    return [
-        (
-            at or 0,
-            ShownRecord(
-                *(partition, offset, moment(at), key, value),
-                tuple((each["key"][:SHOWN_BYTES], cut(each["value"])) for each in (named or ())[:50]),
-            ),
-        )
-        for partition, offset, at, key, value, named in rows
-    ]
-
-
-def _cuts(column: pa.Array) -> list[Cut]:
-    """Only the beginning of a large value becomes a Python object."""
-    sizes = pc.binary_length(column).to_pylist()
-    starts = pc.binary_slice(column, 0, SHOWN_BYTES).to_pylist()
-    return [_cut(start, size) for start, size in zip(starts, sizes, strict=True)]
-
-
-def cut(data: bytes | None) -> Cut:
-    return _cut(None if data is None else data[:SHOWN_BYTES], None if data is None else len(data))
-
-
-def _cut(start: bytes | None, size: int | None) -> Cut:
-    if start is None or size is None:
-        return Cut(None, None)
-    # A character that is cut at the end is left out. Other bytes that are not UTF-8 are escaped.
-    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    return Cut(decoder.decode(start, final=len(start) == size), size, len(start) < size)
+def _newest_first(found: tuple[int, ShownRecord]) -> tuple[int, int, int]:
+    at, record = found
+    return -at, record.partition, -record.offset

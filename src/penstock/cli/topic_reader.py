@@ -82,7 +82,7 @@ class TopicReader:
             self._columns,
             self._options,
             on_end=lambda _: self._ended.add(tp),
-            on_read=lambda rows: self.scan.count(tp, rows),
+            on_read=lambda batch: self.scan.count(tp, batch.num_rows),
         )
 
 

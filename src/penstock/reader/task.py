@@ -37,14 +37,14 @@ def read_range(
     reports: ReportAddress | None = None,
     watermarks: Watermarks = UNKNOWN,
     on_end: Callable[[int], None] = lambda offset: None,
-    on_read: Callable[[int], None] | None = None,
+    on_read: Callable[[pa.RecordBatch], None] | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Read a range as Arrow batches, of Kafka's own columns or of typed ones.
 
     `scope`: whose dead letters these are; needed if the plan has a dead-letter topic. `reports`: where the planner
     receives the task's report. `watermarks`: event-time watermarks when the range was planned. `on_end` is called with
-    the offset of the record that has ended the partition (F4), and `on_read` with the number of records in each batch
-    before any of them is dropped.
+    the offset of the record that has ended the partition (F4), and `on_read` with each batch of Kafka's own columns
+    before any record is dropped.
     """
     span = None
     if reports is not None and options.event_time is not None:
@@ -71,11 +71,11 @@ def read_range(
 
 
 def _counted(
-    batches: Generator[pa.RecordBatch, None, None], on_read: Callable[[int], None]
+    batches: Generator[pa.RecordBatch, None, None], on_read: Callable[[pa.RecordBatch], None]
 ) -> Generator[pa.RecordBatch, None, None]:
     try:
         for batch in batches:
-            on_read(batch.num_rows)
+            on_read(batch)
             yield batch
     finally:
         batches.close()
