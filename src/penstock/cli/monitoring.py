@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.cli.connection import connection_options
@@ -46,7 +47,8 @@ def add_monitoring_arguments(parser: argparse.ArgumentParser, *, interval: float
     )
 
 
-def make_collector(arguments: argparse.Namespace) -> Collector:
+def make_collector(arguments: argparse.Namespace, given: Mapping[str, str] | None = None) -> Collector:
+    """`given`: the options of the connection, if they are not those of the arguments alone."""
     from penstock.config.source import parse_options
     from penstock.monitor.collector import Collector
     from penstock.monitor.selection import Selection
@@ -65,7 +67,8 @@ def make_collector(arguments: argparse.Namespace) -> Collector:
         requests_per_second=arguments.requests_per_second,
         lookups_per_second=arguments.lookups_per_second,
     )
-    return Collector(parse_options(connection_options(arguments) | {"subscribePattern": ".*"}).client, settings)
+    options = connection_options(arguments) if given is None else dict(given)
+    return Collector(parse_options(options | {"subscribePattern": ".*"}).client, settings)
 
 
 def _positive(text: str) -> float:

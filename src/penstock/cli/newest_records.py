@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from penstock.cli.newest_first import NewestFirst, Window
-from penstock.cli.shown_records import COLUMNS, shown
+from penstock.cli.shown_records import COLUMNS, TYPED_COLUMNS, shown
 from penstock.cli.topic_offsets import TopicOffsets
+from penstock.cli.topic_options import TopicOptions
 from penstock.config.source import SourceOptions, parse_options
-from penstock.errors import OptionError
 from penstock.formats.plan import TypedPlan, raw_source
 from penstock.model.offset_range import OffsetRange
 from penstock.reader.task import read_range
+from penstock.sampling.typed_source import typed_source
 from penstock.watch.search import SearchRequest, SearchResult, ShownRecord
 
 FIRST_WINDOW, LARGEST_WINDOW = 1_000, 100_000
@@ -38,29 +39,31 @@ class NewestRecords:
 
     def __init__(
         self,
-        given: Mapping[str, str],
+        topics: TopicOptions,
         limits: SearchLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`given`: the options of the command line."""
-        self._given = dict(given)
+        self._topics = topics
         self._limits = limits or SearchLimits()
         self._clock = clock
 
     def __call__(self, request: SearchRequest) -> SearchResult:
-        given = self._given | {"subscribe": request.topic}
+        given = self._topics.of(request.topic)
         if request.where is not None:
             given["where"] = request.where
         options = parse_options(given)
-        if options.formats.typed:
-            raise OptionError("valueFormat", None, "is not for penstock watch, which shows values as text")
-        columns: Sequence[str] | TypedPlan = COLUMNS
-        if options.where is not None:
-            source = raw_source()
-            columns = source.select(COLUMNS, where=source.parse_where(options.where))
         wanted = None if request.partition is None else [request.partition]
         offsets = TopicOffsets(options, request.topic, wanted)
-        return _Run(options, offsets, columns, request.limit, self._limits, self._clock).result()
+        return _Run(options, offsets, _columns(options), request.limit, self._limits, self._clock).result()
+
+
+def _columns(options: SourceOptions) -> Sequence[str] | TypedPlan:
+    """Formats are resolved for each search: a registry may have a newer schema by now."""
+    if not options.formats.typed and options.where is None:
+        return COLUMNS
+    source = typed_source(options) if options.formats.typed else raw_source()
+    names = TYPED_COLUMNS if options.formats.typed else COLUMNS
+    return source.select(names, where=source.parse_where(options.where))
 
 
 class _LimitReached(Exception):

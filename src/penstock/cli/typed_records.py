@@ -69,6 +69,11 @@ def _values(name: str, column: pa.Array) -> list[Any]:
         return [moment(at) for at in column.cast(pa.int64()).to_pylist()]
     if name == "headers":
         return [headers_of(each) for each in column.to_pylist()]
+    return plain_values(column)
+
+
+def plain_values(column: pa.Array) -> list[Any]:
+    """A typed column as JSON values."""
     try:
         with warnings.catch_warnings(action="ignore"):  # about duplicate keys of a map
             return [_plain(value) for value in column.to_pylist(maps_as_pydicts="lossy")]

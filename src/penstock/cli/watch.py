@@ -12,6 +12,7 @@ from penstock.cli.connection import add_connection_arguments, connection_options
 from penstock.cli.exit_codes import INTERRUPTED, OK
 from penstock.cli.monitoring import add_monitoring_arguments, make_collector
 from penstock.cli.output import say
+from penstock.cli.topic_options import TopicOptions, topic_option
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ examples:
   penstock watch -b localhost:9092
   penstock watch -b localhost:9092 --open
   penstock watch -b broker:9093 --options-file client.properties --interval 2
+  penstock watch -b localhost:9092 -o schemaRegistry.url=http://localhost:8081 --topic-option 'shop.*:valueFormat=avro'
   penstock watch -b localhost:9092 --address 0.0.0.0          for other machines: the URL has a token
 
 The page listens on this machine only, unless --address says otherwise. Then it requires a token, which is part of the
@@ -60,6 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name of this machine that browsers may use, besides localhost and addresses; may be repeated",
     )
+    parser.add_argument(
+        "--topic-option",
+        action="append",
+        default=[],
+        type=topic_option,
+        metavar="TOPIC:NAME=VALUE",
+        help="an option of docs/formats.md for the records of a topic, such as orders:valueFormat=avro; * in TOPIC "
+        "stands for any characters; -o gives options for all topics; may be repeated, later ones win",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     add_monitoring_arguments(parser, interval=INTERVAL)
     add_connection_arguments(parser)
@@ -67,7 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    collector = make_collector(arguments)
+    topics = TopicOptions(connection_options(arguments), arguments.topic_option)
+    collector = make_collector(arguments, topics.connection)
     from penstock.cli.arrow_start import without_pandas
     from penstock.cli.newest_records import NewestRecords
     from penstock.watch.access import Access, is_loopback, new_token
@@ -75,7 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
     from penstock.watch.server import PageServer
 
     without_pandas()
-    given = connection_options(arguments)
     if not arguments.address:
         raise OptionError("--address", "", "is empty", "Use 127.0.0.1, or 0.0.0.0 for every address of this machine")
     token = new_token() if arguments.token or not is_loopback(arguments.address) else None
@@ -87,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         # The feed closes first, so that streams end, then the server, then the collector.
         with (
             collector,
-            PageServer(arguments.address, arguments.port, feed, NewestRecords(given), access) as server,
+            PageServer(arguments.address, arguments.port, feed, NewestRecords(topics), access) as server,
             feed,
         ):
             url = page_url(arguments.address, server.port, token)

@@ -43,6 +43,8 @@ class ShownRecord:
     key: Cut
     value: Cut
     headers: tuple[tuple[str, Cut], ...] = ()
+    error: str | None = None
+    """Why the key or the value does not parse; its bytes are shown then."""
 
 
 @dataclass(frozen=True, slots=True)

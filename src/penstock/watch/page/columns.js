@@ -101,5 +101,8 @@ export const RECORDS = [
     sort: (row) => `${row.timestamp ?? ""} ${String(row.offset).padStart(20)}`, // of a millisecond the latest first
   },
   { key: "key", title: "Key", sort: (row) => row.key.text, text: (row) => cutText(row.key) },
-  { key: "value", title: "Value", wide: 5, sort: (row) => row.value.text, text: (row) => cutText(row.value) },
+  {
+    key: "value", title: "Value", wide: 5, sort: (row) => row.value.text,
+    text: (row) => (row.error == null ? "" : "⚠ ") + cutText(row.value), tone: (row) => (row.error == null ? "" : "bad"),
+  },
 ];

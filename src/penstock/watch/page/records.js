@@ -2,7 +2,7 @@
 
 import { RECORDS } from "/columns.js";
 import { Table } from "/table.js";
-import { bytes, count, h, plural, setText, shown, shownLines } from "/text.js";
+import { bytes, count, h, indented, plural, setText, shown, shownLines } from "/text.js";
 
 export class RecordSearch {
   constructor(topic) {
@@ -73,14 +73,16 @@ export class RecordSearch {
   expand(row) {
     const part = (title, cut) => [
       h("h3", {}, cut.is_cut ? `${title}: the first ${bytes(cut.text.length)} of ${bytes(cut.size)}` : title),
-      h("pre", { tabindex: 0, "aria-label": title }, cut.text == null ? "∅" : shownLines(cut.text)),
+      h("pre", { tabindex: 0, "aria-label": title }, cut.text == null ? "∅" : shownLines(cut.is_cut ? cut.text : indented(cut.text))),
     ];
-    this.detail.replaceChildren(
+    const parts = [
       h("p", {}, `Partition ${row.partition}, offset ${count(row.offset)}, ${shown(row.timestamp)}`),
+      row.error == null ? null : h("p", { class: "error" }, `Does not parse. ${shownLines(row.error)}`),
       ...part("Key", row.key),
       ...part("Value", row.value),
       ...row.headers.flatMap(([name, cut]) => part(`Header ${shown(name)}`, cut)),
-    );
+    ];
+    this.detail.replaceChildren(...parts.filter((each) => each != null));
     this.detail.hidden = false;
     this.detail.scrollIntoView({ block: "nearest" });
   }

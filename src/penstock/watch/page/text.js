@@ -23,6 +23,33 @@ export function shownLines(text) {
   return text == null ? "" : String(text).replace(UNPRINTABLE_IN_LINES, escaped);
 }
 
+/** JSON over several lines; other text as it is. Only blanks are added, so that long numbers keep all digits. */
+export function indented(text) {
+  if (!/^\s*[{[]/.test(text)) return text;
+  try {
+    JSON.parse(text);
+  } catch {
+    return text;
+  }
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  return text.replace(/"(?:[^"\\]|\\.)*"|[{[]\s*[}\]]|[{}[\],:]|\s+/g, (token) => {
+    if (/^\s/.test(token)) return "";
+    if (token[0] === '"') return token;
+    if (token === ",") return token + line();
+    if (token === ":") return ": ";
+    if (token === "{" || token === "[") {
+      depth += 1;
+      return token + line();
+    }
+    if (token === "}" || token === "]") {
+      depth -= 1;
+      return line() + token;
+    }
+    return token[0] + token.at(-1);
+  });
+}
+
 /** An element with attributes and children. Strings become text nodes, never markup. */
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
