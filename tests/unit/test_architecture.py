@@ -30,9 +30,9 @@ LAYERS = (
     {"config"},
     {"formats", "dead_letters", "metrics", "testing"},
     {"planner", "reader", "writer", "monitor"},
-    {"sampling"},
+    {"sampling", "watch"},
     {"consumer", "spark", "arrow"},
-    {"streamer", "watch"},
+    {"streamer"},
     {"cli"},
 )
 """Low to high. A module imports from lower layers and from its own folder, never from a neighbour in its layer.
@@ -44,7 +44,8 @@ PURE_MODULES = (
     *("planner/starting_offsets", "planner/stopping_offsets", "planner/rate_limit", "planner/range_splitting"),
     *("planner/partition_diff", "planner/partition_state", "planner/checkpoint", "dead_letters/written_offsets"),
     *("writer/columns", "writer/names", "writer/note", "writer/decision"),
-    *("monitor/rate", "watch/access", "watch/rows", "watch/timeline", "watch/search", "cli/newest_first"),
+    *("monitor/rate", "watch/access", "watch/rows", "watch/timeline", "watch/search", "watch/query_report"),
+    "cli/newest_first",
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
 )
 

@@ -15,6 +15,7 @@ WALL = {"time", "time_ns", "now", "utcnow", "today"}
 ALLOWED = {
     "cli/groups/event_time.py": "how old an event-time watermark is, as shown",
     "cli/top/__init__.py": "since when brokers have not answered, as shown",
+    "spark/query_history.py": "when a query ended, as shown",
     "cli/doctor/cluster.py": "how long a certificate is still valid",
     "config/times.py": "the now from which relative times count",
     "consumer/connector.py": "part of a consumer id (H1), which is unique without it",

@@ -84,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     from penstock.cli.newest_records import NewestRecords
     from penstock.watch.access import Access, is_loopback, new_token
     from penstock.watch.feed import Feed
+    from penstock.watch.queries import QueryRegistry
     from penstock.watch.server import PageServer
 
     without_pandas()
@@ -94,11 +95,12 @@ def run(arguments: argparse.Namespace) -> int:
     ended = threading.Event()
     previous = signal.signal(signal.SIGTERM, lambda number, _: ended.set())
     try:
-        feed = Feed(collector)
+        queries = QueryRegistry()
+        feed = Feed(collector, queries)
         # The feed closes first, so that streams end, then the server, then the collector.
         with (
             collector,
-            PageServer(arguments.address, arguments.port, feed, NewestRecords(topics), access) as server,
+            PageServer(arguments.address, arguments.port, feed, NewestRecords(topics), access, queries) as server,
             feed,
         ):
             url = page_url(arguments.address, server.port, token)

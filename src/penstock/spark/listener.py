@@ -26,9 +26,13 @@ from penstock.masking import get_logger
 from penstock.metrics.sink import SinkMetrics
 from penstock.metrics.source import SourceMetrics
 from penstock.spark.api import reports_ends
+from penstock.spark.query_history import QueryHistory
+from penstock.watch.query_report import QueryReport
 
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
+
+    from penstock.spark.query_page import QueryPage
 
 log = get_logger("penstock.lag")
 Number = TypeVar("Number", int, float)
@@ -44,6 +48,7 @@ class _Watched:
     id: str
     run_id: str
     name: str
+    history: QueryHistory
     sources: dict[int, SourceMetrics] = field(default_factory=dict)
     sink: SinkMetrics | None = None
     """None before the first progress."""
@@ -75,11 +80,22 @@ class LagListener(StreamingQueryListener):
     registry, a `CollectorRegistry` in that one. Serve it with `prometheus_client.start_http_server(8000)`. A query's
     series end with the query.
 
+    `page=True` starts a page server in this process, on a free port of loopback, and logs its address, which is also
+    `listener.page`. It shows the queries live: rates, the time of triggers, lag, watermarks, batches, errors. An
+    address, such as `page="http://127.0.0.1:8765"`, shows them on the page of a running `penstock watch`; if that
+    requires a token, give the whole URL that it has printed.
+
     Values are those of the query's last progress: lag is what its last planned batch left. Spark updates them in a
     thread of its own. The class works with a classic session and through Spark Connect.
     """
 
-    def __init__(self, *, log_interval: float | None = 10.0, prometheus: bool | CollectorRegistry = False) -> None:
+    def __init__(
+        self,
+        *,
+        log_interval: float | None = 10.0,
+        prometheus: bool | CollectorRegistry = False,
+        page: bool | str = False,
+    ) -> None:
         self._log_interval = log_interval
         self._lock = threading.Lock()
         self._queries: dict[str, _Watched] = {}
@@ -89,8 +105,15 @@ class LagListener(StreamingQueryListener):
             from penstock.metrics.prometheus import register
 
             self._unregister = register(None if prometheus is True else prometheus, self._series, self._sinks)
-        if log_interval is not None:
+        self._page: QueryPage | None = None
+        if page is not False:
+            from penstock.spark.query_page import open_page
+
+            self._page = open_page(page)
+        if log_interval is not None or page is True:
             show_on_stderr(log)
+        if page is True and self._page is not None:
+            log.info("queries are shown at %s", self._page.url)
 
     # --- called by any thread -----------------------------------------------------------------------------------------
 
@@ -115,11 +138,20 @@ class LagListener(StreamingQueryListener):
         `metrics`."""
         return _total(source.lag for source in self.metrics(query))
 
+    @property
+    def page(self) -> str | None:
+        """The address of the page that shows the queries; None without a page."""
+        return None if self._page is None else self._page.url
+
     def close(self) -> None:
-        """Unregister from Prometheus. Another listener can use the registry then."""
+        """Unregister from Prometheus, so that another listener can use the registry, and close the page of this
+        process."""
         unregister, self._unregister = self._unregister, None
         if unregister is not None:
             unregister()
+        page, self._page = self._page, None
+        if page is not None:
+            page.close()
 
     # --- called by Spark's listener thread: must not raise ------------------------------------------------------------
 
@@ -128,7 +160,9 @@ class LagListener(StreamingQueryListener):
         with self._lock:
             known = self._queries.get(query_id)
             if known is None or known.run_id != run_id:
-                self._watch(query_id, run_id, event.name)
+                known = self._watch(query_id, run_id, event.name, event.timestamp)
+            report = known.history.report
+        self._show(report)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         try:
@@ -154,9 +188,11 @@ class LagListener(StreamingQueryListener):
             if watched is None or watched.run_id != str(event.runId):
                 return
             watched.ended = True
+            report = watched.history.ended(event.exception)
             ended = [each.id for each in self._queries.values() if each.ended]
             for each in ended[:-ENDED_KEPT]:
                 del self._queries[each]
+        self._show(report)
 
     def _take(self, progress: StreamingQueryProgress) -> None:
         query_id, run_id = str(progress.id), str(progress.runId)
@@ -168,25 +204,37 @@ class LagListener(StreamingQueryListener):
             known.sources = sources
             sink = known.sink or SinkMetrics()
             known.sink = sink.after(progress.batchId, progress.sink.numOutputRows, progress.batchDuration)
+            report = known.history.progressed(progress, sources, known.sink)
             line = self._line(known)
+        self._show(report)
         if line is not None:
             log.info(line)
 
-    def _watch(self, query_id: str, run_id: str, name: str | None) -> _Watched:
+    def _show(self, report: QueryReport) -> None:
+        page = self._page
+        if page is not None:
+            page.put(report)
+
+    def _watch(self, query_id: str, run_id: str, name: str | None, started: str | None = None) -> _Watched:
         self._queries.pop(query_id, None)  # the newest come last
-        watched = self._queries[query_id] = _Watched(query_id, run_id, name or query_id)
+        history = QueryHistory(query_id, run_id, name, started)
+        watched = self._queries[query_id] = _Watched(query_id, run_id, name or query_id, history)
         return watched
 
     def _rest(self, query_id: str) -> None:
         """Set the rates of an idle query to 0 if Spark has no newer progress."""
+        report = None
         with self._lock:
             if (watched := self._queries.get(query_id)) is not None:
+                report = watched.history.rested()
                 watched.sources = {
                     number: replace(metrics, num_input_rows=0, records_per_second=0.0, bytes_per_second=0.0)
                     for number, metrics in watched.sources.items()
                 }
                 if watched.sink is not None:
                     watched.sink = replace(watched.sink, records_per_second=0.0)
+        if report is not None:
+            self._show(report)
 
     def _line(self, watched: _Watched) -> str | None:
         """The line to log, if the interval has passed."""

@@ -79,6 +79,17 @@ class Access:
             return "requests from other origins are refused"
         return None
 
+    def refuses_report(self, client: str, headers: Mapping[str, str]) -> str | None:
+        """Reports of streaming queries come from drivers. Browsers send an origin with every POST, and drivers none."""
+        if "Origin" in headers or any(name.startswith("Sec-Fetch-") for name in headers):
+            return "reports of queries come from their drivers, not from browsers"
+        if self.token is None:
+            return None if is_loopback(client) else "reports without a token come from this machine only"
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.is_token(given.strip()):
+            return None
+        return "a token is required: give LagListener the URL that penstock watch has printed"
+
     @property
     def set_cookie(self) -> str:
         return f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"

@@ -6,10 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from penstock.masking import get_logger
 from penstock.monitor.snapshot import Snapshot
+from penstock.watch.queries import QueryRegistry
 from penstock.watch.rows import Tables, compact, delta, event, full, group_detail, tables_of, topic_detail
 from penstock.watch.timeline import Timeline
 
@@ -17,7 +18,14 @@ log = get_logger(__name__)
 
 POLL_SECONDS = 0.5
 DETAILS = 64
-"""Encoded details of topics and groups that are kept until the next snapshot."""
+"""Encoded details of topics, groups and queries that are kept until the next snapshot, or the next report."""
+
+
+class Seen(NamedTuple):
+    """The numbers of the last events that a browser got."""
+
+    snapshot: int = 0
+    queries: int = 0
 
 
 class Snapshots(Protocol):
@@ -31,10 +39,16 @@ class Feed:
 
     Browsers have no queue. Each asks for what is newer than the last event it got: it gets the changed rows if it
     has the snapshot before, otherwise all rows. So a slow browser skips to the newest snapshot, and costs no memory.
+
+    The rows of streaming queries are an event of their own: all of them, at most two times a second.
     """
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, snapshots: Snapshots | None, queries: QueryRegistry | None = None) -> None:
+        """Without snapshots the page shows queries only, without `queries` a cluster only."""
         self._snapshots = snapshots
+        self._queries = queries
+        self._queries_number = 0
+        self._queries_event = b""
         self._changed = threading.Condition()
         self._closed = False
         self._snapshot: Snapshot | None = None
@@ -81,18 +95,40 @@ class Feed:
             self._details.clear()
             self._changed.notify_all()
 
-    def after(self, number: int, timeout: float) -> tuple[int, bytes] | None:
-        """The event that follows the one of this number, and its number. None if there is none in time, or at the end.
+    def publish_queries(self) -> None:
+        """Called by the thread of the feed."""
+        if self._queries is None:
+            return
+        self._queries.sweep()
+        number = self._queries.version
+        if number == self._queries_number:
+            return
+        rows = {"has_cluster": self._snapshots is not None, "number": number, "queries": self._queries.rows()}
+        encoded = event("queries", number, rows)
+        with self._changed:
+            self._queries_number, self._queries_event = number, encoded
+            for key in [key for key in self._details if key[0] == "query"]:
+                del self._details[key]
+            self._changed.notify_all()
+
+    def after(self, seen: Seen, timeout: float) -> tuple[Seen, bytes] | None:
+        """The event that follows the ones seen, and what is seen then. None if there is none in time, or at the end.
         Any thread may call this."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._number > number, timeout)
-            if self._closed or self._number <= number:
+            self._changed.wait_for(lambda: self._closed or self._has_more(seen), timeout)
+            if self._closed or not self._has_more(seen):
                 return None
-            if number and self._base == number:
-                return self._number, self._delta
+            if self._queries_number > seen.queries:
+                return seen._replace(queries=self._queries_number), self._queries_event
+            newest = seen._replace(snapshot=self._number)
+            if seen.snapshot and self._base == seen.snapshot:
+                return newest, self._delta
             if self._full is None:
                 self._full = event("full", self._number, full(self._tables))
-            return self._number, self._full
+            return newest, self._full
+
+    def _has_more(self, seen: Seen) -> bool:
+        return self._number > seen.snapshot or self._queries_number > seen.queries
 
     @property
     def _number(self) -> int:
@@ -105,6 +141,13 @@ class Feed:
     def group(self, name: str) -> bytes | None:
         """The positions, members and time line of a group as JSON; None if it does not exist."""
         return self._detail("group", name, self._group)
+
+    def query(self, run_id: str) -> bytes | None:
+        """The last report of a run of a query as JSON; None if it is not known."""
+        return self._detail("query", run_id, self._query)
+
+    def _query(self, run_id: str) -> dict[str, Any] | None:
+        return None if self._queries is None else self._queries.detail(run_id)
 
     def _topic(self, name: str) -> dict[str, Any] | None:
         topics = () if self._snapshot is None else self._snapshot.topics
@@ -130,7 +173,8 @@ class Feed:
         number = 0
         try:
             while not self._closed:
-                snapshot = self._snapshots.wait_for(number, POLL_SECONDS)
+                self.publish_queries()
+                snapshot = self._next_snapshot(number)
                 if snapshot is not None:
                     number = snapshot.number
                     self.publish(snapshot)
@@ -140,3 +184,10 @@ class Feed:
             with self._changed:
                 self._closed = True
                 self._changed.notify_all()
+
+    def _next_snapshot(self, number: int) -> Snapshot | None:
+        if self._snapshots is not None:
+            return self._snapshots.wait_for(number, POLL_SECONDS)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, POLL_SECONDS)
+        return None

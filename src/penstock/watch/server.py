@@ -20,7 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 from penstock.errors import PenstockError
 from penstock.masking import get_logger, masked
 from penstock.watch.access import HEADERS, Access
-from penstock.watch.feed import Feed
+from penstock.watch.feed import Feed, Seen
+from penstock.watch.queries import QueryRegistry
+from penstock.watch.query_report import MAX_BYTES, BadReport, parse_report
 from penstock.watch.rows import compact
 from penstock.watch.search import BadRequest, Search, parse_request, result_document
 
@@ -36,6 +38,8 @@ CLIENT_SECONDS = 20.0
 """For a client that sends its request, or reads the answer, slowly."""
 POLL_SECONDS = 0.1
 MAX_BODY = 64 * 1024
+ONCE = ("Host", "Origin", "Cookie", "Authorization", "Content-Type", "Content-Length")
+"""Headers that may not be sent twice."""
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -69,10 +73,19 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 class PageServer:
     """Listens from its construction on; closing it ends all connections and its threads."""
 
-    def __init__(self, address: str, port: int, feed: Feed, search: Search, access: Access) -> None:
-        """Port 0 is a free one."""
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        feed: Feed,
+        search: Search,
+        access: Access,
+        reports: QueryRegistry | None = None,
+    ) -> None:
+        """Port 0 is a free one. `reports` takes what the drivers of streaming queries send; None refuses it."""
         self.feed = feed
         self.access = access
+        self._reports = reports
         self._search = search
         self._files = page_files()
         self._searches = threading.BoundedSemaphore(SEARCHES)
@@ -123,14 +136,36 @@ class PageServer:
             return plain(403, reason)
         return None
 
+    def refuses_report(self, client: str, headers: Mapping[str, str]) -> Answer | None:
+        """Why the report of a query's driver is not taken; None if it is. It has rules of its own: no browser sends
+        one."""
+        if self._reports is None:
+            return plain(404, "this page takes no reports")
+        if reason := self.access.refuses_host(headers.get("Host")):
+            return plain(421, reason)
+        if reason := self.access.refuses_report(client, headers):
+            return plain(403, reason)
+        if not _is_json(headers.get("Content-Type", "")):
+            return plain(415, "the report is not application/json")
+        return None
+
+    def report(self, body: bytes) -> Answer:
+        assert self._reports is not None
+        try:
+            self._reports.put(parse_report(body))
+        except BadReport as error:
+            return plain(400, masked(str(error)))
+        return Answer(204, "text/plain", b"")
+
     def get(self, target: str) -> Answer:
         parts = urlsplit(target)
         if parts.path in self._files:
             kind, content = self._files[parts.path]
             return Answer(200, kind, content)
-        if parts.path in ("/api/topic", "/api/group"):
+        details = {"/api/topic": self.feed.topic, "/api/group": self.feed.group, "/api/query": self.feed.query}
+        if (find := details.get(parts.path)) is not None:
             name = parse_qs(parts.query, keep_blank_values=True).get("name", [""])[0]
-            found = self.feed.topic(name) if parts.path == "/api/topic" else self.feed.group(name)
+            found = find(name)
             if found is None:
                 return as_json(404, {"error": "it does not exist, or is not selected"})
             return Answer(200, "application/json", found)
@@ -139,7 +174,7 @@ class PageServer:
     def post(self, target: str, kind: str, body: bytes) -> Answer:
         if urlsplit(target).path != "/api/records":
             return plain(404, "not found")
-        if kind.partition(";")[0].strip().lower() != "application/json":
+        if not _is_json(kind):
             return plain(415, "the request is not application/json")
         if not self._searches.acquire(blocking=False):
             return as_json(429, {"error": f"{SEARCHES} searches are running already: wait for one to end"})
@@ -152,6 +187,10 @@ class PageServer:
             return as_json(200, {"error": masked(str(error))})
         finally:
             self._searches.release()
+
+
+def _is_json(kind: str) -> bool:
+    return kind.partition(";")[0].strip().lower() == "application/json"
 
 
 class _Server(ThreadingHTTPServer):
@@ -218,10 +257,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, is_post: bool) -> None:
         page = self.server.page
         # A header that is sent twice could be read in two ways.
-        doubled = [name for name in ("Host", "Origin", "Cookie") if len(self.headers.get_all(name) or ()) > 1]
+        doubled = [name for name in ONCE if len(self.headers.get_all(name) or ()) > 1]
         headers = dict(self.headers.items()) if not doubled else {}
         headers = {name.title(): value for name, value in headers.items()}
         try:
+            if is_post and urlsplit(self.path).path == "/api/queries":
+                self._send(page.refuses_report(self.client_address[0], headers) or self._report(page))
+                return
             answer = page.refusal(self.path, headers, is_post=is_post)
             if answer is None and not is_post and urlsplit(self.path).path == "/api/events":
                 self._stream(page)
@@ -236,10 +278,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(answer)
 
     def _post(self, page: PageServer) -> Answer:
+        body = self._body(MAX_BODY)
+        if isinstance(body, Answer):
+            return body
+        return page.post(self.path, self.headers.get("Content-Type", ""), body)
+
+    def _report(self, page: PageServer) -> Answer:
+        body = self._body(MAX_BYTES)
+        return body if isinstance(body, Answer) else page.report(body)
+
+    def _body(self, limit: int) -> bytes | Answer:
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MAX_BODY:
-            return plain(413, f"the request has no length, or more than {MAX_BODY} bytes")
-        return page.post(self.path, self.headers.get("Content-Type", ""), self.rfile.read(int(length)))
+        if not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > limit:
+            return plain(413, f"the request has no length, or more than {limit} bytes")
+        return self.rfile.read(int(length))
 
     def _start(self, status: int, kind: str, more: Mapping[str, str]) -> None:
         self.send_response(status)
@@ -263,11 +315,11 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command == "HEAD":
                 return
             self.wfile.write(b"retry: 1000\n\n")
-            number = 0
+            seen = Seen()
             while not page.feed.is_closed:
-                found = page.feed.after(number, HEARTBEAT_SECONDS)
+                found = page.feed.after(seen, HEARTBEAT_SECONDS)
                 if found is not None:
-                    number, encoded = found
+                    seen, encoded = found
                     self.wfile.write(encoded)
                 elif not page.feed.is_closed:
                     self.wfile.write(b"event: alive\ndata: {}\n\n")

@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.watch import server as server_module
 from penstock.watch.access import Access
-from penstock.watch.feed import Feed
+from penstock.watch.feed import Feed, Seen
 from penstock.watch.search import Cut, SearchResult, ShownRecord
 from penstock.watch.server import PageServer, page_files
 from support.made_snapshots import HOSTILE, group, snapshot, topic
@@ -132,10 +132,10 @@ def test_one_that_missed_a_snapshot_gets_all_rows_of_the_newest(feed):
     feed.publish(snapshot(1))
     feed.publish(snapshot(2))
     feed.publish(snapshot(3))
-    assert feed.after(2, 0)[1].startswith(b"event: delta")
-    assert feed.after(1, 0)[1].startswith(b"event: full")
-    assert feed.after(3, 0) is None
-    assert feed.after(0, 0)[1] is feed.after(1, 0)[1], "encoded once"
+    assert feed.after(Seen(2), 0)[1].startswith(b"event: delta")
+    assert feed.after(Seen(1), 0)[1].startswith(b"event: full")
+    assert feed.after(Seen(3), 0) is None
+    assert feed.after(Seen(0), 0)[1] is feed.after(Seen(1), 0)[1], "encoded once"
 
 
 def test_streams_end_when_the_server_does(feed):
