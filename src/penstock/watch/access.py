@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import secrets
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
-COOKIE = "penstock-watch"
+COOKIE = "penstock-watch-"
+"""Before a digest of the token. Cookies of one host are shared by all its ports: several commands need a name each."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -59,7 +61,7 @@ class Access:
         return "this host name is not allowed: start penstock watch with --host-name NAME to allow it"
 
     def refuses_token(self, cookies: str | None) -> str | None:
-        if self.token is None or self.is_token(_cookie(cookies)):
+        if self.token is None or self.is_token(_cookie(cookies, self.cookie)):
             return None
         return "a token is required: open the URL that penstock watch has printed"
 
@@ -91,8 +93,12 @@ class Access:
         return "a token is required: give LagListener the URL that penstock watch has printed"
 
     @property
+    def cookie(self) -> str:
+        return COOKIE + hashlib.sha256((self.token or "").encode()).hexdigest()[:8]
+
+    @property
     def set_cookie(self) -> str:
-        return f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
 
 def _netloc(origin: str) -> str | None:
@@ -126,7 +132,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _cookie(header: str | None) -> str | None:
+def _cookie(header: str | None, name: str) -> str | None:
     if header is None:
         return None
     cookies = SimpleCookie()
@@ -134,5 +140,5 @@ def _cookie(header: str | None) -> str | None:
         cookies.load(header)
     except CookieError:
         return None
-    found = cookies.get(COOKIE)
+    found = cookies.get(name)
     return None if found is None else found.value

@@ -38,9 +38,10 @@ def test_a_name_can_be_allowed():
     [
         None,
         "",
-        "penstock-watch=",
-        "penstock-watch=wrong",
-        "penstock-watch=secret-toke",
+        f"{LOCKED.cookie}=",
+        f"{LOCKED.cookie}=wrong",
+        f"{LOCKED.cookie}=secret-toke",
+        "penstock-watch=secret-token",
         "a=secret-token",
         "\x00;=;=",
         "é",
@@ -51,11 +52,19 @@ def test_a_missing_or_wrong_token_is_refused(cookies):
 
 
 def test_the_right_token_is_accepted_and_none_is_needed_without_one():
-    assert LOCKED.refuses_token("a=b; penstock-watch=secret-token") is None
+    assert LOCKED.refuses_token(f"a=b; {LOCKED.cookie}=secret-token") is None
     assert LOCKED.is_token("secret-token")
     assert not LOCKED.is_token("secret-tokené\ud800")
     assert OPEN.refuses_token(None) is None
     assert not OPEN.is_token("")
+
+
+def test_two_commands_on_one_host_do_not_take_each_others_cookie():
+    """Browsers send the cookies of all ports of a host."""
+    other = Access("other-token")
+    both = "; ".join(each.set_cookie.partition(";")[0] for each in (LOCKED, other))
+    assert LOCKED.refuses_token(both) is None
+    assert other.refuses_token(both) is None
 
 
 def test_the_cookie_stays_on_the_site_and_away_from_scripts():
