@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_port, default=PORT, help=f"the port to listen on; 0 is a free one (default {PORT})"
     )
+    parser.add_argument("--name", default="", help="what the page calls the cluster, if you have pages of several")
     parser.add_argument(
         "--token", action="store_true", help="require a token on this machine too, which other users may share"
     )
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     previous = signal.signal(signal.SIGTERM, lambda number, _: ended.set())
     try:
         queries = QueryRegistry()
-        feed = Feed(collector, queries)
+        feed = Feed(collector, queries, arguments.name)
         # The feed closes first, so that streams end, then the server, then the collector.
         with (
             collector,

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from penstock.masking import get_logger
 from penstock.monitor.snapshot import Snapshot
 from penstock.watch.queries import QueryRegistry
-from penstock.watch.rows import Tables, compact, delta, event, full, group_detail, tables_of, topic_detail
+from penstock.watch.rows import (
+    Row,
+    Source,
+    Tables,
+    compact,
+    delta,
+    detail,
+    detail_delta,
+    event,
+    full,
+    size_of,
+    tables_of,
+)
 from penstock.watch.timeline import Timeline
 
 log = get_logger(__name__)
 
 POLL_SECONDS = 0.5
-DETAILS = 64
-"""Encoded details of topics, groups and queries that are kept until the next snapshot, or the next report."""
+DETAILS, DETAIL_ROWS = 64, 100_000
+"""Topics and groups whose last detail is kept, so that the next one is sent as what has changed, and the rows of all of
+them together. They hold the values of a snapshot, some 200 bytes per row."""
+QUERIES = 64
+"""Encoded details of queries that are kept until the next report."""
 
 
 class Seen(NamedTuple):
@@ -34,6 +48,31 @@ class Snapshots(Protocol):
     def wait_for(self, after: int, timeout: float) -> Snapshot | None: ...
 
 
+class _Detail:
+    """A topic or group that browsers look at, encoded once for each snapshot."""
+
+    def __init__(self, number: int, source: Source, before: _Detail | None) -> None:
+        self.number = number
+        self.source = source
+        self._base = 0 if before is None else before.number
+        self._before = None if before is None else before.source
+        self._full: bytes | None = None
+        self._delta: bytes | None = None
+
+    def after(self, since: int, more: Row) -> bytes:
+        """`more`: values that are sent whole."""
+        if self._before is not None and since == self._base:
+            self._delta = compact(
+                {"number": self.number, "base": since} | detail_delta(self._before, self.source) | more
+            ).encode()
+            self._before = None
+        if self._delta is not None and since == self._base:
+            return self._delta
+        if self._full is None:
+            self._full = compact({"number": self.number} | detail(self.source) | more).encode()
+        return self._full
+
+
 class Feed:
     """The newest snapshot, encoded once: as the rows that changed, and as all rows when the first browser needs them.
 
@@ -43,12 +82,15 @@ class Feed:
     The rows of streaming queries are an event of their own: all of them, at most two times a second.
     """
 
-    def __init__(self, snapshots: Snapshots | None, queries: QueryRegistry | None = None) -> None:
-        """Without snapshots the page shows queries only, without `queries` a cluster only."""
+    def __init__(self, snapshots: Snapshots | None, queries: QueryRegistry | None = None, name: str = "") -> None:
+        """Without snapshots the page shows queries only, without `queries` a cluster only. `name`: what the page calls
+        the cluster."""
         self._snapshots = snapshots
         self._queries = queries
         self._queries_number = 0
         self._queries_event = b""
+        self._name = name
+        self._query_details: OrderedDict[str, bytes] = OrderedDict()
         self._changed = threading.Condition()
         self._closed = False
         self._snapshot: Snapshot | None = None
@@ -57,7 +99,7 @@ class Feed:
         self._base = 0
         self._full: bytes | None = None
         self._timeline = Timeline()
-        self._details: OrderedDict[tuple[str, str], bytes | None] = OrderedDict()
+        self._details: OrderedDict[tuple[str, str], _Detail] = OrderedDict()
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-watch-feed", daemon=True)
 
@@ -86,13 +128,12 @@ class Feed:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Called by the thread of the feed."""
-        tables = tables_of(snapshot)
+        tables = tables_of(snapshot, self._name)
         encoded = event("delta", snapshot.number, delta(self._tables, tables))
         with self._changed:
             self._timeline.learn(snapshot)
             self._base = self._tables.head.get("number", 0)
             self._snapshot, self._tables, self._delta, self._full = snapshot, tables, encoded, None
-            self._details.clear()
             self._changed.notify_all()
 
     def publish_queries(self) -> None:
@@ -107,8 +148,7 @@ class Feed:
         encoded = event("queries", number, rows)
         with self._changed:
             self._queries_number, self._queries_event = number, encoded
-            for key in [key for key in self._details if key[0] == "query"]:
-                del self._details[key]
+            self._query_details.clear()
             self._changed.notify_all()
 
     def after(self, seen: Seen, timeout: float) -> tuple[Seen, bytes] | None:
@@ -134,40 +174,48 @@ class Feed:
     def _number(self) -> int:
         return 0 if self._snapshot is None else self._snapshot.number
 
-    def topic(self, name: str) -> bytes | None:
-        """The partitions of a topic as JSON; None if it does not exist."""
-        return self._detail("topic", name, self._topic)
+    def topic(self, name: str, since: int = 0) -> bytes | None:
+        """The partitions of a topic as JSON, or what has changed in them after snapshot `since`; None if the topic does
+        not exist."""
+        return self._detail("topic", name, since)
 
-    def group(self, name: str) -> bytes | None:
-        """The positions, members and time line of a group as JSON; None if it does not exist."""
-        return self._detail("group", name, self._group)
+    def group(self, name: str, since: int = 0) -> bytes | None:
+        """The same of a group: its positions, members and time line."""
+        return self._detail("group", name, since)
 
-    def query(self, run_id: str) -> bytes | None:
+    def query(self, run_id: str, since: int = 0) -> bytes | None:
         """The last report of a run of a query as JSON; None if it is not known."""
-        return self._detail("query", run_id, self._query)
-
-    def _query(self, run_id: str) -> dict[str, Any] | None:
-        return None if self._queries is None else self._queries.detail(run_id)
-
-    def _topic(self, name: str) -> dict[str, Any] | None:
-        topics = () if self._snapshot is None else self._snapshot.topics
-        return next((topic_detail(topic) for topic in topics if topic.name == name), None)
-
-    def _group(self, name: str) -> dict[str, Any] | None:
-        groups = () if self._snapshot is None else self._snapshot.groups
-        return next((group_detail(each) | self._timeline.of(name) for each in groups if each.name == name), None)
-
-    def _detail(self, kind: str, name: str, make: Callable[[str], dict[str, Any] | None]) -> bytes | None:
         with self._changed:
-            key = kind, name
-            if key not in self._details:
-                found = make(name)
+            if run_id not in self._query_details:
+                found = None if self._queries is None else self._queries.detail(run_id)
                 if found is None:
                     return None
-                self._details[key] = compact({"number": self._number} | found).encode()
-                if len(self._details) > DETAILS:
-                    self._details.popitem(last=False)
-            return self._details[key]
+                self._query_details[run_id] = compact({"number": self._number} | found).encode()
+                if len(self._query_details) > QUERIES:
+                    self._query_details.popitem(last=False)
+            return self._query_details[run_id]
+
+    def _detail(self, kind: str, name: str, since: int) -> bytes | None:
+        with self._changed:
+            kept = self._details.pop((kind, name), None)
+            if kept is None or kept.number != self._number:
+                source = self._source(kind, name)
+                if source is None:
+                    return None
+                kept = _Detail(self._number, source, kept)
+            self._details[kind, name] = kept
+            while len(self._details) > DETAILS or self._kept_rows() > max(DETAIL_ROWS, size_of(kept.source)):
+                self._details.popitem(last=False)
+            return kept.after(since, self._timeline.of(name) if kind == "group" else {})
+
+    def _source(self, kind: str, name: str) -> Source | None:
+        if self._snapshot is None:
+            return None
+        sources: tuple[Source, ...] = self._snapshot.topics if kind == "topic" else self._snapshot.groups
+        return next((each for each in sources if each.name == name), None)
+
+    def _kept_rows(self) -> int:
+        return sum(size_of(each.source) for each in self._details.values())
 
     def _run(self) -> None:
         number = 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
-from penstock.monitor.snapshot import MonitoredGroup, MonitoredTopic, Snapshot
+from penstock.monitor.snapshot import GroupPosition, MonitoredGroup, MonitoredPartition, MonitoredTopic, Snapshot
 
 Row: TypeAlias = dict[str, Any]
 
@@ -21,8 +21,10 @@ class Tables:
     groups: Mapping[str, Row] = field(default_factory=dict)
 
 
-def tables_of(snapshot: Snapshot) -> Tables:
+def tables_of(snapshot: Snapshot, name: str = "") -> Tables:
+    """`name`: what the page calls the cluster."""
     head = {
+        "name": name,
         "number": snapshot.number,
         "taken_at": snapshot.taken_at,
         "is_reachable": snapshot.is_reachable,
@@ -94,14 +96,8 @@ def delta(old: Tables, new: Tables) -> Row:
 
 def _changes(old: Mapping[str, Row], new: Mapping[str, Row]) -> Row:
     """Changed cells of known rows, whole new rows, and the names of those that are gone."""
-    changed = []
-    for name, row in new.items():
-        before = old.get(name)
-        if before is None:
-            changed.append(row)
-        elif before != row:
-            changed.append({"name": name} | {key: value for key, value in row.items() if before[key] != value})
-    return {"set": changed, "gone": [name for name in old if name not in new]}
+    changed = [_changed_cells(old.get(name), row, "name") for name, row in new.items()]
+    return _rows(changed, [{"name": name} for name in old if name not in new])
 
 
 def event(name: str, number: int, data: Row) -> bytes:
@@ -114,38 +110,93 @@ def compact(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
-def topic_detail(topic: MonitoredTopic) -> Row:
-    partitions = [
-        {
-            "partition": each.partition,
-            "leader": each.leader,
-            "begin": each.begin,
-            "end": each.end,
-            "records": each.records,
-            "size": each.size,
-            "rate_in": _rounded(each.rate_in),
-        }
-        for each in topic.partitions
-    ]
-    return {"row": topic_row(topic), "partitions": partitions}
+Source: TypeAlias = MonitoredTopic | MonitoredGroup
+"""What a detail is made of."""
 
 
-def group_detail(group: MonitoredGroup) -> Row:
-    clients = {member.member_id: member.client_id for member in group.members}
-    positions = [
-        {
-            "topic": each.topic,
-            "partition": each.partition,
-            "committed": each.committed,
-            "end": each.end,
-            "lag": each.lag,
-            "seconds": _rounded(each.seconds),
-            "certainty": each.certainty.value,
-            "deleted": each.deleted,
-            "client": None if each.member_id is None else clients.get(each.member_id, each.member_id),
-        }
-        for each in group.positions
-    ]
+def size_of(source: Source) -> int:
+    """The number of rows in its detail."""
+    return len(source.partitions) if isinstance(source, MonitoredTopic) else len(source.positions)
+
+
+def detail(source: Source) -> Row:
+    """All rows of a topic or group."""
+    if isinstance(source, MonitoredTopic):
+        return {"row": topic_row(source), "partitions": [_partition_row(each) for each in source.partitions]}
+    clients = _clients(source)
+    return _group_values(source) | {"positions": [_position_row(each, clients) for each in source.positions]}
+
+
+def detail_delta(old: Source, new: Source) -> Row:
+    """What turns the old rows of a detail into the new ones: changed cells with the cells that name the row, whole new
+    rows, and the names of rows that are gone. All else is small and sent whole."""
+    if isinstance(old, MonitoredTopic) and isinstance(new, MonitoredTopic):
+        known = {each.partition: each for each in old.partitions}
+        changed = []
+        for each in new.partitions:
+            before = known.pop(each.partition, None)
+            if before != each:
+                row = None if before is None else _partition_row(before)
+                changed.append(_changed_cells(row, _partition_row(each), "partition"))
+        return {"row": topic_row(new), "partitions": _rows(changed, [{"partition": partition} for partition in known])}
+    assert isinstance(old, MonitoredGroup)
+    assert isinstance(new, MonitoredGroup)
+    return _group_values(new) | {"positions": _position_changes(old, new)}
+
+
+def _position_changes(old: MonitoredGroup, new: MonitoredGroup) -> Row:
+    earlier, clients = _clients(old), _clients(new)
+    known = {(each.topic, each.partition): each for each in old.positions}
+    changed = []
+    for each in new.positions:
+        before = known.pop((each.topic, each.partition), None)
+        if before != each or earlier != clients:
+            row = None if before is None else _position_row(before, earlier)
+            changed.append(_changed_cells(row, _position_row(each, clients), "topic", "partition"))
+    return _rows(changed, [{"topic": topic, "partition": partition} for topic, partition in known])
+
+
+def _rows(changed: Sequence[Row | None], gone: Sequence[Row]) -> Row:
+    return {"set": [row for row in changed if row is not None], "gone": gone}
+
+
+def _changed_cells(old: Row | None, new: Row, *names: str) -> Row | None:
+    if old is None:
+        return new
+    changed = {key: value for key, value in new.items() if old[key] != value}
+    return {name: new[name] for name in names} | changed if changed else None
+
+
+def _partition_row(each: MonitoredPartition) -> Row:
+    return {
+        "partition": each.partition,
+        "leader": each.leader,
+        "begin": each.begin,
+        "end": each.end,
+        "size": each.size,
+        "rate_in": _rounded(each.rate_in),
+    }
+
+
+def _clients(group: MonitoredGroup) -> dict[str, str]:
+    return {member.member_id: member.client_id for member in group.members}
+
+
+def _position_row(each: GroupPosition, clients: Mapping[str, str]) -> Row:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "end": each.end,
+        "lag": each.lag,
+        "seconds": _rounded(each.seconds),
+        "certainty": each.certainty.value,
+        "deleted": each.deleted,
+        "client": None if each.member_id is None else clients.get(each.member_id, each.member_id),
+    }
+
+
+def _group_values(group: MonitoredGroup) -> Row:
     members = [
         {
             "member_id": member.member_id,
@@ -156,4 +207,4 @@ def group_detail(group: MonitoredGroup) -> Row:
         }
         for member in group.members
     ]
-    return {"row": group_row(group), "positions": positions, "members": members}
+    return {"row": group_row(group), "members": members}

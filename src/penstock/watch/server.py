@@ -164,8 +164,10 @@ class PageServer:
             return Answer(200, kind, content)
         details = {"/api/topic": self.feed.topic, "/api/group": self.feed.group, "/api/query": self.feed.query}
         if (find := details.get(parts.path)) is not None:
-            name = parse_qs(parts.query, keep_blank_values=True).get("name", [""])[0]
-            found = find(name)
+            query = parse_qs(parts.query, keep_blank_values=True)
+            since = query.get("since", ["0"])[0]
+            is_number = since.isascii() and since.isdecimal() and len(since) < 16
+            found = find(query.get("name", [""])[0], int(since) if is_number else 0)
             if found is None:
                 return as_json(404, {"error": "it does not exist, or is not selected"})
             return Answer(200, "application/json", found)

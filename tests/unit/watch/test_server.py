@@ -7,10 +7,12 @@ import http.client
 import json
 import socket
 import threading
+import urllib.parse
 
 import pytest
 
 from penstock.errors import PenstockError
+from penstock.watch import feed as feed_module
 from penstock.watch import server as server_module
 from penstock.watch.access import Access
 from penstock.watch.feed import Feed, Seen
@@ -163,6 +165,38 @@ def test_details(server, feed):
     status, body, _ = ask(server, "GET", "/api/group?name=%C3%A9")
     assert (status, json.loads(body)["positions"][0]["lag"]) == (200, 100)
     assert ask(server, "GET", "/api/group?name=gone")[0] == 404
+
+
+def test_details_after_the_first_one_are_what_has_changed(server, feed):
+    def partitions(since):
+        answer = json.loads(ask(server, "GET", f"/api/topic?name=a&since={since}")[1])
+        return answer["number"], answer.get("base"), answer["partitions"]
+
+    feed.publish(snapshot(1, [topic("a", partitions=3)]))
+    assert len(partitions(0)[2]) == 3
+    feed.publish(snapshot(2, [topic("a", partitions=3, end=1001)]))
+    assert partitions(1)[:2] == (2, 1)
+    assert partitions(1)[2]["set"][0] == {"partition": 0, "end": 1001}
+    assert len(partitions(0)[2]) == 3, "a page that is new gets all rows"
+    feed.publish(snapshot(3, [topic("a", partitions=3, end=1001)]))
+    feed.publish(snapshot(4, [topic("a", partitions=3, end=1002)]))
+    assert partitions(2)[2]["set"][0] == {"partition": 0, "end": 1002}, "a page may leave out snapshots"
+    feed.publish(snapshot(5, []))
+    assert ask(server, "GET", "/api/topic?name=a&since=4")[0] == 404
+    feed.publish(snapshot(6, [topic("a", partitions=2)]))
+    assert partitions(4)[1:2] == (None,), "it was away: all rows again"
+    for wrong in ("", "x", "-1", "\u0663", "9" * 5000):
+        assert ask(server, "GET", f"/api/topic?name=a&since={urllib.parse.quote(wrong)}")[0] == 200
+
+
+def test_kept_details_are_bounded_by_their_rows(feed, monkeypatch):
+    monkeypatch.setattr(feed_module, "DETAIL_ROWS", 10)
+    feed.publish(snapshot(1, [topic(f"t{at}", partitions=4) for at in range(9)] + [topic("large", partitions=50)]))
+    for at in range(9):
+        feed.topic(f"t{at}")
+    assert [name for _, name in feed._details] == ["t7", "t8"]
+    feed.topic("large")
+    assert [name for _, name in feed._details] == ["large"]
 
 
 @pytest.mark.parametrize("path", ["/", "/main.js", "/api/events", "/api/topic?name=a"])

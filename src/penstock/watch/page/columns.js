@@ -7,6 +7,10 @@ export function address(kind, name) {
   return `#/${kind}/${encodeURIComponent(name.toWellFormed ? name.toWellFormed() : name)}`;
 }
 
+function partitionRecords(row) {
+  return row.begin == null || row.end == null ? null : Math.max(0, row.end - row.begin);
+}
+
 const number = (key, title, text, more = {}) => ({ key, title, number: true, text: (row) => text(row[key]), ...more });
 
 export const TOPICS = [
@@ -32,7 +36,7 @@ export const PARTITIONS = [
   },
   number("begin", "Begin", count, { low: true }),
   number("end", "End", count),
-  number("records", "Records", count, { low: true }),
+  { key: "records", title: "Records", number: true, low: true, sort: partitionRecords, text: (row) => count(partitionRecords(row)) },
   number("size", "Size", bytes),
   number("rate_in", "In/s", rate),
 ];

@@ -6,10 +6,12 @@ import { groupsView, GroupView, Overview, topicsView, TopicView } from "/views.j
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
+const cluster = document.getElementById("cluster");
 const age = document.getElementById("age");
 const keys = document.getElementById("keys");
 const themeButton = document.getElementById("theme");
 let view = null;
+let title = "";
 let pending = "";
 
 function makeView() {
@@ -29,10 +31,11 @@ function makeView() {
 
 function route() {
   for (const table of view?.tables ?? []) table.close();
-  const [made, section, title] = makeView();
+  const [made, section, name] = makeView();
   view = made;
+  title = name;
   main.replaceChildren(view.element);
-  document.title = `${shown(title)} – penstock watch`;
+  showTitle();
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === section) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -42,8 +45,16 @@ function route() {
   scrollTo(0, 0);
 }
 
+/** With the name of the cluster, which tells tabs of several clusters apart. */
+function showTitle() {
+  const name = shown(stream.head?.name);
+  document.title = `${shown(title)} – ${name || "penstock watch"}`;
+  setText(cluster, name);
+}
+
 function changed() {
   if (stream.head) view?.update(stream);
+  showTitle();
   showStatus();
 }
 
@@ -151,6 +162,7 @@ themeButton.addEventListener("click", nextTheme);
 showTheme(storedTheme());
 const stream = new Stream(changed);
 addEventListener("hashchange", route);
+document.addEventListener("visibilitychange", changed); // a hidden page fetches no details
 route();
 setTimeout(showStatus, 1000); // not while the first connection is made
 setInterval(showAge, 1000);

@@ -3,6 +3,17 @@
 const SILENCE_MS = 25000; // the server sends a heartbeat every 10 s
 const RETRY_MS = 1500;
 
+/** Apply changed cells of known rows, whole new rows, and the names of rows that are gone. */
+export function changeRows(rows, { set, gone }, nameOf = (row) => row.name) {
+  for (const row of gone) rows.delete(nameOf(row));
+  for (const row of set) {
+    const name = nameOf(row);
+    const known = rows.get(name);
+    if (known) Object.assign(known, row);
+    else rows.set(name, row);
+  }
+}
+
 export class Stream {
   constructor(onChange) {
     this.head = null;
@@ -10,6 +21,7 @@ export class Stream {
     this.groups = new Map();
     this.isConnected = false;
     this.receivedAt = 0;
+    this.fulls = 0; // how often all rows came: what was fetched before may be of another server
     this.updateMs = 0; // the script time of the last update
     this.onChange = onChange;
     this.source = null;
@@ -69,6 +81,7 @@ export class Stream {
 
   replace(data) {
     this.head = data.head;
+    this.fulls += 1;
     this.topics = new Map(data.topics.map((row) => [row.name, row]));
     this.groups = new Map(data.groups.map((row) => [row.name, row]));
   }
@@ -76,14 +89,8 @@ export class Stream {
   change(data) {
     if (!this.head || data.base !== this.head.number) return false;
     this.head = data.head;
-    for (const [rows, changes] of [[this.topics, data.topics], [this.groups, data.groups]]) {
-      for (const name of changes.gone) rows.delete(name);
-      for (const row of changes.set) {
-        const known = rows.get(row.name);
-        if (known) Object.assign(known, row);
-        else rows.set(row.name, row);
-      }
-    }
+    changeRows(this.topics, data.topics);
+    changeRows(this.groups, data.groups);
     return true;
   }
 }

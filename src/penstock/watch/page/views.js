@@ -2,6 +2,7 @@
 
 import { BROKERS, GROUPS, MEMBERS, PARTITIONS, POSITIONS, TOPICS, address } from "/columns.js";
 import { RecordSearch } from "/records.js";
+import { changeRows } from "/stream.js";
 import { Table } from "/table.js";
 import { bytes, clock, count, duration, h, lateness, NONE, plural, rate, retention, setText, shown, signedRate } from "/text.js";
 
@@ -99,37 +100,61 @@ class Listing {
 export const topicsView = () => new Listing("Topics", TOPICS, "topic", "rate_in", (stream) => stream.topics);
 export const groupsView = () => new Listing("Groups", GROUPS, "group", "lag", (stream) => stream.groups);
 
-/** A view of one thing, whose detail is fetched once per snapshot. */
+const DETAIL_SHARE = 0.1; // of a page's time, for details: large ones come less often than snapshots
+
+/**
+ * A view of one thing, whose detail is fetched with the snapshots: all of it first, then what has changed. A subclass
+ * names the answer's table (`table`) and shows it with the other values.
+ */
 class Detail {
-  constructor(kind, name) {
+  constructor(kind, name, nameOf) {
     this.kind = kind;
     this.name = name;
-    this.asked = null;
+    this.nameOf = nameOf;
+    this.rows = new Map();
+    this.number = 0; // of the snapshot that the rows are from
+    this.fulls = 0;
     this.isBusy = false;
+    this.dueAt = 0;
     this.missing = h("p", { class: "empty", hidden: true }, `There is no such ${kind}, or it is not selected.`);
   }
 
   async update(stream) {
-    if (this.isBusy || this.asked === stream.head.number) return;
+    const began = performance.now();
+    if (this.isBusy || document.hidden || began < this.dueAt) return;
+    if (this.fulls !== stream.fulls) this.number = 0;
+    if (this.number === stream.head.number) return;
+    this.fulls = stream.fulls;
     this.isBusy = true;
-    this.asked = stream.head.number;
     try {
-      const response = await fetch(`/api/${this.kind}?name=${encodeURIComponent(this.name)}`);
+      const response = await fetch(`/api/${this.kind}?name=${encodeURIComponent(this.name)}&since=${this.number}`);
       this.missing.hidden = response.status !== 404;
-      if (response.ok) this.show(await response.json());
+      if (response.ok) this.take(await response.json());
+      else this.number = 0;
     } catch {
-      this.asked = null; // the server is away: the page says so, and asks again with the next snapshot
+      this.number = 0; // the server is away: the page says so, and asks again with the next snapshot
     } finally {
       this.isBusy = false;
+      const now = performance.now();
+      this.dueAt = now + (now - began) / DETAIL_SHARE;
     }
+  }
+
+  take(answer) {
+    const changes = answer[this.table] ?? [];
+    if (answer.base == null) this.rows = new Map(changes.map((row) => [this.nameOf(row), row]));
+    else changeRows(this.rows, changes, this.nameOf);
+    this.number = answer.number;
+    this.show(answer, [...this.rows.values()]);
   }
 }
 
 export class TopicView extends Detail {
   constructor(name) {
-    super("topic", name);
+    super("topic", name, (row) => String(row.partition).padStart(9));
+    this.table = "partitions";
     this.tiles = new Tiles("In/s", "Size", "Records", "Partitions", "Leaders", "Retention");
-    this.partitions = new Table({ label: "Partitions", columns: PARTITIONS, name: (row) => String(row.partition).padStart(9), tall: false });
+    this.partitions = new Table({ label: "Partitions", columns: PARTITIONS, name: this.nameOf, tall: false });
     this.records = new RecordSearch(name);
     this.element = h(
       "div", { class: "view" },
@@ -141,7 +166,7 @@ export class TopicView extends Detail {
     this.tables = [this.records.table, this.partitions];
   }
 
-  show({ row, partitions }) {
+  show({ row }, partitions) {
     this.tiles.set(rate(row.rate_in), bytes(row.size), count(row.records), count(row.partitions), count(row.leaders), retention(row));
     this.partitions.update(partitions);
   }
@@ -149,11 +174,12 @@ export class TopicView extends Detail {
 
 export class GroupView extends Detail {
   constructor(name) {
-    super("group", name);
+    super("group", name, (row) => `${row.topic} ${String(row.partition).padStart(9)}`);
+    this.table = "positions";
     this.tiles = new Tiles("State", "Members", "Lag", "Behind", "Trend/s", "Catches up", "Read/s", "Deleted");
     this.positions = new Table({
       label: "Lag by partition", columns: POSITIONS, order: "lag", descending: true, tall: false,
-      name: (row) => `${row.topic} ${String(row.partition).padStart(9)}`,
+      name: this.nameOf,
     });
     this.members = new Table({ label: "Members", columns: MEMBERS, name: (row) => row.member_id, tall: false });
     this.chart = h("div", { class: "chart" });
@@ -171,7 +197,7 @@ export class GroupView extends Detail {
     this.tables = [this.positions, this.members];
   }
 
-  show({ row, positions, members, events, points, since }) {
+  show({ row, members, events, points, since }, positions) {
     this.tiles.set(
       shown(row.state), count(row.members), count(row.lag), lateness(row), signedRate(row.trend),
       duration(row.lag === 0 ? null : row.catch_up_seconds), rate(row.consumed), count(row.deleted),
