@@ -5,7 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from support.made_snapshots import HOSTILE
 
 RUN = str(uuid.UUID(int=1))
 
@@ -66,3 +74,12 @@ def progress(batch: int = 7, *, ran: bool = True, offsets: dict[str, int] | None
         "processedRowsPerSecond": 700.0,
     }
     return StreamingQueryProgress.fromJson(document | more)
+
+
+def run_query(listener: StreamingQueryListener, error: str | None = None) -> str:
+    """Report a whole run, with a hostile name. Returns its id."""
+    given = progress(name=HOSTILE)
+    listener.onQueryStarted(QueryStartedEvent(given.id, given.runId, HOSTILE, "2025-01-31T11:59:00.000Z", []))
+    listener.onQueryProgress(QueryProgressEvent(given))
+    listener.onQueryTerminated(QueryTerminatedEvent(given.id, given.runId, error, None))
+    return str(given.runId)

@@ -32,6 +32,7 @@ from penstock.watch.query_report import QueryReport
 if TYPE_CHECKING:
     from prometheus_client.registry import CollectorRegistry
 
+    from penstock.spark.live_cell import LiveCell
     from penstock.spark.query_page import QueryPage
 
 log = get_logger("penstock.lag")
@@ -85,6 +86,8 @@ class LagListener(StreamingQueryListener):
     address, such as `page="http://127.0.0.1:8765"`, shows them on the page of a running `penstock watch`; if that
     requires a token, give the whole URL that it has printed.
 
+    In a notebook, a cell that ends with `listener` shows the queries and follows them.
+
     Values are those of the query's last progress: lag is what its last planned batch left. Spark updates them in a
     thread of its own. The class works with a classic session and through Spark Connect.
     """
@@ -105,6 +108,7 @@ class LagListener(StreamingQueryListener):
             from penstock.metrics.prometheus import register
 
             self._unregister = register(None if prometheus is True else prometheus, self._series, self._sinks)
+        self._cell: LiveCell | None = None
         self._page: QueryPage | None = None
         if page is not False:
             from penstock.spark.query_page import open_page
@@ -144,14 +148,36 @@ class LagListener(StreamingQueryListener):
         return None if self._page is None else self._page.url
 
     def close(self) -> None:
-        """Unregister from Prometheus, so that another listener can use the registry, and close the page of this
-        process."""
+        """Unregister from Prometheus, so that another listener can use the registry. Close the page of this process,
+        and end the updates of live cells.
+        """
         unregister, self._unregister = self._unregister, None
         if unregister is not None:
             unregister()
         page, self._page = self._page, None
         if page is not None:
             page.close()
+        cell, self._cell = self._cell, None
+        if cell is not None:
+            cell.close()
+
+    def _ipython_display_(self) -> None:
+        """Display the queries in a notebook, live."""
+        from penstock.spark.live_cell import LiveCell
+
+        if self._cell is None:
+            self._cell = LiveCell(self._reports, lambda: self.page)
+        self._cell.display()
+
+    def _repr_html_(self) -> str:
+        """The queries at this moment, for notebooks that do not call `_ipython_display_`."""
+        from penstock.spark.live_cell import as_html
+
+        return as_html(self._reports(), self.page)
+
+    def _reports(self) -> list[QueryReport]:
+        with self._lock:
+            return [each.history.report for each in self._queries.values()]
 
     # --- called by Spark's listener thread: must not raise ------------------------------------------------------------
 
@@ -211,9 +237,11 @@ class LagListener(StreamingQueryListener):
             log.info(line)
 
     def _show(self, report: QueryReport) -> None:
-        page = self._page
+        page, cell = self._page, self._cell
         if page is not None:
             page.put(report)
+        if cell is not None:
+            cell.changed()
 
     def _watch(self, query_id: str, run_id: str, name: str | None, started: str | None = None) -> _Watched:
         self._queries.pop(query_id, None)  # the newest come last

@@ -8,7 +8,6 @@ import logging
 from urllib.parse import urlsplit
 
 import pytest
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from penstock.errors import OptionError
 from penstock.spark import LagListener
@@ -16,7 +15,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed, Seen
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.server import PageServer
-from support.made_progress import progress
+from support.made_progress import run_query
 from support.made_snapshots import HOSTILE
 from support.own_logs import own_records
 
@@ -31,14 +30,6 @@ def get(url: str, path: str) -> tuple[int, bytes]:
         return response.status, response.read()
     finally:
         connection.close()
-
-
-def run_query(listener: LagListener, error: str | None = None) -> str:
-    given = progress(name=HOSTILE)
-    listener.onQueryStarted(QueryStartedEvent(given.id, given.runId, HOSTILE, "2025-01-31T11:59:00.000Z", []))
-    listener.onQueryProgress(QueryProgressEvent(given))
-    listener.onQueryTerminated(QueryTerminatedEvent(given.id, given.runId, error, None))
-    return str(given.runId)
 
 
 def test_a_page_of_this_process_shows_a_query_and_its_error(caplog):
