@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -152,6 +154,45 @@ def test_F26_a_query_that_does_not_read_kafka_is_none_of_its_business(spark, lis
     assert generate_latest(registry) == b""
 
 
+def test_F26_a_page_of_the_driver_shows_a_query_and_one_that_failed(spark, start, events):
+    listener = LagListener(page=True, log_interval=None)
+    spark.streams.addListener(listener)
+
+    def shown(query) -> dict:
+        with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=WAIT) as answer:
+            return json.load(answer)
+
+    def state(query) -> str:
+        try:
+            return shown(query)["row"]["state"]
+        except urllib.error.HTTPError:
+            return "unknown"
+
+    try:
+        query = start(events, "<b>shown</b>", {"availableNow": True}, maxOffsetsPerTrigger=100)
+        assert query.awaitTermination(WAIT)
+        until(lambda: state(query) == "finished", lambda: query.recentProgress)
+        detail = shown(query)
+        report = detail["report"]
+        assert detail["row"]["title"] == "<b>shown</b>"
+        assert (report["id"], report["lag"], report["partition_count"]) == (query.id, 0, PARTITIONS)
+        assert [(each["number"], each["rows"]) for each in report["batches"]] == [(0, 100), (1, 100), (2, 100)]
+        phases = {each["name"]: each["milliseconds"] for each in report["phases"]}
+        assert {"addBatch", "latestOffset", "triggerExecution"} <= phases.keys()
+        assert max(phases.values()) == phases["triggerExecution"]
+        assert report["processing_rate"] is None
+        assert [each["current_offset"] for each in report["partitions"]] == [RECORDS // PARTITIONS] * PARTITIONS
+
+        failing = start(events, "fails", startingOffsets=json.dumps({events: {"0": 10**9, "1": 0, "2": 0}}))
+        with pytest.raises(Exception, match=str(10**9)):
+            failing.awaitTermination(WAIT)
+        until(lambda: state(failing) == "failed", lambda: state(failing))
+        assert str(10**9) in shown(failing)["report"]["error"]
+    finally:
+        spark.streams.removeListener(listener)
+        listener.close()
+
+
 def test_await_end_stops_a_query_at_its_ending_offsets(start, events, listener):
     ends = {"0": 100, "1": 70, "2": 0}
     query = start(events, "bounded", endingOffsets=json.dumps({events: ends}), maxOffsetsPerTrigger=50)
@@ -190,13 +231,13 @@ def test_await_end_raises_what_the_query_failed_with(start, events):
 
 
 CLIENT = """
-import json, sys, time
+import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
 from penstock.spark import LagListener, await_end
 
 url, options, checkpoint = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 spark = SparkSession.builder.remote(url).getOrCreate()
-listener = LagListener(prometheus=True)
+listener = LagListener(prometheus=True, page=True)
 spark.streams.addListener(listener)
 stream = spark.readStream.format("penstock").options(**options).load()
 query = stream.writeStream.format("noop").queryName("remote").option("checkpointLocation", checkpoint).start()
@@ -204,6 +245,9 @@ reached = await_end(query, timeout=180)
 deadline = time.monotonic() + 60
 while listener.lag(query) != 130 and time.monotonic() < deadline:
     time.sleep(0.05)
+with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=60) as answer:
+    shown = json.load(answer)["report"]
+assert shown["lag"] == 130 and shown["batches"], shown
 print(json.dumps({"reached": reached, "active": query.isActive, "lag": listener.lag("remote")}))
 spark.streams.removeListener(listener)
 spark.stop()

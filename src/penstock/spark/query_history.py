@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,6 +40,8 @@ class QueryHistory:
 
     def __init__(self, query_id: str, run_id: str, name: str | None, started: str | None = None) -> None:
         self._batches: deque[BatchReport] = deque(maxlen=MAX_BATCHES)
+        self._late: Counter[int] = Counter()
+        """Rows that each operator has dropped as late. Spark reports those of one batch."""
         self.report = QueryReport(
             cut(query_id), cut(run_id), None if name is None else cut(name), started_at=_seconds(started)
         )
@@ -67,7 +69,9 @@ class QueryHistory:
             spark_watermark=None if not watermark else round(watermark * 1000),
             phases=phases,
             sources=tuple(_source(source) for source in list(sources.values())[:MAX_PARTS]),
-            operators=tuple(_operator(each) for each in progress.stateOperators[:MAX_PARTS]),
+            operators=tuple(
+                _operator(each, self._late[at]) for at, each in enumerate(progress.stateOperators[:MAX_PARTS])
+            ),
             batches=tuple(self._batches),
             partitions=_furthest_behind(partitions),
             partition_count=len(partitions),
@@ -96,6 +100,9 @@ class QueryHistory:
         batch = BatchReport(_whole(progress.batchId), _seconds(progress.timestamp), _whole(progress.numInputRows), took)
         if self._batches and self._batches[-1].number == batch.number:
             self._batches.pop()  # Spark reports a batch more than once
+        else:
+            for at, each in enumerate(progress.stateOperators[:MAX_PARTS]):
+                self._late[at] += _whole(each.numRowsDroppedByWatermark)
         self._batches.append(batch)
 
 
@@ -139,13 +146,13 @@ def _source(source: SourceMetrics) -> SourceReport:
     )
 
 
-def _operator(operator: Any) -> OperatorReport:
+def _operator(operator: Any, dropped: int) -> OperatorReport:
     return OperatorReport(
         name=cut(str(operator.operatorName)),
         rows=_whole(operator.numRowsTotal),
         memory=_whole(operator.memoryUsedBytes),
         updated=_whole(operator.numRowsUpdated),
-        dropped=_whole(operator.numRowsDroppedByWatermark),
+        dropped=dropped,
     )
 
 

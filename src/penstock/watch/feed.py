@@ -31,7 +31,7 @@ POLL_SECONDS = 0.5
 DETAILS, DETAIL_ROWS = 64, 100_000
 """Topics and groups whose last detail is kept, so that the next one is sent as what has changed, and the rows of all of
 them together. They hold the values of a snapshot, some 200 bytes per row."""
-QUERIES = 64
+QUERIES = 16
 """Encoded details of queries that are kept until the next report."""
 
 
@@ -144,7 +144,7 @@ class Feed:
         number = self._queries.version
         if number == self._queries_number:
             return
-        rows = {"has_cluster": self._snapshots is not None, "number": number, "queries": self._queries.rows()}
+        rows = {"has_cluster": self._snapshots is not None, "queries": self._queries.rows()}
         encoded = event("queries", number, rows)
         with self._changed:
             self._queries_number, self._queries_event = number, encoded

@@ -62,7 +62,7 @@ class OperatorReport:
     """Bytes."""
     updated: int
     dropped: int
-    """Rows of the last batch that came after Spark's watermark."""
+    """Rows that came after Spark's watermark, since the query was first observed."""
 
 
 @dataclass(frozen=True, slots=True)

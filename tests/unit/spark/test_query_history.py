@@ -60,6 +60,7 @@ def test_batches_are_counted_once_and_idle_triggers_are_none():
     run = history()
     for batch in (0, 1, 1):
         after(run, progress(batch))
+    assert run.report.operators[0].dropped == 12, "Spark reports those of one batch"
     report = after(run, progress(2, ran=False, numInputRows=0, durationMs={"triggerExecution": 3}))
     assert [each.number for each in report.batches] == [0, 1]
     assert max(each.milliseconds for each in report.phases) == 700, "those of the last batch"

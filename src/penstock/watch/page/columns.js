@@ -110,3 +110,72 @@ export const RECORDS = [
     text: (row) => (row.error == null ? "" : "⚠ ") + cutText(row.value), tone: (row) => (row.error == null ? "" : "bad"),
   },
 ];
+
+export const milliseconds = (value) =>
+  value == null ? NONE : value < 1000 ? `${count(value)} ms` : duration(value / 1000);
+export const moment = (value) => {
+  const time = value == null ? new Date(NaN) : new Date(value);
+  return Number.isNaN(time.getTime()) ? NONE : time.toISOString().replace("T", " ").replace(/\.000Z$/, "Z");
+};
+const STATES = ["finished", "lost", "failed", "running"]; // the most important ones last
+const TONES = { failed: "bad", lost: "late", finished: "dim" };
+const QUERY_LAG = number("lag", "Lag", count, { tone: (row) => (row.lag ? "some" : "") });
+const FAULT = (key, title) => number(key, title, count, { tone: (row) => (row[key] ? "bad" : "") });
+
+export const QUERIES = [
+  { key: "title", title: "Query", wide: 2, link: (row) => address("query", row.name) },
+  { key: "state", title: "State", sort: (row) => STATES.indexOf(row.state), tone: (row) => TONES[row.state] ?? "" },
+  number("input_rate", "Input/s", rate),
+  number("processing_rate", "Processed/s", rate, { low: true }),
+  QUERY_LAG,
+  number("event_time_lag", "Event time", duration, { low: true }),
+  number("batch", "Batch", count, { low: true }),
+  number("trigger_ms", "Trigger", milliseconds),
+  { key: "error", title: "Error", wide: 2, low: true, text: (row) => shown(row.error), tone: () => "bad" },
+];
+
+export const QUERY_PARTITIONS = [
+  { key: "topic", title: "Topic", wide: 3 },
+  number("partition", "Partition", String),
+  QUERY_LAG,
+  number("current_offset", "Read", count, { low: true }),
+  number("latest_offset", "End", count, { low: true }),
+  number("committed_offset", "Committed", count, { low: true }),
+  { key: "watermark", title: "Watermark", wide: 2, text: (row) => moment(row.watermark) },
+  {
+    key: "mark", title: "Marked", sort: (row) => (row.held ? 2 : row.idle ? 1 : 0),
+    text: (row) => [row.idle ? "idle" : "", row.held ? "held" : ""].filter(Boolean).join(", ") || NONE,
+    tone: (row) => (row.held ? "late" : "dim"),
+  },
+];
+
+export const SOURCES = [
+  number("source", "Source", String),
+  number("records_per_second", "Records/s", rate),
+  number("bytes_per_second", "Bytes/s", bytes),
+  QUERY_LAG,
+  { key: "watermark", title: "Watermark", wide: 2, low: true, text: (row) => moment(row.watermark) },
+  number("late", "Late", count, { low: true }),
+  FAULT("malformed", "Malformed"),
+  FAULT("dropped", "Dropped"),
+  FAULT("dead_letters", "Dead letters"),
+  number("skipped", "Skipped", count, { low: true }),
+  FAULT("lost_ranges", "Lost ranges"),
+  number("commits_succeeded", "Commits", count, { low: true }),
+  FAULT("commits_failed", "Failed commits"),
+];
+
+export const OPERATORS = [
+  { key: "name", title: "Operator", wide: 3 },
+  number("rows", "Rows", count),
+  number("memory", "Size", bytes),
+  number("updated", "Updated", count, { low: true }),
+  FAULT("dropped", "Dropped as late"),
+];
+
+export const BATCHES = [
+  number("number", "Batch", count),
+  { key: "at", title: "Began", wide: 2, text: (row) => moment(row.at == null ? null : row.at * 1000) },
+  number("rows", "Rows", count),
+  number("milliseconds", "Time", milliseconds),
+];

@@ -1,5 +1,6 @@
 // Shows the view of the address, the state of the connection, and reacts to keys.
 
+import { queriesView, QueryView } from "/queries.js";
 import { Stream } from "/stream.js";
 import { clock, h, setText, shown } from "/text.js";
 import { groupsView, GroupView, Overview, topicsView, TopicView } from "/views.js";
@@ -13,6 +14,7 @@ const themeButton = document.getElementById("theme");
 let view = null;
 let title = "";
 let pending = "";
+let hadCluster = true;
 
 function makeView() {
   const [, kind = "", encoded = ""] = location.hash.split("/");
@@ -22,6 +24,8 @@ function makeView() {
   } catch {
     // not an address of this page
   }
+  if (kind === "query" && name) return [new QueryView(name), "queries", "Query"];
+  if (kind === "queries" || !stream.hasCluster) return [queriesView(), "queries", "Queries"];
   if (kind === "topics") return [topicsView(), "topics", "Topics"];
   if (kind === "groups") return [groupsView(), "groups", "Groups"];
   if (kind === "topic" && name) return [new TopicView(name), "topics", name];
@@ -40,7 +44,7 @@ function route() {
     if (link.dataset.view === section) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (stream.head) view.update(stream);
+  updateView();
   view.tables[0].grid.focus({ preventScroll: true });
   scrollTo(0, 0);
 }
@@ -52,8 +56,18 @@ function showTitle() {
   setText(cluster, name);
 }
 
+function updateView() {
+  if (stream.head || view?.isOfQueries) view?.update(stream);
+}
+
 function changed() {
-  if (stream.head) view?.update(stream);
+  if (stream.hasCluster !== hadCluster) {
+    hadCluster = stream.hasCluster;
+    route(); // to the views that there are
+  } else updateView();
+  for (const link of document.querySelectorAll("nav a")) {
+    link.hidden = link.dataset.view === "queries" ? stream.hasCluster && !stream.queries.size : !stream.hasCluster;
+  }
   showTitle();
   showStatus();
 }
@@ -61,8 +75,12 @@ function changed() {
 /** What is wrong. Written only when it differs: screen readers read it aloud. */
 function showStatus() {
   const texts = [];
-  if (!stream.isConnected) {
+  if (!stream.isConnected && !stream.hasCluster) {
+    texts.push("No connection to the driver: it has ended, or closed its page. Values are old.");
+  } else if (!stream.isConnected) {
     texts.push("No connection to penstock watch. The page tries again until it is back; values are old.");
+  } else if (!stream.hasCluster) {
+    // a driver's own page: there is no cluster to say anything about
   } else if (!stream.head) texts.push("Waiting for the first answer of the brokers…");
   else if (!stream.head.is_reachable) {
     const since = stream.head.answered_at == null ? "" : ` since ${clock(stream.head.answered_at)}`;
@@ -120,7 +138,7 @@ function nextTheme() {
 
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PLACES = { o: "#/", t: "#/topics", g: "#/groups" };
+const PLACES = { o: "#/", t: "#/topics", g: "#/groups", q: "#/queries" };
 
 function escape(target) {
   if (target.matches?.("input")) {
@@ -132,6 +150,7 @@ function escape(target) {
   }
   const [, kind] = location.hash.split("/");
   if (kind === "topic" || kind === "group") location.hash = `#/${kind}s`;
+  else if (kind === "query") location.hash = "#/queries";
   else if (kind) location.hash = "#/";
 }
 
@@ -162,6 +181,7 @@ themeButton.addEventListener("click", nextTheme);
 showTheme(storedTheme());
 const stream = new Stream(changed);
 addEventListener("hashchange", route);
+document.addEventListener("visibilitychange", changed); // a hidden page asks for no details
 document.addEventListener("visibilitychange", changed); // a hidden page fetches no details
 route();
 setTimeout(showStatus, 1000); // not while the first connection is made

@@ -19,6 +19,9 @@ export class Stream {
     this.head = null;
     this.topics = new Map();
     this.groups = new Map();
+    this.queries = new Map();
+    this.queriesNumber = 0; // how often rows of queries came
+    this.hasCluster = true; // a driver's own page has none
     this.isConnected = false;
     this.receivedAt = 0;
     this.fulls = 0; // how often all rows came: what was fetched before may be of another server
@@ -38,6 +41,7 @@ export class Stream {
     this.source = source;
     source.addEventListener("full", (event) => this.take(source, event, (data) => this.replace(data)));
     source.addEventListener("delta", (event) => this.take(source, event, (data) => this.change(data)));
+    source.addEventListener("queries", (event) => this.take(source, event, (data) => this.replaceQueries(data)));
     source.addEventListener("alive", () => {
       this.heardAt = Date.now();
     });
@@ -76,7 +80,7 @@ export class Stream {
     this.onChange();
     this.updateMs = performance.now() - began;
     document.documentElement.dataset.updateMs = this.updateMs.toFixed(1);
-    document.documentElement.dataset.number = this.head.number;
+    document.documentElement.dataset.number = this.head?.number ?? 0;
   }
 
   replace(data) {
@@ -84,6 +88,12 @@ export class Stream {
     this.fulls += 1;
     this.topics = new Map(data.topics.map((row) => [row.name, row]));
     this.groups = new Map(data.groups.map((row) => [row.name, row]));
+  }
+
+  replaceQueries(data) {
+    this.hasCluster = data.has_cluster;
+    this.queriesNumber += 1;
+    this.queries = new Map(data.queries.map((row) => [row.name, row]));
   }
 
   change(data) {

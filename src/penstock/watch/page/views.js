@@ -11,7 +11,7 @@ const go = (kind) => (row) => {
 };
 
 /** Values with a title each. */
-class Tiles {
+export class Tiles {
   constructor(...titles) {
     this.values = titles.map(() => h("dd"));
     this.element = h("dl", { class: "tiles" }, ...titles.map((title, at) => h("div", {}, h("dt", {}, title), this.values[at])));
@@ -22,11 +22,11 @@ class Tiles {
   }
 }
 
-function section(title, ...children) {
+export function section(title, ...children) {
   return h("section", { "aria-label": title }, h("h2", {}, title), ...children);
 }
 
-function filterBox(table, label) {
+export function filterBox(table, label) {
   return h("input", {
     type: "search", class: "filter", placeholder: `${label} (/)`, "aria-label": label, autocomplete: "off",
     spellcheck: "false", "data-slash": true, oninput: (event) => table.setFilter(event.target.value),
@@ -40,7 +40,7 @@ function filterBox(table, label) {
   });
 }
 
-const sum = (rows, key) => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
+export const sum = (rows, key) => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 
 export class Overview {
   constructor() {
@@ -77,10 +77,10 @@ export class Overview {
   }
 }
 
-class Listing {
-  constructor(title, columns, kind, order, rows) {
+export class Listing {
+  constructor(title, columns, kind, order, rows, name) {
     this.rows = rows;
-    this.table = new Table({ label: title, columns, order, descending: true, open: go(kind) });
+    this.table = new Table({ label: title, columns, order, descending: true, open: go(kind), name });
     this.total = h("span", { class: "dim" });
     this.element = h(
       "div", { class: "view fill" },
@@ -217,7 +217,7 @@ export class GroupView extends Detail {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function svg(name, attributes, ...children) {
+export function svg(name, attributes, ...children) {
   const element = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...children);

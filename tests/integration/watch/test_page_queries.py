@@ -1,0 +1,102 @@
+"""Streaming queries on the page, in a real browser. Needs Debian's Chromium and Playwright, as `test_page.py`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.watch.access import Access
+from penstock.watch.feed import Feed
+from penstock.watch.queries import QueryRegistry
+from penstock.watch.server import PageServer
+from support.made_reports import report
+from support.made_snapshots import HOSTILE, group, snapshot, topic
+
+pytestmark = pytest.mark.extended
+
+DEADLINE_MS = 60_000
+
+
+def no_search(request):
+    raise PenstockError("no cluster")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("this test needs a browser: apt-get install chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="this test needs Playwright: pip install playwright")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser):
+    made = browser.new_page(viewport={"width": 1200, "height": 1000})
+    made.set_default_timeout(DEADLINE_MS)
+    made.errors = []
+    made.on("pageerror", lambda error: made.errors.append(str(error)))
+    made.on("console", lambda message: made.errors.append(message.text) if message.type == "error" else None)
+    yield made
+    made.close()
+
+
+def test_a_driver_s_own_page_shows_queries_and_no_cluster(page):
+    queries = QueryRegistry(repeated=False)
+    feed = Feed(None, queries)
+    with PageServer("127.0.0.1", 0, feed, no_search, Access()) as server, feed:
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_role("heading", name="Queries").wait_for()
+        assert page.get_by_role("link", name="Topics").count() == 0
+        queries.put(report(name=HOSTILE, topic=HOSTILE, partitions=3, batches=40))
+        queries.put(report("run-2", name="other", lag=0))
+        page.get_by_text("running").nth(1).wait_for()
+        page.keyboard.press("/")
+        page.keyboard.type("IMG SRC")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Time of the last batch").wait_for()
+        page.get_by_text("triggerExecution").wait_for()
+        assert "<img src=x onerror=alert(1)>\"'&\\x1b[2J" in page.inner_text("h1")
+        assert page.locator("main img").count() == 0
+        assert page.locator(".chart rect").count() == 40
+        text = page.inner_text("main")
+        for shown in ("751", "3.5 s", "idle", "held", "2023-11-14 22:13:20Z", "stateStoreSave", "64 KB"):
+            assert shown in text, shown
+        queries.put(report(name="failed now", state="failed", error=f"Error: {HOSTILE}\n\tat line 2", ended_at=1.0))
+        page.get_by_label("Error", exact=True).wait_for()
+        assert "Error: <img src=x onerror=alert(1)>" in page.get_by_label("Error", exact=True).inner_text()
+        page.keyboard.press("Escape")
+        page.get_by_role("grid", name="Queries").wait_for()
+        page.get_by_text("failed", exact=True).wait_for()
+        page.set_viewport_size({"width": 400, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.errors == []
+
+
+class NoSnapshots:
+    def wait_for(self, after, timeout):
+        time.sleep(0.05)
+
+
+def test_the_queries_appear_beside_the_cluster_with_the_first_report(page):
+    queries = QueryRegistry()
+    feed = Feed(NoSnapshots(), queries)
+    with PageServer("127.0.0.1", 0, feed, no_search, Access(), queries) as server, feed:
+        feed.publish(snapshot(1, [topic("t")], [group("g")]))
+        page.goto(f"http://127.0.0.1:{server.port}/")
+        page.get_by_role("heading", name="Cluster").wait_for()
+        assert page.get_by_role("link", name="Queries").count() == 0
+        queries.put(report())
+        page.get_by_role("link", name="Queries").click()
+        page.get_by_text("orders").wait_for()
+        page.keyboard.press("g")
+        page.keyboard.press("t")
+        page.get_by_role("heading", name="Topics").wait_for()
+    assert page.errors == []
