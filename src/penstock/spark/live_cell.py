@@ -43,7 +43,7 @@ class LiveCell:
         if "IPython" not in sys.modules:
             sys.stdout.write(f"{plain_text(self._reports())}\n")
             return
-        from IPython import display, get_ipython  # type: ignore[import-not-found, unused-ignore]
+        from IPython import display, get_ipython
 
         if getattr(get_ipython(), "kernel", None) is None:  # a terminal, which cannot replace what it has printed
             display.display(self._bundle(), raw=True)
