@@ -33,7 +33,7 @@ TESTS ?= tests
 say = @printf '\n==> %s\n'
 
 .PHONY: help setup broker postgres kerberos demo unit test test-all ready checks lint lint-python lint-kernel \
-    lint-module test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel \
+    test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel \
     docs site clean kernel-dev kernel-quick kernel-release
 
 help: ## this list
@@ -140,15 +140,14 @@ ready: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages kernel-dev broker $
 
 # One after the other beside pytest, which waits for brokers a quarter of its time. Rust's builds would also wait for
 # each other's locks.
-checks: lint-python test-kernel lint-kernel lint-module
+checks: lint-python test-kernel lint-kernel
 
 ifneq ($(filter checks,$(MAKECMDGOALS)),)
 test-kernel: | lint-python
 lint-kernel: | test-kernel
-lint-module: | lint-kernel
 endif
 
-lint: lint-python lint-kernel lint-module ## ruff, mypy, cargo fmt and clippy
+lint: lint-python lint-kernel ## ruff, mypy, cargo fmt and clippy
 
 lint-python: $(VENV)/.packages
 	$(say) "ruff"
@@ -157,16 +156,12 @@ lint-python: $(VENV)/.packages
 	$(say) "mypy"
 	@$(BIN)/mypy
 
-# The kernel without its Python module needs no Python.
-lint-kernel:
+# With the Python module, which adds modules to the crate and takes none away.
+lint-kernel: $(VENV)/.packages
 	$(say) "cargo fmt"
 	@cargo fmt $(MANIFEST) --check
 	$(say) "cargo clippy"
-	@$(CARGO) clippy --quiet $(MANIFEST) --locked --all-targets -- -D warnings
-
-lint-module: $(VENV)/.packages
-	$(say) "cargo clippy, with the Python module"
-	@PYO3_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) clippy --quiet $(MANIFEST) --locked --features extension-module -- -D warnings
+	@PYO3_PYTHON=$(CURDIR)/$(BIN)/python $(CARGO) clippy --quiet $(MANIFEST) --locked --all-targets --features extension-module -- -D warnings
 
 test-kernel:
 	$(say) "cargo test"

@@ -65,6 +65,7 @@ EXTENDED = (
     "integration/planner/test_truncation.py",
     "integration/reader/test_range_reader_failures.py",
     "integration/test_consumer_docs.py",
+    "integration/test_streamer_example.py",
     "integration/wire/test_brokers_hanging.py",
     "integration/wire/transport/test_gssapi_login.py",
     "integration/wire/transport/test_kerberos_credentials.py",

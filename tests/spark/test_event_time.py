@@ -218,6 +218,7 @@ def test_E4_a_replay_by_a_field_of_the_value_loses_nothing(replay, topic, produc
     assert (outcome.read, outcome.counted) == (RECORDS, RECORDS)
 
 
+@pytest.mark.extended
 def test_E2_a_query_that_is_started_again_goes_on_with_its_watermark(replay, topic, produce):
     name = topic(partitions=2)
     records = produce(name, skewed(partitions=2))

@@ -254,6 +254,7 @@ spark.stop()
 """
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(900)  # the server's start and the client's, one after the other, each with a deadline of its own
 def test_F26_listener_and_await_end_through_spark_connect(connect_server, kafka, events, tmp_path):
     ends = json.dumps({events: {"0": 100, "1": 70, "2": 0}})

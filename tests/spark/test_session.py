@@ -65,6 +65,7 @@ def test_a_task_acknowledges_its_command_over_tcp(spark: SparkSession):
         assert "0" not in prompt
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(not api.HAS_UNIX_SOCKETS, reason="Spark has no Unix sockets before 4.1")
 def test_a_session_by_configure_talks_to_its_workers_over_unix_sockets():
     ran = subprocess.run(

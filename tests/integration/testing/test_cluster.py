@@ -124,6 +124,7 @@ class TestLife:
         assert not work_dir.exists()
         kafka.stop()
 
+    @pytest.mark.extended
     def test_options_of_the_environment_reach_its_java_machine(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -161,6 +162,7 @@ class TestLife:
         eventually(lambda: not alive(int(first)) and not alive(int(second)), "both brokers gone")
         eventually(lambda: not Path(work_dir).exists(), "directory gone")
 
+    @pytest.mark.extended
     def test_a_broker_does_not_outlive_a_killed_supervisor(self) -> None:
         if sys.platform != "linux":
             pytest.skip("needs PR_SET_PDEATHSIG")
@@ -189,6 +191,7 @@ class TestLife:
             EmbeddedKafka(settings={"num.io.threads": -1}, start_seconds=600).start()
         assert time.monotonic() - began < 120, "not when its time to start is over"
 
+    @pytest.mark.extended
     def test_a_taken_port_is_an_error_when_it_was_asked_for(self) -> None:
         taken_port = free_ports(1)[0]
         with (
@@ -199,6 +202,7 @@ class TestLife:
         assert str(caught.value).startswith(f"port {taken_port} is used by another program")
         assert len(str(caught.value).splitlines()) == 1
 
+    @pytest.mark.extended
     def test_a_port_taken_by_another_process_is_replaced(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from penstock.testing import cluster
 
@@ -266,6 +270,7 @@ class TestTopicsAndSettings:
             EmbeddedKafka(**wrong)
         assert caught.value.name == name
 
+    @pytest.mark.extended
     def test_data_directory_survives_a_stop(self, tmp_path: Path) -> None:
         with EmbeddedKafka(data_dir=tmp_path) as kafka:
             kafka.create_topic("kept")
