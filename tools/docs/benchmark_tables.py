@@ -154,6 +154,7 @@ def machine() -> str:
         (
             f"`benchmarks/results/{run.file}.json`",
             run.date,
+            run.data["machine"]["cpu"],
             str(run.setting["rounds"] if run.file == WHOLE else run.setting["stream_rounds"]),
             str(run.data["load_before"]),
         )
@@ -161,9 +162,9 @@ def machine() -> str:
     ]
     return "\n\n".join(
         (
-            f"{described['cores']} cores ({described['cpu']}), {described['memory_gb']:.0f} GB of memory, "
+            f"{described['cores']} cores, {described['memory_gb']:.0f} GB of memory, "
             f"{described['system'].split('-')[0]}; the broker runs on the same machine.",
-            table(("recorded run", "date", "rounds", "load average before the run"), rows),
+            table(("recorded run", "date", "processor", "rounds", "load average before the run"), rows),
             "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
         )
     )
