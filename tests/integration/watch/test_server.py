@@ -12,6 +12,8 @@ import time
 import urllib.request
 
 from fixtures.produce import Rec
+from penstock.watch.report_sender import PageAddress, ReportSender
+from support.made_reports import report
 
 DEADLINE = 60.0
 
@@ -42,12 +44,22 @@ def test_the_page_of_a_real_cluster(kafka, topic, produce):
         assert newest["key"]["text"] == "\x1b[2J"
         assert "character" in search(url, {"topic": name, "where": "value:n = = 1"})["error"]
         assert "nowhere" in search(url, {"topic": "nowhere"})["error"]
+        assert reported_lag(url) == 14
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=DEADLINE)
         assert (process.returncode, errors) == (130, "")
     finally:
         process.kill()
         process.communicate()
+
+
+def reported_lag(url):
+    """The lag that the page shows of a query that reports to it."""
+    sender = ReportSender(PageAddress.of(url))
+    sender.put(report())
+    sender.close()
+    with urllib.request.urlopen(url + "api/query?name=run-1", timeout=DEADLINE) as response:
+        return json.loads(response.read())["row"]["lag"]
 
 
 def search(url, request):
