@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -197,3 +198,14 @@ def test_what_is_not_the_url_of_a_page(text):
 def test_a_token_cannot_end_the_header():
     with pytest.raises(ValueError, match="token"):
         PageAddress.of("http://h/?token=a%0d%0aHost:%20b")
+
+
+def test_a_page_that_hangs_holds_up_neither_the_caller_nor_the_end(monkeypatch, caplog):
+    monkeypatch.setattr(module, "TIMEOUT", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sending = ReportSender(PageAddress.of(f"http://127.0.0.1:{silent.getsockname()[1]}"), interval=0.001)
+        for number in range(1000):
+            sending.put(report(batches=number % 100))
+        sending.close()
+        assert not sending._thread.is_alive()
+    assert len(own_records(caplog)) == 1
