@@ -49,6 +49,15 @@ def until(condition: Callable[[], object], seen: Callable[[], object] = lambda: 
         time.sleep(0.05)
 
 
+def on_page(listener: LagListener, query) -> dict:
+    """What the driver's own page says about a query. Its state is unknown while Spark has not told the listener."""
+    try:
+        with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=WAIT) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError:
+        return {"row": {"state": "unknown"}}
+
+
 @pytest.fixture
 def events(topic, produce) -> str:
     name = topic(partitions=PARTITIONS)
@@ -63,10 +72,11 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def listener(spark, registry) -> Iterator[Recorder]:
-    made = Recorder(prometheus=registry)
+    made = Recorder(prometheus=registry, page=True)
     spark.streams.addListener(made)
     yield made
     spark.streams.removeListener(made)
+    made.close()
 
 
 @pytest.fixture
@@ -107,6 +117,15 @@ def test_F26_lag_falls_batch_by_batch_and_stays_readable_when_the_query_has_ende
     assert metrics.bytes_per_second > 0
     until(lambda: generate_latest(registry) == b"", lambda: generate_latest(registry).decode())
     assert listener.lag("falling") == 0
+
+    until(lambda: on_page(listener, query)["row"]["state"] == "finished", lambda: on_page(listener, query))
+    shown = on_page(listener, query)["report"]
+    assert (shown["id"], shown["name"], shown["lag"]) == (query.id, "falling", 0)
+    assert [(batch["number"], batch["rows"]) for batch in shown["batches"]] == [(each, 60) for each in range(5)]
+    phases = {each["name"]: each["milliseconds"] for each in shown["phases"]}
+    assert {"addBatch", "latestOffset", "triggerExecution"} <= phases.keys()
+    assert max(phases.values()) == phases["triggerExecution"]
+    assert [each["current_offset"] for each in shown["partitions"]] == [RECORDS // PARTITIONS] * PARTITIONS
 
 
 def test_F26_a_started_query_is_known_at_once_and_a_misspelt_name_is_an_error(listener, start, events):
@@ -154,45 +173,6 @@ def test_F26_a_query_that_does_not_read_kafka_is_none_of_its_business(spark, lis
     assert generate_latest(registry) == b""
 
 
-def test_F26_a_page_of_the_driver_shows_a_query_and_one_that_failed(spark, start, events):
-    listener = LagListener(page=True, log_interval=None)
-    spark.streams.addListener(listener)
-
-    def shown(query) -> dict:
-        with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=WAIT) as answer:
-            return json.load(answer)
-
-    def state(query) -> str:
-        try:
-            return shown(query)["row"]["state"]
-        except urllib.error.HTTPError:
-            return "unknown"
-
-    try:
-        query = start(events, "<b>shown</b>", {"availableNow": True}, maxOffsetsPerTrigger=100)
-        assert query.awaitTermination(WAIT)
-        until(lambda: state(query) == "finished", lambda: query.recentProgress)
-        detail = shown(query)
-        report = detail["report"]
-        assert detail["row"]["title"] == "<b>shown</b>"
-        assert (report["id"], report["lag"], report["partition_count"]) == (query.id, 0, PARTITIONS)
-        assert [(each["number"], each["rows"]) for each in report["batches"]] == [(0, 100), (1, 100), (2, 100)]
-        phases = {each["name"]: each["milliseconds"] for each in report["phases"]}
-        assert {"addBatch", "latestOffset", "triggerExecution"} <= phases.keys()
-        assert max(phases.values()) == phases["triggerExecution"]
-        assert report["processing_rate"] is None
-        assert [each["current_offset"] for each in report["partitions"]] == [RECORDS // PARTITIONS] * PARTITIONS
-
-        failing = start(events, "fails", startingOffsets=json.dumps({events: {"0": 10**9, "1": 0, "2": 0}}))
-        with pytest.raises(Exception, match=str(10**9)):
-            failing.awaitTermination(WAIT)
-        until(lambda: state(failing) == "failed", lambda: state(failing))
-        assert str(10**9) in shown(failing)["report"]["error"]
-    finally:
-        spark.streams.removeListener(listener)
-        listener.close()
-
-
 def test_await_end_stops_a_query_at_its_ending_offsets(start, events, listener):
     ends = {"0": 100, "1": 70, "2": 0}
     query = start(events, "bounded", endingOffsets=json.dumps({events: ends}), maxOffsetsPerTrigger=50)
@@ -224,10 +204,12 @@ def test_await_end_of_a_restarted_query_with_nothing_left(start, events):
     assert sum(progress.numInputRows for progress in query.recentProgress) == 0
 
 
-def test_await_end_raises_what_the_query_failed_with(start, events):
+def test_await_end_raises_what_the_query_failed_with_and_the_page_shows_it(start, events, listener):
     query = start(events, "failing", startingOffsets=json.dumps({events: {"0": 10**9, "1": 0, "2": 0}}))
     with pytest.raises(Exception, match=str(10**9)):
         await_end(query, timeout=WAIT)
+    until(lambda: on_page(listener, query)["row"]["state"] == "failed", lambda: on_page(listener, query))
+    assert str(10**9) in on_page(listener, query)["report"]["error"]
 
 
 CLIENT = """
