@@ -23,7 +23,8 @@ MAX_NAME, MAX_ERROR = 250, 8000
 """Characters. Kafka's topics have at most 249."""
 
 MAX_PARTITIONS, MAX_BATCHES, MAX_PARTS = 1000, 120, 32
-"""Of a query. Parts are sources, phases of a trigger, and state operators."""
+"""Of a query. Parts are sources, phases of a trigger, and state operators. A thousand partitions take 2 ms of Spark's
+listener thread, 7 ms of the sender's, and 4 ms of the page's."""
 
 LARGEST = 2**63
 
