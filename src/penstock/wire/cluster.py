@@ -16,6 +16,7 @@ from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.find_coordinator import GROUP
+from penstock.wire.api.group_member import NOT_A_MEMBER, GroupMember, Rebalancing
 from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
 from penstock.wire.api.metadata import (
     UNLISTED,
@@ -496,17 +497,26 @@ class Cluster:
         return {tp: found[tp].offset if tp in found else None for tp in wanted}
 
     def commits(
-        self, group: str, partitions: Iterable[TopicPartition], stable: bool = True
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        stable: bool = True,
+        member: Callable[[], GroupMember] = lambda: NOT_A_MEMBER,
     ) -> dict[TopicPartition, Committed]:
         """The same, with the leader epoch and the metadata that were committed beside the offset.
 
-        `stable`: retry while a transaction has commits for these partitions and is not ended.
+        `stable`: retry while a transaction has commits for these partitions and is not ended. `member`: the member of a
+        group of the protocol `consumer` as which to ask, called before each attempt; it may get MembershipLost.
         """
         wanted = list(partitions)
         attempts = self._brokers.attempts(f"asking for the committed offsets of group {group!r}")
 
         def ask(connection: Connection) -> dict[TopicPartition, Committed]:
-            return ask_committed(connection, group, wanted, attempts.remaining(self.config.request_timeout), stable)
+            timeout = attempts.remaining(self.config.request_timeout)
+            try:
+                return ask_committed(connection, group, wanted, timeout, stable, member())
+            except Rebalancing as error:  # the heartbeats bring the new epoch
+                raise RetriableError(str(error)) from error
 
         return self._ask_coordinator(group, attempts, ask)
 

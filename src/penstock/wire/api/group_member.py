@@ -16,6 +16,7 @@ class GroupMember:
 
     member_id: str = ""
     generation: int = NO_GENERATION
+    """In a group of the protocol `consumer`, the epoch of the member."""
     instance_id: str | None = None
 
 
@@ -23,7 +24,8 @@ NOT_A_MEMBER = GroupMember()
 
 
 class Rebalancing(Exception):
-    """The group is being rebalanced: join again."""
+    """The group is being rebalanced: join again. A member of the protocol `consumer` has a new epoch instead, which its
+    next heartbeat brings."""
 
 
 class MembershipLost(Exception):
@@ -46,6 +48,10 @@ def check_membership(error_code: int, what: str) -> None:
         raise MembershipLost(f"{what}: the coordinator does not know this member (any more)", forgotten=True)
     if error_code == CODES["ILLEGAL_GENERATION"]:
         raise MembershipLost(f"{what}: the group has gone on without this member")
+    if error_code == CODES["STALE_MEMBER_EPOCH"]:
+        raise Rebalancing(f"{what}: this member has another epoch by now")
+    if error_code == CODES["FENCED_MEMBER_EPOCH"]:
+        raise MembershipLost(f"{what}: the coordinator has fenced this member: its epoch is not the coordinator's")
     if error_code == CODES["FENCED_INSTANCE_ID"]:
         raise FencedInstance(
             f"{what}: another consumer with the same group.instance.id has replaced this one. Give each consumer of "

@@ -47,7 +47,8 @@ class Field(NamedTuple):
 
     name: str
     kind: str
-    """`text`, `texts`, `data`, `uuid`, `array`, `numbers`, `structure`, or the format of one number for `struct`."""
+    """`text`, `texts`, `data`, `uuid`, `array`, `numbers`, `structure`, `nullable_structure`, or the format of one
+    number for `struct`."""
     since: int
     until: int
     default: Any
@@ -106,13 +107,18 @@ def structure(name: str, *fields: Field, since: int = 0, until: int = LAST) -> F
     return Field(name, "structure", since, until, _REQUIRED, element=fields)
 
 
+def nullable_structure(name: str, *fields: Field, since: int = 0, until: int = LAST) -> Field:
+    """A structure inside of another, or None."""
+    return Field(name, "nullable_structure", since, until, None, nullable=True, element=fields)
+
+
 def numbers(name: str, layout: str = "i", *, since: int = 0, until: int = LAST) -> Field:
     """An array of numbers of one format."""
     return Field(name, "numbers", since, until, (), element=layout)
 
 
 def texts(name: str, *, since: int = 0, until: int = LAST) -> Field:
-    """An array of strings."""
+    """An array of strings. None is written as null, and null is read as empty."""
     return Field(name, "texts", since, until, ())
 
 
@@ -222,7 +228,9 @@ def _writer(field: Field, version: int, flexible: bool) -> Callable[[Any], bytes
         case "uuid":
             return lambda value: bytes(16) if value is None else bytes(value.bytes)
         case "texts":
-            return lambda value: _encode_array([encode_text(each, flexible) for each in value], flexible)
+            return lambda value: _encode_array(
+                None if value is None else [encode_text(each, flexible) for each in value], flexible
+            )
         case "numbers":
             pack = struct.Struct(f">{field.element}").pack
             return lambda value: _encode_array([pack(each) for each in value], flexible)
@@ -233,6 +241,10 @@ def _writer(field: Field, version: int, flexible: bool) -> Callable[[Any], bytes
         case "structure":
             assert isinstance(field.element, tuple)
             return _encoder(field.element, version, flexible)
+        case "nullable_structure":
+            assert isinstance(field.element, tuple)
+            encode = _encoder(field.element, version, flexible)
+            return lambda value: b"\xff" if value is None else b"\1" + encode(value)
         case layout:
             return struct.Struct(f">{layout}").pack
 
@@ -330,6 +342,10 @@ def _reader(field: Field, version: int, flexible: bool) -> Callable[[FrameReader
         case "structure":
             assert isinstance(field.element, tuple)
             return _decoder(field.element, version, flexible).read
+        case "nullable_structure":
+            assert isinstance(field.element, tuple)
+            present = _decoder(field.element, version, flexible)
+            return lambda reader: present.read(reader) if reader.number(">b") >= 0 else None
         case kind:
             raise AssertionError(f"{kind} is read together with its neighbours")
 

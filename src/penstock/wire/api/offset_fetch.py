@@ -9,6 +9,7 @@ from typing import Any
 from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition, by_topic
 from penstock.wire.api.error_codes import check, error_name
+from penstock.wire.api.group_member import NOT_A_MEMBER, GroupMember, check_membership
 from penstock.wire.api.message import (
     Api,
     Structure,
@@ -89,8 +90,12 @@ def ask_committed(
     wanted: Sequence[TopicPartition] | None,
     timeout: float,
     stable: bool = True,
+    member: GroupMember = NOT_A_MEMBER,
 ) -> dict[TopicPartition, Committed]:
     """What a group has committed, without the partitions where it has committed nothing. None asks for all.
+
+    `member`: of a group of the protocol `consumer`. The coordinator checks its epoch, and it may get Rebalancing or
+    MembershipLost. Others ask without one.
 
     `stable` waits for commits of open transactions. A reader that starts from an offset needs that; a display does not.
     Brokers before KNOWS_STABLE cannot wait, and answer what was committed before.
@@ -101,7 +106,14 @@ def ask_committed(
         version,
         group_id=group,
         topics=topics,
-        groups=[{"group_id": group, "topics": topics}],
+        groups=[
+            {
+                "group_id": group,
+                "member_id": member.member_id or None,
+                "member_epoch": member.generation,
+                "topics": topics,
+            }
+        ],
         require_stable=stable,
     )
     response = connection.call(request, timeout)
@@ -109,6 +121,8 @@ def ask_committed(
         if len(response.groups) != 1:
             raise ProtocolError(f"asked about one group, the response has {len(response.groups)}")
         response = response.groups[0]
+    if member is not NOT_A_MEMBER:
+        check_membership(response.error_code, f"committed offsets of group {group!r}")
     check(response.error_code, f"committed offsets of group {group!r}")
     found: dict[TopicPartition, Committed] = {}
     for topic in response.topics:
