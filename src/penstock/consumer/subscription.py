@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.model.topic_pattern import matching
+from penstock.model.topic_pattern import matching, means_the_same_everywhere
 
 MAX_STREAMS = 1000
 """Streams per topic and member. Members announce their own number, and the leader's work grows with it."""
@@ -32,6 +32,12 @@ class AllowTopics:
         flags, pattern = _parts(self.pattern)
         return f"{flags}^(?:{pattern})$"
 
+    @property
+    def portable(self) -> str | None:
+        """A regular expression of whole names that brokers can evaluate; None if it might mean something else there."""
+        flags, pattern = _parts(self.pattern)
+        return f"{flags}(?:{pattern})" if means_the_same_everywhere(self.expression) else None
+
 
 @dataclass(frozen=True, slots=True)
 class DenyTopics:
@@ -50,6 +56,11 @@ class DenyTopics:
         flags, pattern = _parts(self.pattern)
         return f"{flags}^(?!(?:{pattern})$)"
 
+    @property
+    def portable(self) -> None:
+        """Brokers have no expression for names that do not match."""
+        return None
+
 
 TopicFilter: TypeAlias = AllowTopics | DenyTopics
 
@@ -58,6 +69,10 @@ class StreamSubscription(Protocol):
     @property
     def names(self) -> tuple[str, ...] | None:
         """The topics to ask the cluster about; None asks about all of them."""
+
+    @property
+    def pattern(self) -> str | None:
+        """A regular expression of whole topic names that the brokers can evaluate; None if they cannot."""
 
     def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
         """The number of streams per topic. `listing`: the cluster's topics with their partition counts; `internal`:
@@ -82,6 +97,10 @@ class NamedTopics:
     def names(self) -> tuple[str, ...]:
         return tuple(self.streams)
 
+    @property
+    def pattern(self) -> None:
+        return None
+
     def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
         return dict(self.streams)
 
@@ -99,6 +118,10 @@ class FilteredTopics:
     @property
     def names(self) -> None:
         return None
+
+    @property
+    def pattern(self) -> str | None:
+        return self.filter.portable
 
     def threads(self, listing: Mapping[str, int], internal: Collection[str]) -> dict[str, int]:
         allowed = self.filter.allowed([topic for topic in listing if topic not in internal])

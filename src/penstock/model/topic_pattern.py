@@ -40,6 +40,12 @@ def matching(pattern: str, topics: Iterable[str]) -> set[str]:
     return _matching(wanted, names) - (set() if unwanted is None else _matching(unwanted, names))
 
 
+def means_the_same_everywhere(pattern: str) -> bool:
+    """Whether RE2, Java and Python match the same names with a pattern."""
+    both = _for_re2(pattern)
+    return both is not None and both[1] is None
+
+
 def _matching(pattern: str, names: list[str]) -> set[str]:
     import pyarrow as pa
     import pyarrow.compute as pc  # 50 ms, only if a query subscribes to a pattern

@@ -60,3 +60,22 @@ def test_H2_a_topic_without_a_name_is_refused(streams):
 def test_H3_an_invalid_pattern_is_refused_at_once(kind, pattern):
     with pytest.raises(OptionError, match="regular expression"):
         kind(pattern)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "pattern"),
+    [
+        (AllowTopics("orders.*"), "(?:orders.*)"),
+        (AllowTopics("orders, pay.*"), "(?:orders|pay.*)"),
+        (AllowTopics("(?i)orders"), "(?i)(?:orders)"),
+        (AllowTopics("(?!orders).*"), None),  # brokers read RE2
+        (AllowTopics(r"(o)rders\1"), None),
+        (DenyTopics("orders"), None),
+    ],
+)
+def test_H3_brokers_get_a_pattern_that_means_the_same_there(chosen, pattern):
+    assert FilteredTopics(chosen).pattern == pattern
+
+
+def test_H3_brokers_get_named_topics_by_their_names():
+    assert NamedTopics({"orders": 1}).pattern is None

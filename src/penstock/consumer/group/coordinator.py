@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.wire.api.metadata import Broker, ask_metadata
@@ -26,6 +27,8 @@ class Listing:
 
     partitions: Mapping[str, int]
     internal: frozenset[str]
+    names: Mapping[uuid.UUID, str] = field(default_factory=dict)
+    """The names of the topics by their ids."""
 
 
 class Coordinator:
@@ -89,7 +92,8 @@ class Coordinator:
                 gone = [name for name, count in expected.items() if partitions.get(name, 0) < count]
                 if not gone or time.monotonic() - started >= min(VANISHED_GRACE, attempts.timeout / 2):
                     internal = frozenset(name for name, topic in metadata.topics.items() if topic.internal)
-                    return Listing(partitions, internal)
+                    ids = {topic.topic_id: name for name, topic in metadata.topics.items() if topic.topic_id}
+                    return Listing(partitions, internal, ids)
                 attempts.failed(f"the answer leaves out partitions of topic {gone[0]!r}")
             except RETRIABLE_ERRORS as error:
                 attempts.failed(str(error), error)

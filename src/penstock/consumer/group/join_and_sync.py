@@ -36,16 +36,21 @@ default. A quarter of that is enough for some hundred thousand (partition, membe
 # --- JoinGroup: a member's subscription -------------------------------------------------------------------------------
 
 
-def encode_member(member: GroupMember, user_data: SubscriptionUserData, rack: str) -> bytes:
-    """The subscription that a member joins with. It is the same for every assignor that the member supports."""
+def encode_member(
+    member: GroupMember, user_data: SubscriptionUserData, rack: str, *, with_user_data: bool = True
+) -> bytes:
+    """The subscription that a member joins with. It is the same for every assignor that the member supports.
+
+    Without user data other members count this one as one stream.
+    """
     return encode_subscription(
         Subscription(
             tuple(sorted(user_data.threads)),
             # Always with the last generation: a member that joins again with an unchanged subscription starts no
             # rebalance.
-            user_data.encode(member.generation),
+            user_data.encode(member.generation) if with_user_data else b"",
             tuple(sorted(user_data.streams)),
-            member.generation if user_data.streams else -1,
+            member.generation if user_data.streams or not with_user_data else -1,
             rack or None,
         )
     )
