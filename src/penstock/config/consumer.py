@@ -40,7 +40,12 @@ class ConsumerConfig:
     group: str
     consumer_id: str | None = None
     instance_id: str | None = None
+    server_assigns: bool
+    """Whether the group has the protocol `consumer`, in which the coordinator assigns partitions."""
+    remote_assignor: str | None = None
     assignors: tuple[str, ...]
+    user_data: bool
+    """Whether a classic member tells the other Penstock members its streams."""
     session_timeout: float
     heartbeat_interval: float
     rebalance_timeout: float
@@ -107,11 +112,8 @@ def _timeout(name: str, value: str) -> float | None:
     return None if parsed == -1 else parsed / 1000
 
 
-def _protocol(name: str, value: str) -> str:
-    if value.strip().lower() == "consumer":
-        reason = "Penstock joins groups with the classic protocol"
-        raise OptionError(name, value, reason, "Leave it out, or use a separate group")
-    return one_of("classic")(name, value)
+def _protocol(name: str, value: str) -> bool:
+    return one_of("classic", "consumer")(name, value.strip().lower()) == "consumer"
 
 
 _ms = milliseconds
@@ -258,7 +260,31 @@ _OWN = (
         "Whether a topic filter excludes Kafka's internal topics.",
         "exclude_internal",
     ),
-    Option("group.protocol", _protocol, "classic", "The group protocol. Only `classic` is supported."),
+    Option(
+        "group.protocol",
+        _protocol,
+        "classic",
+        "The group protocol. `classic`: the members assign partitions among themselves. `consumer` (KIP-848): the "
+        "brokers assign them, and partitions that stay are read throughout a rebalance. It needs Kafka 4.0.",
+        "server_assigns",
+    ),
+    Option(
+        "group.remote.assignor",
+        text,
+        None,
+        "The brokers' assignor for `group.protocol=consumer`: `uniform` or `range`, or another one of their "
+        "`group.consumer.assignors`. Default: the first one of theirs. Without effect in the classic protocol.",
+        "remote_assignor",
+    ),
+    Option(
+        "group.user.data",
+        flag,
+        "true",
+        "Whether a member of the classic protocol tells the other Penstock members its id and its numbers of streams. "
+        "Brokers do not convert a group to `group.protocol=consumer` while it has such members: set it to false on all "
+        "of them before. A member then counts as one stream, and `start` of `ConsumerConnector` has no effect.",
+        "user_data",
+    ),
 )
 
 _CHANGED: dict[str, dict[str, Any]] = {
@@ -332,7 +358,6 @@ _OLD_NO_EFFECT = {
 
 _NO_EFFECT = {
     **{bare_name(name): _bare(reason) for name, reason in KAFKA_NO_EFFECT.items()},
-    "group.remote.assignor": "groups are joined with the classic protocol",
     "max.poll.records": "there is no poll",
     **{
         f"zookeeper.{name}.ms": "there is no ZooKeeper"
@@ -385,10 +410,13 @@ def _parsed(values: OptionValues) -> ConsumerConfig:
             "Choose one name per application: the same for consumers that share work, a different one for each "
             "consumer that reads everything",
         )
+    _check_protocol(values)
     _check_times(values)
-    return ConsumerConfig(
-        client=_client(values), formats=formats, ignored=values.ignored, **values.fields(_OWN_OPTIONS)
-    )
+    ignored = values.ignored
+    if "group.remote.assignor" in values.given and not values["group.protocol"]:
+        name = values.written.get("group.remote.assignor", "group.remote.assignor")
+        ignored = (*ignored, (name, "the members assign partitions in the classic protocol"))
+    return ConsumerConfig(client=_client(values), formats=formats, ignored=ignored, **values.fields(_OWN_OPTIONS))
 
 
 def _client(values: OptionValues) -> ClientConfig:
@@ -408,6 +436,23 @@ def _check_old_storage(config: Mapping[str, object]) -> None:
                 "offsets are stored only in Kafka",
                 "Leave it out, and import the old offsets with: penstock groups reset GROUP --from-file FILE",
             )
+
+
+_CLASSIC_ONLY = {
+    "session.timeout.ms": "The brokers' group.consumer.session.timeout.ms decides",
+    "heartbeat.interval.ms": "The brokers' group.consumer.heartbeat.interval.ms decides",
+    "partition.assignment.strategy": "Set group.remote.assignor: the brokers assign partitions",
+}
+"""Settings that the brokers have taken over in the protocol `consumer`. Refused there, as in Java."""
+
+
+def _check_protocol(values: OptionValues) -> None:
+    if not values["group.protocol"]:
+        return
+    for name, hint in _CLASSIC_ONLY.items():
+        if name in values.given:
+            written = values.written.get(name, name)
+            raise OptionError(written, None, "has no effect with group.protocol=consumer", hint)
 
 
 def _check_times(values: OptionValues) -> None:

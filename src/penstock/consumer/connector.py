@@ -32,12 +32,12 @@ from penstock.consumer.event_time.shared_tracker import SharedTracker, checked_s
 from penstock.consumer.fetch.cursor import CursorReader
 from penstock.consumer.fetch.leader_finder import LeaderFinder
 from penstock.consumer.fetch.position_check import ResetRule
-from penstock.consumer.group.membership import Membership
+from penstock.consumer.group.protocols import GroupMembership, new_membership
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.partition_metrics import partition_metrics
 from penstock.consumer.rebalancer import RebalanceListener, Rebalancer
 from penstock.consumer.shutdown import Shutdown
-from penstock.consumer.start import Start, StartingOffsets, check_topics, start_mode
+from penstock.consumer.start import Start, StartingOffsets, check_topics, checked_start
 from penstock.consumer.stream.records import Decode
 from penstock.consumer.stream.stream import Stream
 from penstock.consumer.stream_factory import StreamFactory
@@ -51,6 +51,7 @@ from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
 from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.subscription import TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.group_member import GroupMember
 from penstock.wire.cluster import Cluster
 
 SHUTDOWN_SECONDS = 30.0
@@ -77,7 +78,7 @@ class ConsumerConnector:
         self.config: ConsumerConfig = parse_config(config)
         warn_of_ignored(self.config.ignored, "setting")
         self.consumer_id = f"{self.config.group}_{self.config.consumer_id or _generated_id()}"
-        self._start = start_mode(start)
+        self._start = checked_start(start, self.config)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._shutdown = Shutdown(self._close)
@@ -85,7 +86,7 @@ class ConsumerConnector:
         self._counters = ConsumerCounters()
         self._streams: list[tuple[str, Stream]] = []
         """The streams with their topics; a stream of a filter has the topic ""."""
-        self._membership: Membership | None = None
+        self._membership: GroupMembership | None = None
         self._unregister: list[Callable[[], None]] = []
         self._tracker: SharedTracker | None = None
         self._event_time_thread: EventTimeThread | None = None
@@ -118,7 +119,9 @@ class ConsumerConnector:
             self.consumer_id,
             self._assigned,
             self._offsets,
-            StartingOffsets(self.config, self._start, self._cluster, self._offsets.commit_to_group),
+            StartingOffsets(
+                self.config, self._start, self._cluster, self._offsets.commit_to_group, self._offset_reader
+            ),
             self._finder,
             self._tracker,
             self._fail,
@@ -191,13 +194,18 @@ class ConsumerConnector:
                 stream.transactional_offsets = self._transactional_offsets(stream.reader)
                 stream.reader.queue.wait_reason = partial(self._wait_reason, stream.thread_id)
             self._rebalancer.reader_of = lambda topic, number: stream_of(topic, number).reader
-            self._membership = Membership(self.config, self.consumer_id, subscription, self._rebalancer)
+            self._membership = new_membership(self.config, self.consumer_id, subscription, self._rebalancer)
             atexit.register(self.shutdown)
             self._finder.start()
             self._auto_commit.start()
             if self._event_time_thread is not None:
                 self._event_time_thread.start()
             self._membership.start()
+
+    def _offset_reader(self) -> GroupMember:
+        """Called when partitions are assigned, so there is a membership."""
+        assert self._membership is not None
+        return self._membership.offset_reader()
 
     def _fail(self, error: BaseException) -> None:
         """End every stream with an error: the membership has ended."""

@@ -23,6 +23,7 @@ from penstock.model.offset_spec import (
 )
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.starting_offsets import resolve_start
+from penstock.wire.api.group_member import NOT_A_MEMBER, GroupMember
 from penstock.wire.api.offset_fetch import Committed
 from penstock.wire.cluster import Cluster
 
@@ -50,6 +51,20 @@ def start_mode(start: Start | None) -> StartMode:
             offsets = {TopicPartition(*tp): at for tp, at in start.items()}
             return AtOffsets(PerPartition(partitions=offsets), option="start")
     raise OptionError("start", start, "is not a place to start from", _EXAMPLE)
+
+
+def checked_start(start: Start | None, config: ConsumerConfig) -> StartMode:
+    """Raises OptionError for a start of the whole group, if members cannot know whether the whole group starts."""
+    mode = start_mode(start)
+    if config.server_assigns and not isinstance(mode, GroupOffsets):
+        raise OptionError(
+            "start",
+            start,
+            "is not supported with group.protocol=consumer, in which a member does not know whether the whole group "
+            "starts",
+            "Set the offsets before the group starts, with penstock groups reset, or use group.protocol=classic",
+        )
+    return mode
 
 
 def check_topics(mode: StartMode, are_read: Callable[[str], bool]) -> None:
@@ -90,7 +105,10 @@ class StartingOffsets:
         mode: StartMode,
         cluster: Cluster,
         commit: Callable[[Mapping[TopicPartition, int], Mapping[TopicPartition, int], float], None],
+        member: Callable[[], GroupMember] = lambda: NOT_A_MEMBER,
     ) -> None:
+        """`member` is that as which to ask for committed offsets."""
+        self._member = member
         self._config = config
         self._mode = mode
         self._cluster = cluster
@@ -105,10 +123,10 @@ class StartingOffsets:
         if not partitions:
             return {}
         if isinstance(self._mode, GroupOffsets):
-            return self._cluster.commits(group, partitions)
+            return self._cluster.commits(group, partitions, member=self._member)
         if not fresh:
             log.info("group %r is running already: it continues from its own offsets, not from `start`", group)
-            return self._cluster.commits(group, partitions)
+            return self._cluster.commits(group, partitions, member=self._member)
         rules = StartRules(group, self._config.reset)
         found = resolve_start(part_for(self._mode, partitions), partitions, self._cluster, rules)
         # Commit at once: a member that got one of these partitions before the first commit would start elsewhere.

@@ -48,6 +48,22 @@ def test_the_defaults_are_kafkas():
     assert not client.read_committed
 
 
+def test_the_brokers_assign_if_the_protocol_says_so():
+    assert not parse().server_assigns
+    config = parse(group_protocol="CONSUMER", group_remote_assignor="range", max_poll_interval_ms=60_000)
+    assert (config.server_assigns, config.remote_assignor, config.rebalance_timeout) == (True, "range", 60)
+    assert config.ignored == ()
+
+
+def test_an_assignor_of_the_brokers_has_no_effect_in_the_classic_protocol():
+    reason = "the members assign partitions in the classic protocol"
+    assert parse(group_remote_assignor="uniform").ignored == (("group.remote.assignor", reason),)
+
+
+def test_user_data_is_on_unless_it_is_turned_off():
+    assert (parse().user_data, parse(group_user_data=False).user_data) == (True, False)
+
+
 @pytest.mark.parametrize("name", sorted(CONSUMER_OPTIONS))
 def test_every_default_is_a_value_that_is_taken(name):
     option = CONSUMER_OPTIONS[name]
@@ -158,7 +174,10 @@ def test_H6_assignors_by_kafkas_names_and_by_javas(value, assignors, cooperative
         ({"dual.commit.enabled": True}, "penstock groups reset GROUP --from-file"),
         ({"key.deserializer": "some.Class"}, "Use key_decoder and value_decoder"),
         ({"value.deserializer": "some.Class"}, "Use key_decoder and value_decoder"),
-        ({"group.protocol": "consumer"}, "with the classic protocol"),
+        ({"group.protocol": "share"}, "must be one of classic, consumer"),
+        ({"group.protocol": "consumer", "session.timeout.ms": 6000}, "group.consumer.session.timeout.ms decides"),
+        ({"group.protocol": "consumer", "heartbeat.interval.ms": 500}, "group.consumer.heartbeat.interval.ms decides"),
+        ({"group.protocol": "consumer", "partition.assignment.strategy": "range"}, "Set group.remote.assignor"),
         ({"auto.offset.reset": "smalest"}, "must be one of earliest, latest, none"),
         ({"auto.offset.reset": "by_duration:PT1H"}, "start=datetime"),
         ({"partition.assignment.strategy": "rnage"}, "Did you mean range?"),

@@ -1,4 +1,4 @@
-"""Membership in a consumer group (H5, H7), through Kafka's group coordinator.
+"""Membership in a group of the classic protocol (H5, H7), through Kafka's group coordinator.
 
 kafka-python implements this only inside its KafkaConsumer: its coordinator runs in `poll()`, next to a fetcher that
 would read every partition a second time. So only the protocol's messages come from there.
@@ -36,7 +36,7 @@ from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
-from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
+from penstock.wire.api.group_member import NOT_A_MEMBER, FencedInstance, GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import Joined, MemberIdRequired, ask_join, ask_leave, ask_sync
 from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.connection import Connection, ConnectionLost
@@ -197,6 +197,10 @@ class Membership:
         """The member to commit offsets of these partitions as. Raises CommitRefused if it does not own them."""
         return self._commits.member_for(partitions)
 
+    def offset_reader(self) -> GroupMember:
+        """The member as which to ask for committed offsets: the classic protocol does not check it."""
+        return NOT_A_MEMBER
+
     def _on_heartbeat_error(self, member: GroupMember, error: BaseException) -> None:
         """Called by the heartbeat thread."""
         with self._changed:
@@ -247,7 +251,11 @@ class Membership:
         user_data = SubscriptionUserData(
             self._consumer_id, self._topics.threads, self._owned.fresh, dict(self._owned.streams)
         )
-        joined = self._join(encode_member(self._member, user_data, self._config.client.client_rack))
+        joined = self._join(
+            encode_member(
+                self._member, user_data, self._config.client.client_rack, with_user_data=self._config.user_data
+            )
+        )
         given = self._sync(joined, self._lead(joined) if joined.leader else {})
         self._assign(joined, given, user_data)
         self._stay()

@@ -9,6 +9,7 @@ from penstock.consumer.group.assignment import Assignment, PartitionOwner
 from penstock.errors import AuthenticationFailed, AuthorizationFailed, NoGroupOffset, OptionError
 from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.group_member import MembershipLost
 from penstock.wire.transport.retry import Interrupted
 
 log = get_logger(__name__)
@@ -72,7 +73,7 @@ class OwnedPartitions:
             try:
                 self._owner.assign(assignment)
                 return
-            except Interrupted:
+            except (Interrupted, MembershipLost):
                 raise
             except Exception as error:
                 if left == 0 or isinstance(error, NOT_RETRIABLE):
