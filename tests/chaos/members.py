@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from chaos.load import group_offsets
 from chaos.processes import Program
-from fixtures.consumer import QUICK, eventually
+from fixtures.consumer import eventually, quick
 
 MEMBER = Path(__file__).with_name("member.py")
 END_SECONDS = 60.0
@@ -32,8 +32,8 @@ class Process(Program):
         folder.mkdir(parents=True, exist_ok=True)
         self._topic = topic
         self._records = folder / f"{name}.records"
-        config = {"group.id": group, "consumer.id": name, "client.id": name, "enable.auto.commit": False, **QUICK}
-        config |= kafka.client_options(prefix="") | settings
+        config = {"group.id": group, "consumer.id": name, "client.id": name, "enable.auto.commit": False}
+        config |= quick(settings) | kafka.client_options(prefix="") | settings
         order = folder / f"{name}.order"
         order.write_text(json.dumps({"config": config, "topic": topic, "streams": 2, "records": str(self._records)}))
         super().__init__(name, [sys.executable, MEMBER, order], folder)

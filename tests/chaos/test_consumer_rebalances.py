@@ -15,9 +15,17 @@ from chaos.load import Load
 from chaos.members import Group, Listening, Process
 from fixtures.consumer import MORTAL, Consumers, Reading, eventually
 from fixtures.produce import Rec
+from support.group_configs import set_session
 
 PARTITIONS = 12
-ASSIGNORS = ["range", "roundrobin", "cooperative-sticky"]
+CONSUMER = "consumer"
+ASSIGNORS = ["range", "roundrobin", "cooperative-sticky", CONSUMER]
+"""The last one stands for the protocol in which the brokers assign."""
+MORTAL_SECONDS = 6
+
+
+def settings_of(assignor: str) -> dict[str, object]:
+    return {"group.protocol": CONSUMER} if assignor == CONSUMER else {"partition.assignment.strategy": assignor}
 
 
 class Changing:
@@ -26,7 +34,10 @@ class Changing:
     def __init__(self, consumers: Consumers, kafka, topic: str, folder: Path, assignor: str) -> None:
         self.group = Group(kafka, consumers.group, topic, PARTITIONS)
         self._consumers, self._kafka, self._topic, self._folder = consumers, kafka, topic, folder
-        self._settings = {"partition.assignment.strategy": assignor}
+        self._settings = settings_of(assignor)
+        self._mortal = {} if assignor == CONSUMER else MORTAL
+        if assignor == CONSUMER:
+            set_session(kafka, consumers.group, MORTAL_SECONDS * 1000)
         self._processes: list[Process] = []
         self.read_again: set = set()
         """Records that killed members had read and not committed, by the group's offsets at that time."""
@@ -47,6 +58,10 @@ class Changing:
         started = Process(self._kafka, self.group.name, self._topic, self._folder, name, **settings)
         self._processes.append(started)
         return started
+
+    def mortal(self) -> Process:
+        """A process whose session ends soon after it is killed."""
+        return self.process(**self._mortal)
 
     def kill(self, process: Process) -> None:
         eventually(process.records, f"{process.name} has read something")
@@ -74,11 +89,11 @@ def come_and_go(changing: Changing, load: Load, listening: Listening) -> Reading
     first = changing.here(listener=listening)
     group.await_members(1)
     eventually(first.count, "records")
-    killed, here = changing.process(**MORTAL), changing.here("batches")
+    killed, here = changing.mortal(), changing.here("batches")
     group.await_members(3)
     changing.kill(killed)
     group.await_members(2)
-    leaving, killed = changing.process(), changing.process(**MORTAL)
+    leaving, killed = changing.process(), changing.mortal()
     group.await_members(4)
     eventually(leaving.records, "records")
     changing.kill(killed)
@@ -100,7 +115,7 @@ def check(changing: Changing, first: Reading, listening: Listening, assignor: st
     assert changing.read_again <= twice <= changing.may_be_read_again
     rebalances = first.connector.metrics().rebalances
     assert rebalances == listening.count("assigned") >= 5
-    stays(listening) if assignor == "cooperative-sticky" else stops(listening)
+    stays(listening) if assignor in ("cooperative-sticky", CONSUMER) else stops(listening)
 
 
 def stays(listening: Listening) -> None:
@@ -166,7 +181,7 @@ class Slow(Reading):
                 time.sleep(0.001)
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", CONSUMER])
 def test_H8_members_that_join_and_leave_without_waiting_for_each_other(consumers, kafka, topic, produce, assignor):
     name = topic(partitions=PARTITIONS)
     chance = random.Random(5)
@@ -174,7 +189,8 @@ def test_H8_members_that_join_and_leave_without_waiting_for_each_other(consumers
 
     def join() -> Reading:
         kind, by = chance.choice([(Reading, "messages"), (Reading, "batches"), (Slow, "messages"), (Slow, "messages")])
-        connector = consumers.connector(partition_assignment_strategy=assignor, max_partition_fetch_bytes=20_000)
+        settings = {name.replace(".", "_"): value for name, value in settings_of(assignor).items()}
+        connector = consumers.connector(max_partition_fetch_bytes=20_000, **settings)
         consumers.readings.append(kind(connector, connector.create_message_streams({name: 2})[name], by))
         return consumers.readings[-1]
 
