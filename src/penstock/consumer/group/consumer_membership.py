@@ -22,7 +22,7 @@ from penstock.consumer.group.assignors import COOPERATIVE_STICKY, divide, thread
 from penstock.consumer.group.commits import Commits
 from penstock.consumer.group.consumer_member import ConsumerMember, Interest, Revoke, State, Step, Take
 from penstock.consumer.group.coordinator import Coordinator
-from penstock.consumer.group.group_heartbeats import GroupHeartbeats
+from penstock.consumer.group.group_heartbeats import LOG_INTERVAL, NEVER, GroupHeartbeats
 from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPartitions
 from penstock.consumer.group.topic_watch import CHECK_SECONDS, MISSING_TOPIC_SECONDS, TopicWatch
 from penstock.consumer.subscription import StreamSubscription
@@ -212,7 +212,7 @@ class ConsumerMembership:
 
     def _subscribe(self) -> None:
         """Find out what to subscribe to, before the first heartbeat."""
-        self.state = "joining"
+        self.state, logged_at = "joining", NEVER
         while True:
             try:
                 if self._pattern is None:
@@ -221,7 +221,9 @@ class ConsumerMembership:
                 break
             except BrokerUnavailable as error:
                 self._problem = str(error)
-                log.warning("group %r: waiting for Kafka, and retrying: %s", self._config.group, error)
+                if time.monotonic() - logged_at >= LOG_INTERVAL:
+                    logged_at = time.monotonic()
+                    log.warning("group %r: waiting for Kafka, and retrying: %s", self._config.group, error)
                 self._pause(self._config.client.retry_backoff_max)
         self._problem = None
         with self._changed:
@@ -291,11 +293,13 @@ class ConsumerMembership:
     def _take(self, partitions: PartitionsById) -> None:
         self._begin_round()
         self._look_up(partitions)
-        named = {topic: each for topic, each in partitions.items() if topic in self._names}
-        if partitions and not named:
-            return
         with self._changed:
             self._raise_end()
+            # Do not take what the step had before the look-up: the coordinator may have given it away meanwhile.
+            step = self._member.step()
+            if not isinstance(step, Take) or self._are_unnamed(step.partitions):
+                return
+            named = {topic: each for topic, each in step.partitions.items() if topic in self._names}
             self._member.taking(named)
             owned, epoch = self._member.owned, self._member.epoch
         self._owned.assign(self._assignment(self._named(owned), epoch))

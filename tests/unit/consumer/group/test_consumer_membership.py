@@ -305,3 +305,25 @@ def test_H8_a_fenced_member_that_reads_offsets_loses_its_partitions_and_joins_ag
     await_read(recorder, 0, 1)
     assert recorder.events == [("assigned", tps(0)), ("lost", tps(0)), ("assigned", tps(0, 1))]
     assert one.state != "failed"
+
+
+def test_H8_a_partition_that_is_given_away_during_a_look_up_is_not_taken(group, member, monkeypatch):
+    group.assign(0)
+    one, recorder = member()
+    await_read(recorder, 0)
+    wait_for(lambda: one.state == "stable", "a stable member")
+    other, honest = uuid.UUID(int=2), group.listing
+
+    def listing(*arguments):
+        begin = len(group.heartbeats)
+        group.assigned = {WORDS: frozenset({0})}  # another member has it now
+        wait_for(lambda: len(group.heartbeats) > begin + 2, "heartbeats during the look-up")
+        group.names[other] = "more"
+        return honest(*arguments)
+
+    monkeypatch.setattr(one._coordinator, "listing", listing)
+    group.assigned = {WORDS: frozenset({0}), other: frozenset({0})}
+    wait_for(lambda: other in group.names, "a look-up")
+    wait_for(lambda: one.state == "stable", "a stable member")
+    assert recorder.owned() == tps(0)
+    assert all(other not in (each.owned or {}) for each in group.heartbeats)
