@@ -22,6 +22,7 @@ GOLDEN = ROOT / "tests" / "golden"
 def main() -> int:
     check_package()
     check_command_line()
+    check_page()
     captures = sorted(GOLDEN.glob("*.bin"))
     if not captures:
         sys.exit(f"smoke_wheel: {GOLDEN} has no captured batches")
@@ -51,6 +52,16 @@ def check_command_line() -> None:
     finished = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     expect(finished.returncode == 0, f"penstock --help ended with {finished.returncode}: {finished.stderr}")
     expect("read" in finished.stdout, f"penstock --help does not list its commands: {finished.stdout}")
+
+
+def check_page() -> None:
+    """The page of `penstock watch` has files that are no modules."""
+    from penstock.watch.server import page_files
+
+    source = ROOT / "src" / "penstock" / "watch" / "page"
+    served = {path.removeprefix("/") or "index.html": content for path, (_, content) in page_files().items()}
+    written = {path.name: path.read_bytes() for path in source.iterdir()}
+    expect(served == written, f"the page has {sorted(served)}, its source {sorted(written)}")
 
 
 def check_capture(capture: Path) -> int:

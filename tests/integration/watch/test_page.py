@@ -1,73 +1,22 @@
 """The page in a real browser, against simulated brokers.
 
-Needs Debian's Chromium and Playwright: `apt-get install chromium` and `pip install playwright`.
+Needs Debian's Chromium and Playwright: see fixtures/page.py.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import time
 
 import pytest
 
+from fixtures.page import until
 from penstock.model.topic_partition import TopicPartition
 from support.made_snapshots import HOSTILE
 from support.simulated_cluster import Group, SimulatedCluster, large_cluster
 
 pytestmark = pytest.mark.extended
 
-DEADLINE_MS = 60_000
 UPDATE_MS = 100
-
-
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("this test needs a browser: apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="this test needs Playwright: pip install playwright")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(browser):
-    made = browser.new_page(viewport={"width": 1200, "height": 800})
-    made.set_default_timeout(DEADLINE_MS)
-    made.errors = []
-    made.on("pageerror", lambda error: made.errors.append(str(error)))
-    made.on("console", lambda message: made.errors.append(message.text) if message.type == "error" else None)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def watch():
-    started = []
-
-    def start(cluster, port="0"):
-        command = [sys.executable, "-m", "penstock.cli", "watch", "-b", cluster.bootstrap, "--port", port]
-        process = subprocess.Popen([*command, "--interval", "0.3"], stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        return process.stdout.readline().strip()
-
-    start.processes = started
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def until(page, expression):
-    """Playwright's own wait evaluates text in the page, which the page's policy forbids."""
-    deadline = time.monotonic() + DEADLINE_MS / 1000
-    while not page.evaluate(expression):
-        assert time.monotonic() < deadline, expression
-        page.wait_for_timeout(20)
 
 
 def now_ms():
@@ -119,7 +68,7 @@ def test_what_is_down_is_said_and_the_page_recovers(page, watch):
         watch.processes[0].kill()
         page.get_by_text("No connection to penstock watch").wait_for()
         watch.processes[0].wait()
-        watch(cluster, url.rstrip("/").rpartition(":")[2])
+        watch(cluster, port=url.rstrip("/").rpartition(":")[2])
         page.get_by_text("No connection to penstock watch").wait_for(state="detached")
         cluster.stop(0)
         page.get_by_text("Brokers do not answer").wait_for()

@@ -1,12 +1,12 @@
-"""Streaming queries on the page, in a real browser. Needs Debian's Chromium and Playwright, as `test_page.py`."""
+"""Streaming queries on the page, in a real browser: see fixtures/page.py."""
 
 from __future__ import annotations
 
-import shutil
 import time
 
 import pytest
 
+from fixtures.page import opened
 from penstock.errors import PenstockError
 from penstock.watch.access import Access
 from penstock.watch.feed import Feed
@@ -17,32 +17,14 @@ from support.made_snapshots import HOSTILE, group, snapshot, topic
 
 pytestmark = pytest.mark.extended
 
-DEADLINE_MS = 60_000
-
 
 def no_search(request):
     raise PenstockError("no cluster")
 
 
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("this test needs a browser: apt-get install chromium")
-    api = pytest.importorskip("playwright.sync_api", reason="this test needs Playwright: pip install playwright")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 @pytest.fixture
 def page(browser):
-    made = browser.new_page(viewport={"width": 1200, "height": 1000})
-    made.set_default_timeout(DEADLINE_MS)
-    made.errors = []
-    made.on("pageerror", lambda error: made.errors.append(str(error)))
-    made.on("console", lambda message: made.errors.append(message.text) if message.type == "error" else None)
+    made = opened(browser.new_page(viewport={"width": 1200, "height": 1000}))
     yield made
     made.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -11,7 +12,10 @@ import sys
 import time
 import urllib.request
 
+import pytest
+
 from fixtures.produce import Rec
+from fixtures.serializers import avro_messages
 from penstock.watch.report_sender import PageAddress, ReportSender
 from support.made_reports import report
 
@@ -23,15 +27,8 @@ def test_the_page_of_a_real_cluster(kafka, topic, produce):
     large = b"x" * 500_000
     produce(name, [Rec(b'{"n": %d}' % at, b"k%d" % at, [("h", b"<b>")], partition=at % 2) for at in range(40)])
     produce(name, [Rec(large, b"\x1b[2J", [], partition=0)])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "watch", "--port", "0", "--interval", "0.3", "--include-topics", name],
-        env=os.environ | {"PENSTOCK_BOOTSTRAP": kafka.bootstrap_servers},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        url = process.stdout.readline().strip()
+    typed = f"{name}:valueFormat=json", f"{name}:valueSchema=n INT"
+    with watched(kafka, "--include-topics", name) as (process, url):
         with urllib.request.urlopen(url, timeout=DEADLINE) as response:
             assert b"penstock watch" in response.read()
         assert records_in_stream(url, name) == 41
@@ -48,6 +45,50 @@ def test_the_page_of_a_real_cluster(kafka, topic, produce):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=DEADLINE)
         assert (process.returncode, errors) == (130, "")
+    with watched(kafka, *(each for option in typed for each in ("--topic-option", option))) as (_, url):
+        found = search(url, {"topic": name, "where": "value.n >= 38"})
+        assert sorted(each["value"]["text"] for each in found["records"]) == ['{"n": 38}', '{"n": 39}']
+
+
+@pytest.mark.extended
+def test_a_topic_with_a_schema_registry_is_decoded_and_searched(kafka, registry, topic, produce):
+    avro, text = topic(partitions=2), topic()
+    schema = """{"type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "long"}, {"name": "country", "type": ["null", "string"], "default": null}]}"""
+    values = [{"id": at, "country": "DE" if at % 3 == 0 else None} for at in range(90)]
+    messages = avro_messages(registry, avro, schema, values)
+    produce(avro, [Rec(message, partition=at % 2, timestamp=1000 + at) for at, message in enumerate(messages)])
+    produce(avro, [Rec(b"no avro", timestamp=5000)])
+    produce(text, [Rec(b"plain")])
+    arguments = [
+        "-o",
+        f"schemaRegistry.url={registry.url}",
+        "--topic-option",
+        f"{avro[:6]}*{avro[6:]}:valueFormat=avro",
+    ]
+    with watched(kafka, *arguments) as (_, url):
+        found = search(url, {"topic": avro, "where": "value.country = 'DE' AND value.id >= 60", "limit": 5})
+        shown = [json.loads(each["value"]["text"]) for each in found["records"]]
+        assert shown == [{"id": at, "country": "DE"} for at in (87, 84, 81, 78, 75)]
+        malformed, newest = search(url, {"topic": avro, "limit": 2})["records"]
+        assert malformed["value"]["text"] == "no avro"
+        assert malformed["error"].startswith("value: ")
+        assert (json.loads(newest["value"]["text"])["id"], newest["error"]) == (89, None)
+        assert search(url, {"topic": text})["records"][0]["value"]["text"] == "plain"
+
+
+@contextlib.contextmanager
+def watched(kafka, *arguments):
+    """The process and its URL."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "watch", "--port", "0", "--interval", "0.3", *arguments],
+        env=os.environ | {"PENSTOCK_BOOTSTRAP": kafka.bootstrap_servers},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, process.stdout.readline().strip()
     finally:
         process.kill()
         process.communicate()

@@ -183,7 +183,7 @@ export class GroupView extends Detail {
     });
     this.members = new Table({ label: "Members", columns: MEMBERS, name: (row) => row.member_id, tall: false });
     this.chart = h("div", { class: "chart" });
-    this.events = h("ol", { class: "events" });
+    this.events = h("ol", { class: "events", tabindex: 0, "aria-label": "Rebalances and commits" }); // it scrolls
     this.since = h("p", { class: "dim" });
     this.element = h(
       "div", { class: "view" },
