@@ -34,7 +34,7 @@ say = @printf '\n==> %s\n'
 
 .PHONY: help setup broker postgres kerberos demo unit test test-all ready checks lint lint-python lint-kernel \
     test-kernel test-python coverage soak old-brokers old-broker-jars format bench fuzz fuzz-schemas wheel \
-    docs site clean kernel-dev kernel-quick kernel-release
+    docs screenshots site clean kernel-dev kernel-quick kernel-release
 
 help: ## this list
 	@printf 'Penstock. The first call sets everything up, which takes a few minutes.\n\n'
@@ -130,7 +130,7 @@ test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older br
 	@tools/postgresql.sh >/dev/null
 	@tools/kerberos.sh
 	@command -v promtool >/dev/null || { echo "make test-all needs promtool: apt-get install prometheus"; exit 1; }
-	@$(MAKE) $(VENV)/.kerberos
+	@$(MAKE) $(VENV)/.kerberos $(VENV)/.browser
 	@$(MAKE) old-broker-jars
 	@$(MAKE) test ARGS="-m 'not soak' --hypothesis-profile=thorough $(ARGS)"
 
@@ -225,6 +225,14 @@ wheel: $(VENV)/.maturin ## a wheel for this platform, for every Python from 3.11
 
 docs: kernel-dev ## write the generated parts of README.md and docs/: options, figures, plots
 	@$(BIN)/python -m tools.docs
+
+screenshots: kernel-dev broker $(VENV)/.browser ## take the pictures of `penstock watch` and `penstock top` in docs/figures (needs chromium)
+	@$(BIN)/python -m tools.screenshots
+
+# For the tests of the page and of the notebook.
+$(VENV)/.browser: $(VENV)/.packages
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser --group notebook
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/.maturin
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
