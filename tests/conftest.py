@@ -78,6 +78,7 @@ EXTENDED = (
     "spark/test_logins.py",
     "spark/test_sail.py",
     "spark/test_standalone_cluster.py",
+    "spark/test_tour.py",
     "spark/test_versions.py",
 )
 """Folders and files that `make test-all` runs and `make test` skips. CONTRIBUTING.md lists them, too."""
