@@ -37,6 +37,7 @@ def kind_of(cluster, group):
     return None if described is None else described.kind
 
 
+@pytest.mark.extended
 def test_H5_a_running_group_moves_to_the_protocol_of_the_brokers_and_back(joined, topic, cluster, group):
     name = topic(partitions=4)
     everything = partitions(name, 4)
