@@ -20,9 +20,12 @@ from penstock.wire.api.group_member import GroupMember
 from penstock.wire.api.group_membership import ask_leave
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.pool import POOL
+from support.group_configs import set_session
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+CONSUMER = {"group.protocol": "consumer"}
 ASSIGNORS = ["range", "cooperative-sticky"]
+BOTH = pytest.mark.parametrize("protocol", [{}, CONSUMER], ids=["classic", "consumer"])
 
 
 def throw_out(made, kafka):
@@ -84,12 +87,15 @@ def test_H5_a_session_without_heartbeats_is_lost_and_joined_again(topic, kafka, 
             one.close()
 
 
-def test_H5_heartbeats_continue_while_a_listener_is_slow(member, topic):
+@BOTH
+def test_H5_heartbeats_continue_while_a_listener_is_slow(member, topic, kafka, group, protocol):
     name = topic(partitions=2)
-    one = member({name: 1}, **{"session.timeout.ms": 6000})
+    if protocol:
+        set_session(kafka, group, 6000)
+    one = member({name: 1}, **protocol or {"session.timeout.ms": 6000})
     await_shared([one], partitions(name, 2))
     one.recorder.on_revoke = lambda revoked, lost: time.sleep(7)  # longer than the session
-    two = member({name: 1})
+    two = member({name: 1}, **protocol)
     await_shared([one, two], partitions(name, 2))
     assert [kind for kind, _ in one.recorder.events] == ["assigned", "revoked", "assigned"]
     one.recorder.on_revoke = lambda revoked, lost: None
@@ -98,10 +104,10 @@ def test_H5_heartbeats_continue_while_a_listener_is_slow(member, topic):
 def test_H5_a_killed_coordinator_is_found_again_and_nothing_is_lost(kafka_cluster, group):
     name = f"coordinated-{group}"
     kafka_cluster.create_topic(name, 4, 3)
-    groups = two_groups_of_one_coordinator(group)
+    groups = three_groups_of_one_coordinator(group)
     made = {
         each: [Made(kafka_cluster, each, NamedTopics({name: 1}), settings) for _ in range(3)]
-        for each, settings in zip(groups, ({}, COOPERATIVE), strict=True)
+        for each, settings in zip(groups, ({}, COOPERATIVE, CONSUMER), strict=True)
     }
     everybody = [one for members in made.values() for one in members]
     try:
@@ -127,15 +133,14 @@ def test_H5_a_killed_coordinator_is_found_again_and_nothing_is_lost(kafka_cluste
     assert not any(kind == "lost" for each in everybody for kind, _ in each.recorder.events)
 
 
-def two_groups_of_one_coordinator(group):
+def three_groups_of_one_coordinator(group):
     """A group's offsets are in one of four partitions, by its name; the leader of that partition is its coordinator."""
 
     def at(name):
         return min(_java_hash(name), 2**32 - _java_hash(name)) % 4  # of the absolute value
 
-    names = (f"{group}-{i}" for i in range(100))
-    first = next(names)
-    return first, next(name for name in names if at(name) == at(first))
+    names = [f"{group}-{i}" for i in range(100)]
+    return [name for name in names if at(name) == at(names[0])][:3]
 
 
 def _coordinator_port(made):
@@ -143,22 +148,24 @@ def _coordinator_port(made):
     return None if where is None else where.port
 
 
-def test_H17_without_a_broker_it_waits_and_logs_it_once(topic, kafka, group, caplog):
+@BOTH
+def test_H17_without_a_broker_it_waits_and_logs_it_once(topic, kafka, group, caplog, protocol):
     """First a port without a listener takes the broker's place, then one that forwards to it."""
     name = topic(partitions=1)
     [port] = free_ports(1)  # outside of the range from which the system gives ports to clients
     caplog.set_level(logging.INFO, "penstock.consumer")
     servers = f"127.0.0.1:{port}"
-    one = Made(servers, group, NamedTopics({name: 1}), {"retry.backoff.ms": 10, "retry.backoff.max.ms": 20})
+    one = Made(servers, group, NamedTopics({name: 1}), {"retry.backoff.ms": 10, "retry.backoff.max.ms": 20, **protocol})
     one.membership.start()
+    retries = one.membership._heartbeats if protocol else one.membership
     try:
 
         def logged():
             return [record for record in caplog.records if "waiting for Kafka" in record.getMessage()]
 
         wait_for(logged, "a log line, but not at the first attempts")
-        before = one.membership._failures
-        wait_for(lambda: one.membership._failures > min(before + 5, 15), "more tries")
+        before = retries._failures
+        wait_for(lambda: retries._failures > min(before + 5, 15), "more tries")
         assert one.membership.state in ("starting", "joining")
         waiting = logged()
         assert [record.levelname for record in waiting] == ["WARNING"]
@@ -213,12 +220,13 @@ class Forward:
                 target.sendall(data)
 
 
-def test_a_group_that_may_not_be_joined_ends_with_an_error(group):
+@BOTH
+def test_a_group_that_may_not_be_joined_ends_with_an_error(group, protocol):
     acls = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     with EmbeddedKafka(listener="SASL_PLAINTEXT", users={"nobody": None}, settings=acls) as kafka:
         kafka.create_topic("t")
         options = kafka.client_options(prefix="")
-        one = Made(options.pop("bootstrap.servers"), group, NamedTopics({"t": 1}), options)
+        one = Made(options.pop("bootstrap.servers"), group, NamedTopics({"t": 1}), options | protocol)
         one.membership.start()
         wait_for(lambda: one.recorder.errors, "an error")
         one.close()
@@ -291,18 +299,20 @@ def test_F17_closing_in_the_middle_of_the_first_join_does_not_make_the_group_wai
     wait_for(lambda: one.membership.rebalances == 2 and one.has, "a rebalance without the one that left")
 
 
-def test_F17_closing_without_having_started_and_twice(topic, kafka, group):
-    one = Made(kafka, group, NamedTopics({topic(): 1}), {})
+@BOTH
+def test_F17_closing_without_having_started_and_twice(topic, kafka, group, protocol):
+    one = Made(kafka, group, NamedTopics({topic(): 1}), protocol)
     one.close()
-    two = Made(kafka, group, NamedTopics({topic(): 1}), {})
+    two = Made(kafka, group, NamedTopics({topic(): 1}), protocol)
     two.membership.start()
     two.close()
     two.close()
 
 
-def test_F17_no_thread_is_left_behind(member, topic, group):
+@BOTH
+def test_F17_no_thread_is_left_behind(member, topic, group, protocol):
     name = topic(partitions=2)
-    one, two = member({name: 1}), member({name: 1})
+    one, two = member({name: 1}, **protocol), member({name: 1}, **protocol)
     await_shared([one, two], partitions(name, 2))
     ours = {thread.name for thread in threading.enumerate() if thread.name.endswith(group)}
     assert ours == {f"penstock-group-{group}", f"penstock-heartbeat-{group}"}
@@ -321,9 +331,10 @@ def test_F17_closing_from_within_a_rebalance(member, topic):
     assert one.recorder.partitions == {}
 
 
-def test_F17_closing_gives_up_on_brokers_that_do_not_answer(topic, kafka, group):
+@BOTH
+def test_F17_closing_gives_up_on_brokers_that_do_not_answer(topic, kafka, group, protocol):
     name = topic(partitions=1)
-    one = Made(kafka, group, NamedTopics({name: 1}), {})
+    one = Made(kafka, group, NamedTopics({name: 1}), protocol)
     one.membership.start()
     await_shared([one], partitions(name, 1))
     refused = []
