@@ -60,6 +60,25 @@ def test_an_update_of_ten_thousand_rows_takes_less_than_100_ms_of_script(page, w
     assert page.errors == []
 
 
+def test_ten_thousand_partitions_are_sent_once_and_then_what_has_changed(page, watch):
+    grid = "document.querySelector('[role=grid][aria-label=Partitions]')"
+    sizes = []
+    with SimulatedCluster({"t": 10_000}, {}) as cluster:
+        page.on(
+            "response",
+            lambda answer: sizes.append(int(answer.headers["content-length"])) if "/api/topic" in answer.url else None,
+        )
+        page.goto(watch(cluster) + "#/topic/t")
+        until(page, f"{grid}.ariaRowCount === '10001'")
+        until(page, f"{grid}.querySelector('.tbody .tr').lastChild.innerText === '0'")  # rates begin with 2 rounds
+        for partition in range(100):
+            cluster.ends[TopicPartition("t", partition)] = 5000
+        until(page, f"{grid}.querySelector('.tbody .tr').innerText.includes('5,000')")
+    assert sizes[0] > 500_000
+    assert sizes[-1] < 20_000, sizes
+    assert page.errors == []
+
+
 def test_what_is_down_is_said_and_the_page_recovers(page, watch):
     with SimulatedCluster({"t": 1}, {"g": Group({TopicPartition("t", 0): 900})}, brokers=1) as cluster:
         url = watch(cluster)
