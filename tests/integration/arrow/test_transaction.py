@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from fixtures.consumer import QUICK, eventually
+from fixtures.consumer import eventually, quick
 from fixtures.produce import Rec
 from penstock import TopicPartition
 from support import transform_program
@@ -62,7 +62,11 @@ def consume(kafka):
     made = []
 
     def make(group, **more):
-        config = QUICK | {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
+        config = quick(more) | {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+        }
         made.append(penstock.ConsumerConnector(config | {"consumer.timeout.ms": 30_000} | more))
         return made[-1]
 
@@ -183,10 +187,19 @@ def test_auto_commit_is_refused(source, topic, consume, write):
         write(topic()).transaction(connector)
 
 
-def test_a_revoked_member_cannot_commit_and_each_output_comes_once(source, topic, consume, write, outputs, all_outputs):
+CLASSIC, CONSUMER = {"partition.assignment.strategy": "range"}, {"group.protocol": "consumer"}
+BOTH = pytest.mark.parametrize(
+    "protocol", [CLASSIC, pytest.param(CONSUMER, marks=pytest.mark.extended)], ids=["classic", "consumer"]
+)
+
+
+@BOTH
+def test_a_revoked_member_cannot_commit_and_each_output_comes_once(
+    source, topic, consume, write, outputs, all_outputs, protocol
+):
     """The first member has records of all partitions in its transaction when a second one joins."""
     target, group = topic(), group_name()
-    first, second, writer = consume(group), consume(group), write(target)
+    first, second, writer = consume(group, **protocol), consume(group, **protocol), write(target)
     (stream,) = first.create_message_streams({source: 1})[source]
     batches, got = stream.batches(["key", "value"]), []
     while sum(batch.num_rows for batch in got) < COUNT:
@@ -209,16 +222,17 @@ def test_a_revoked_member_cannot_commit_and_each_output_comes_once(source, topic
     assert all_outputs(target) == EXPECTED
 
 
-def test_rebalances_while_members_write(source, topic, produce, consume, write, outputs):
+@BOTH
+def test_rebalances_while_members_write(source, topic, produce, consume, write, outputs, protocol):
     """Members join and leave all the time; refused transactions are written again."""
     target, group = topic(partitions=2), group_name()
     produce(source, [Rec(b"value %d" % n, partition=n % 4) for n in range(COUNT, 2000)])
     expected = Counter({b"VALUE %d" % n: 1 for n in range(2000)})
     stopped, refused, errors = threading.Event(), [], []
 
-    def work(strategy):
-        more = {"consumer.timeout.ms": 200, "partition.assignment.strategy": strategy, "fetch.message.max.bytes": 2000}
-        connector, writer = consume(group, **more), write(target)
+    def work():
+        more = {"consumer.timeout.ms": 200, "fetch.message.max.bytes": 2000}
+        connector, writer = consume(group, **more, **protocol), write(target)
         (stream,) = connector.create_message_streams({source: 1})[source]
         while not stopped.is_set():
             try:
@@ -235,11 +249,11 @@ def test_rebalances_while_members_write(source, topic, produce, consume, write, 
                 errors.append(error)
                 return
 
-    workers = [threading.Thread(target=work, args=["range"], daemon=True) for _ in range(2)]
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(2)]
     for worker in workers:
         worker.start()
     for _ in range(3):
-        guest = consume(group, **{"partition.assignment.strategy": "range"})
+        guest = consume(group, **protocol)
         guest.create_message_streams({source: 1})
         eventually(guest.assignment, "the guest's partitions")
         guest.shutdown()  # it has handed out nothing
