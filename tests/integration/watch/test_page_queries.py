@@ -12,6 +12,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.server import PageServer
+from support.axe import serious_findings
 from support.made_reports import report
 from support.made_snapshots import HOSTILE, group, snapshot, topic
 
@@ -60,6 +61,28 @@ def test_a_driver_s_own_page_shows_queries_and_no_cluster(page):
         page.set_viewport_size({"width": 400, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
     assert page.errors == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390], ids=["wide", "narrow"])
+def test_axe_has_no_serious_findings(browser, theme, width):
+    queries = QueryRegistry(repeated=False)
+    feed = Feed(None, queries)
+    queries.put(report(partitions=3, batches=40))
+    queries.put(report("run-2", name="other", state="failed", error="Error: x\n\tat line 2", ended_at=1.0))
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=theme, reduced_motion="reduce", bypass_csp=True
+    )
+    try:
+        page = opened(context.new_page())
+        with PageServer("127.0.0.1", 0, feed, no_search, Access()) as server, feed:
+            url = f"http://127.0.0.1:{server.port}/"
+            for place, text in (("", "failed"), ("#/query/run-1", "triggerExecution"), ("#/query/run-2", "at line 2")):
+                page.goto(url + place)
+                page.get_by_text(text).first.wait_for()
+                assert serious_findings(page) == [], place
+    finally:
+        context.close()
 
 
 class NoSnapshots:
