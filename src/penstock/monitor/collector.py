@@ -91,7 +91,7 @@ class Collector:
                 self._closing.wait(max(0.0, began + self.settings.interval - time.monotonic()))
         except Interrupted:
             pass
-        except Exception as error:  # a bug: whoever reads snapshots gets it
+        except Exception as error:  # a bug: readers of snapshots get it
             log.exception("the monitor has failed")
             with self._changed:
                 self._failure = error
