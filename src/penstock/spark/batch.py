@@ -37,7 +37,7 @@ class RangePartition(InputPartition):
 
     def __reduce__(self) -> tuple[Callable[..., RangePartition], tuple[object, ...]]:
         """As plain values: Spark pickles each partition by itself, with cloudpickle, which looks up every class in it.
-        Measured: 10,000 partitions take a third of the time, and half of the bytes."""
+        A range takes half of the bytes: 121 instead of 241."""
         value: OffsetRange = self.value
         topic_id = None if value.topic_id is None else value.topic_id.bytes
         leader = (value.host, value.port, value.leader_epoch)

@@ -75,7 +75,7 @@ def _read_partitions(reader: FrameReader, version: int) -> list[ListedPartition]
 def _equal_rows(reader: FrameReader, layout: struct.Struct, lists: int, count: int) -> list[ListedPartition] | None:
     """Read all partitions at once if each has as many replicas as the first one, as they do while all brokers are up.
 
-    None, and nothing is read, if they differ. 10,000 partitions take 3 ms, and 13 ms one by one.
+    None, and nothing is read, if they differ. One by one, most of the time goes into calls per partition.
     """
     frame, start = reader.frame, reader.at
     size, repeated = layout.size, []
