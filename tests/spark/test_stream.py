@@ -167,15 +167,16 @@ def test_once_reads_all_there_is_in_one_batch(table, topic, produce):
     assert [progress.numInputRows for progress in query.recentProgress] == [30]
 
 
-def test_F10_a_relative_start_counts_for_a_new_query_only(table, topic, produce):
+@pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsets"])
+def test_F10_a_relative_start_counts_for_a_new_query_only(table, topic, produce, option):
     name = topic(partitions=2, **{"retention.ms": "-1"})
     produce(name, [Rec(b"-1", timestamp=1, partition=n) for n in range(2)])
     produce(name, numbered(10))
-    table.run(subscribe=name, startingTimestamp="-1h")
+    table.run(subscribe=name, **{option: "-1h"})
     assert table.values() == list(range(10))
     produce(name, numbered(10, first=10))
     # For the restarted query, -0s is after these records. Its checkpoint wins.
-    table.run(subscribe=name, startingTimestamp="-0s")
+    table.run(subscribe=name, **{option: "-0s"})
     assert table.values() == list(range(20))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from penstock.config.times import Time, TimesOption, parse_time
+from penstock.config.times import NOT_A_TIME, RELATIVE, Time, TimesOption, parse_time
 from penstock.errors import OptionError, did_you_mean
 from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets, Latest, PerPartition, StartMode
 from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
@@ -169,7 +169,7 @@ def _per_partition(
 WORDS = {"earliest": -2, "latest": -1}
 
 
-def offset_mode(name: str, value: str) -> StartMode:
+def offset_mode(name: str, value: str) -> StartMode | TimesOption:
     word = value.strip().lower()
     if word == "earliest":
         return Earliest()
@@ -178,15 +178,34 @@ def offset_mode(name: str, value: str) -> StartMode:
     if word == "group":
         return GroupOffsets()
     if not word.startswith("{"):
-        near = did_you_mean(word, ("earliest", "latest", "group"))
-        raise OptionError(name, value, "must be earliest, latest, group or JSON", near or f"Example: {OFFSETS_EXAMPLE}")
+        return _time_not_offset(name, value)
 
     def offset(raw: object) -> int:
         if isinstance(raw, str) and raw.lower() in WORDS:
             return WORDS[raw.lower()]
+        if isinstance(raw, str) and RELATIVE.fullmatch(raw.strip()):
+            raise OptionError(name, value, f"{raw!r} is not an offset", f"Set {name}ByTimestamp for times in JSON")
         return _whole(name, value, raw, -2)
 
     return AtOffsets(PerPartition(*_per_partition(name, value, OFFSETS_EXAMPLE, offset)), name)
+
+
+def _time_not_offset(name: str, value: str) -> TimesOption:
+    """A time where offsets are expected. A number is not one: it may be meant as an offset or as milliseconds."""
+    text = value.strip()
+    if re.fullmatch(r"[+-]?\d+", text):
+        hint = f"For a time set {name.replace('Offsets', 'Timestamp')}. Example of offsets: {OFFSETS_EXAMPLE}"
+        if text[0] == "-":
+            hint = f"For a time add a unit, as in {text}h. Example of offsets: {OFFSETS_EXAMPLE}"
+        raise OptionError(name, value, "is neither a time nor JSON with offsets", hint)
+    try:
+        return TimesOption(name, parse_time(name, value))
+    except OptionError as error:
+        if error.reason != NOT_A_TIME or RELATIVE.fullmatch(text):
+            raise
+        near = did_you_mean(text.lower(), ("earliest", "latest", "group"))
+        hint = near or f"Example: {OFFSETS_EXAMPLE}"
+        raise OptionError(name, value, "must be earliest, latest, group, a time or JSON", hint) from None
 
 
 def timestamp_mode(name: str, value: str) -> TimesOption:

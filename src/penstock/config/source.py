@@ -108,17 +108,18 @@ OPTIONS = OptionTable(
         "startingOffsets",
         offset_mode,
         None,
-        "Where to start: `earliest`, `latest` (streams only), `group` (the committed offsets of `kafka.group.id`), or "
-        "JSON with the next offset per partition or topic, where -2 is earliest and -1 is latest: "
-        f"`{OFFSETS_EXAMPLE}`. Default: `earliest` in a batch; in a stream `group` if `kafka.group.id` is set, else "
-        "`latest`.",
+        "Where to start: `earliest`, `latest` (streams only), `group` (the committed offsets of `kafka.group.id`), a "
+        "time such as `-1h` or `2025-01-31T12:00Z` (as `startingTimestamp`), or JSON with the next offset per "
+        f"partition or topic, where -2 is earliest and -1 is latest: `{OFFSETS_EXAMPLE}`. Default: `earliest` in a "
+        "batch; in a stream `group` if `kafka.group.id` is set, else `latest`.",
     ),
     Option(
         "endingOffsets",
         offset_mode,
         None,
-        "Where to stop (exclusive): `latest`, the end of each partition at the start of the query, or JSON with an "
-        "offset per partition or topic, where -1 is latest. Default: `latest` in a batch; a stream does not stop.",
+        "Where to stop (exclusive): `latest`, the end of each partition at the start of the query, a time such as "
+        "`-5m` (as `endingTimestamp`), or JSON with an offset per partition or topic, where -1 is latest. Default: "
+        "`latest` in a batch; a stream does not stop.",
     ),
     Option(
         "startingTimestamp",

@@ -70,7 +70,8 @@ class ConsumerConnector:
         """`config`: Kafka's consumer settings (docs/consumer.md).
 
         `start`: where to start when the whole group starts, instead of at the group's offsets: "earliest", "latest", a
-        datetime, or offsets by partition. `watermarks`: how records get event time; without it they have none.
+        time such as "-1h", a datetime, or offsets by partition. `watermarks`: how records get event time; without it
+        they have none.
         """
         if not hasattr(config, "items"):
             example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'

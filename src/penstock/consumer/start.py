@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from penstock.config.consumer import ConsumerConfig
+from penstock.config.times import NOT_A_TIME, now_ms, parse_time, resolved
 from penstock.consumer.fetch.chunk import LAST_OFFSET
 from penstock.errors import OptionError
 from penstock.masking import get_logger
@@ -32,7 +33,10 @@ log = get_logger(__name__)
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 
 _WORDS: dict[str, StartMode] = {"earliest": Earliest(), "latest": Latest(), "group": GroupOffsets()}
-_EXAMPLE = 'Give "group", "earliest", "latest", a datetime with a time zone, or {TopicPartition("words", 0): 42}'
+_EXAMPLE = (
+    'Give "group", "earliest", "latest", a time such as "-1h", a datetime with a time zone, or '
+    '{TopicPartition("words", 0): 42}'
+)
 
 
 def start_mode(start: Start | None) -> StartMode:
@@ -44,6 +48,8 @@ def start_mode(start: Start | None) -> StartMode:
             return start
         case str() if start in _WORDS:
             return _WORDS[start]
+        case str() if not start.strip().isdecimal():
+            return AtTimestamp(_milliseconds(start), option="start")
         case datetime() if start.tzinfo is not None:
             # Not below 0: Kafka's negative timestamps have special meanings.
             return AtTimestamp(max(0, milliseconds_at(start)), option="start")
@@ -51,6 +57,16 @@ def start_mode(start: Start | None) -> StartMode:
             offsets = {TopicPartition(*tp): at for tp, at in start.items()}
             return AtOffsets(PerPartition(partitions=offsets), option="start")
     raise OptionError("start", start, "is not a place to start from", _EXAMPLE)
+
+
+def _milliseconds(start: str) -> int:
+    """A time that is relative to this moment, or ISO 8601."""
+    try:
+        return resolved(parse_time("start", start), now_ms())
+    except OptionError as error:
+        if error.reason != NOT_A_TIME:
+            raise
+        raise OptionError("start", start, "is not a place to start from", _EXAMPLE) from None
 
 
 def checked_start(start: Start | None, config: ConsumerConfig) -> StartMode:

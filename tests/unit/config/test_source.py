@@ -124,6 +124,29 @@ def test_F6_without_a_given_now_relative_times_count_from_this_moment():
     assert before <= starting.timestamp + 3_600_000 <= time.time_ns() // 1_000_000
 
 
+def test_F6_offsets_may_be_a_time_as_on_the_command_line():
+    now, hour = 1_738_324_800_000, 3_600_000  # 2025-01-31T12:00Z
+    options = parse_options(ONE_TOPIC | {"startingOffsets": "-1h", "endingOffsets": "2025-01-31T11:30Z"}, now)
+    assert options.starting == AtTimestamp(now - hour, "startingOffsets")
+    assert options.ending == AtTimestamp(now - hour // 2, "endingOffsets")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffsets": "-1"}, "is neither a time nor JSON with offsets. For a time add a unit, as in -1h"),
+        ({"startingOffsets": "1738324800000"}, "For a time set startingTimestamp"),
+        ({"endingOffsets": "42"}, "For a time set endingTimestamp"),
+        ({"startingOffsets": '{"events": {"0": "-1h"}}'}, "Set startingOffsetsByTimestamp for times in JSON"),
+        ({"startingOffsets": "-1w"}, "Write a whole number and one of"),
+        ({"startingOffsets": "-1h", "endingOffsets": "-2h"}, "is after endingOffsets"),
+        ({"startingOffsets": "soon"}, "must be earliest, latest, group, a time or JSON"),
+    ],
+)
+def test_F6_a_number_is_no_time_where_offsets_are_expected(options, words):
+    assert words in str(refuse(ONE_TOPIC | options))
+
+
 @pytest.mark.parametrize("name", ["topic", "topics", "Topic"])
 def test_the_sinks_option_topic_hints_at_subscribe(name):
     error = refuse(ONE_TOPIC | {name: "events"})

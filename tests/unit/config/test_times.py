@@ -3,7 +3,10 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from penstock.config.parsers import offset_mode
 from penstock.config.times import Ago, TimesOption, parse_time, resolved
 from penstock.errors import OptionError
 from penstock.model.offset_spec import AtTimestamp, PerPartition
@@ -78,5 +81,21 @@ def test_a_relative_time_counts_from_the_given_now_and_ends_at_1970():
 
 
 def test_times_per_partition_count_from_one_now():
-    given = TimesOption("x", topics=(("a", Ago(HOUR)),), partitions=((TopicPartition("b", 0), 7),))
-    assert given.at(NOON) == AtTimestamp(PerPartition({"a": NOON - HOUR}, {TopicPartition("b", 0): 7}), "x")
+    times = TimesOption("x", topics=(("a", Ago(HOUR)),), partitions=((TopicPartition("b", 0), 7),))
+    assert times.at(NOON) == AtTimestamp(PerPartition({"a": NOON - HOUR}, {TopicPartition("b", 0): 7}), "x")
+
+
+UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": HOUR, "d": 24 * HOUR}
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
+def test_F6_a_relative_time_is_its_number_of_units_before_now(count, unit, blank):
+    text = f"-{blank}{count}{blank}{unit}"
+    assert parse_time("startingTimestamp", text) == Ago(count * UNITS[unit])
+    assert offset_mode("startingOffsets", text) == TimesOption("startingOffsets", Ago(count * UNITS[unit]))
+
+
+@given(st.text(alphabet=st.sampled_from('abw{}[]":, '), max_size=20))
+def test_F6_any_other_text_of_offsets_is_refused_by_the_name_of_its_option(text):
+    with pytest.raises(OptionError, match="option startingOffsets"):
+        offset_mode("startingOffsets", text)

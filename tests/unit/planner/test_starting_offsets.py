@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 import penstock
+from penstock.config.times import now_ms
 from penstock.consumer.start import start_mode
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.model.offset_spec import AtOffsets, AtTimestamp, Earliest, GroupOffsets, Latest, PerPartition, StartRules
@@ -166,7 +167,17 @@ def test_F6_a_moment_to_start_at_is_the_first_millisecond_that_is_not_before_it(
     assert start_mode(moment) == AtTimestamp(milliseconds, "start")
 
 
-@pytest.mark.parametrize("start", [{A0: -1}, {A0: 2**63}, {A0: "1"}, {"a": 1}, {}, "first", datetime(2025, 1, 31)])
+def test_F6_a_start_may_be_relative_to_this_moment():
+    before = now_ms()
+    mode = start_mode("-1h")
+    assert isinstance(mode, AtTimestamp)
+    assert before <= mode.timestamp + 3_600_000 <= now_ms()
+    assert start_mode("2025-01-31T12:00Z") == AtTimestamp(1_738_324_800_000, "start")
+
+
+@pytest.mark.parametrize(
+    "start", ["42", "-5", {A0: -1}, {A0: 2**63}, {A0: "1"}, {"a": 1}, {}, "first", datetime(2025, 1, 31)]
+)
 def test_F6_an_invalid_start_is_refused(start):
     with pytest.raises(OptionError, match="is not a place to start from"):
         start_mode(start)
