@@ -23,6 +23,8 @@ def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log
         {"do": "take", "format": "penstock", "options": options | {"subscribe": many}, "rows": 5},
         read | {"options": options | {"kafka.check.crcs": "false"}},
         stream | {"options": options | {"kafka.send.buffer.bytes": "1000"}},
+        stream | {"options": options},
+        read | {"options": options | {"logLevel": "warning"}, "path": str(tmp_path / "quiet")},
     ]
     with Driver(steps, tmp_path) as driver:
         assert driver.answers()[0] == 5
@@ -34,3 +36,7 @@ def test_F5_H18_ignored_options_and_the_start_of_a_stream_are_in_the_drivers_log
         "penstock.config.option: option kafka.send.buffer.bytes has no effect: requests are small",
     ]
     assert [line for line in lines if " INFO penstock.planner.stream: the stream starts at " in line]
+    assert [line for line in lines if " INFO penstock.planner.stream: the stream continues at " in line]
+    starts = [line for line in lines if " starts: penstock " in line]
+    assert ["a stream" in line for line in starts] == [False, False, True, True], "logLevel=warning hides the last read"
+    assert all(f"subscribe={options['subscribe']}" in line for line in starts[1:])

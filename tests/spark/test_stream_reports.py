@@ -234,6 +234,23 @@ def test_F4_the_query_ends_cleanly_and_a_restart_emits_nothing_after_the_end(tab
     assert cluster.committed(group, both) == {both[0]: 2, both[1]: 3}
 
 
+def test_F4_the_first_end_ends_the_whole_query_and_a_restart_reads_nothing(table, topic, produce):
+    name = topic(partitions=2)
+    options = {"subscribe": name, "endOfStream": "any"}
+    produce(name, values(0, 2, "end", 100) + values(1, 3, partition=1))
+    assert await_end(table.start(**options), timeout=180)
+    assert table.numbers() == [0, 1, 2, 3]
+
+    produce(name, values(104) + values(101, 102, partition=1))
+    assert await_end(table.start(**options), timeout=180)
+    assert table.numbers() == [0, 1, 2, 3], "the other partition is not read on either"
+
+
+def test_F4_ending_with_any_partition_needs_a_deserializer_that_can_end(table, topic):
+    with pytest.raises(Exception, match="option endOfStream = 'any': has no effect"):
+        table.start("Numbers", subscribe=topic(), endOfStream="any").awaitTermination(180)
+
+
 def test_F26_counts_are_in_the_progress_after_that_of_their_batch(table, topic, produce):
     name = topic()
     produce(name, values(1, "x", "skip", 2, "y", 3))

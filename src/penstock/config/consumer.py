@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.config.client import DECOMPRESSION_LIMIT, KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.config.formats import FORMAT_OPTIONS, FormatOptions, format_options
+from penstock.config.in_force import Shown
 from penstock.config.option import Ignored, Option, OptionTable, OptionValues, as_text, bare_name
 from penstock.config.parsers import flag, milliseconds, number, one_of, text
 from penstock.config.security import SECURITY_REFUSED
@@ -64,6 +65,8 @@ class ConsumerConfig:
     exclude_internal: bool
     formats: FormatOptions
     """The typed columns of `Stream.batches`: options of the Spark source, with the same names."""
+    shown: Shown = field(default=(), compare=False)
+    """The given settings, for the log."""
     ignored: Ignored = field(default=(), compare=False)
     """Settings that have no effect: a ConsumerConnector warns of them."""
 
@@ -416,7 +419,8 @@ def _parsed(values: OptionValues) -> ConsumerConfig:
     if "group.remote.assignor" in values.given and not values["group.protocol"]:
         name = values.written.get("group.remote.assignor", "group.remote.assignor")
         ignored = (*ignored, (name, "the members assign partitions in the classic protocol"))
-    return ConsumerConfig(client=_client(values), formats=formats, ignored=ignored, **values.fields(_OWN_OPTIONS))
+    own = values.fields(_OWN_OPTIONS)
+    return ConsumerConfig(client=_client(values), formats=formats, shown=values.shown, ignored=ignored, **own)
 
 
 def _client(values: OptionValues) -> ClientConfig:

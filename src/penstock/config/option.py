@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.errors import OptionError, did_you_mean
-from penstock.masking import get_logger, is_secret
+from penstock.masking import MASK, get_logger, is_secret, masked
 
 log = get_logger(__name__)
 
@@ -192,7 +192,8 @@ class OptionTable(Mapping[str, Option]):
                 other = written[name]
                 raise OptionError(key, raw, f"contradicts {other} = {given[other]!r}", f"Set only {name}")
             values[name], written[name] = value, key
-        return OptionValues(self, values, written, tuple(ignored.items()))
+        shown = tuple((key, _shown(self._options[name], given[key])) for name, key in written.items())
+        return OptionValues(self, values, written, tuple(ignored.items()), shown)
 
     def _folded(self, name: str) -> str:
         return name.lower() if self._ignores_case else name
@@ -222,6 +223,7 @@ class OptionValues:
         given: Mapping[str, Any],
         written: Mapping[str, str] | None = None,
         ignored: Ignored = (),
+        shown: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.table = table
         self.given = given
@@ -229,6 +231,8 @@ class OptionValues:
         self.written = written or {}
         """The names as the user wrote them, by the names of the table."""
         self.ignored = ignored
+        self.shown = shown
+        """The names and texts as the user wrote them, for the log: secrets are masked, long texts are cut."""
 
     @property
     def prefix(self) -> str:
@@ -247,6 +251,17 @@ class OptionValues:
             for option in options
             if option.field and (option.default is not None or option.name in self.given)
         }
+
+
+LONGEST_SHOWN = 200
+"""Characters of an option's text in the log. Schemas and offsets can have thousands."""
+
+
+def _shown(option: Option, raw: object) -> str:
+    if option.secret:
+        return MASK
+    text = masked(" ".join(as_text(option.name, raw).split()))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}... ({len(text)} characters)"
 
 
 def as_text(name: str, raw: object) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from penstock.config.client import CLIENT_OPTIONS, KAFKA_NO_EFFECT, client_config
+from penstock.config.in_force import Shown
+from penstock.config.log_level import LOG_LEVEL
 from penstock.config.option import Ignored, Option, OptionTable, OptionValues, bare_name
 from penstock.config.parsers import flag, number, one_of, text
 from penstock.config.producer import PRODUCER_NO_EFFECT, PRODUCER_OPTIONS, PRODUCER_REFUSED, producer_config
@@ -84,6 +86,7 @@ SINK_OPTIONS_OWN = OptionTable(
         "The Spark sink chooses its ids itself: see `transactionalIdPrefix`.",
         "transactional_id",
     ),
+    LOG_LEVEL,
 )
 
 _NOT_READ = "the sink does not read"
@@ -142,6 +145,10 @@ class SinkOptions:
     batch_id: int | None = None
     note_topic: str | None = None
     transactional_id: str | None = None
+    log_level: int | None = None
+    """That of Python's logging; None: not given."""
+    shown: Shown = field(default=(), compare=False)
+    """The given options, for the log."""
     ignored: Ignored = field(default=(), compare=False)
     """Options that have no effect."""
 
@@ -171,6 +178,7 @@ def _parsed(values: OptionValues) -> SinkOptions:
         client=client_config(OptionValues(CLIENT_OPTIONS, of_client, values.written)),
         producer=producer_config(values),
         formats=write_format_options(values),
+        shown=values.shown,
         ignored=values.ignored,
         **values.fields(SINK_OPTIONS_OWN),
     )

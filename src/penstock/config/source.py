@@ -13,6 +13,8 @@ from typing import Any
 from penstock.config.client import DECOMPRESSION_LIMIT, KAFKA_NO_EFFECT, KAFKA_OPTIONS, client_config
 from penstock.config.event_time import EVENT_TIME_OPTIONS, EventTimeOptions, event_time_options
 from penstock.config.formats import FORMAT_OPTIONS, FormatOptions, format_options
+from penstock.config.in_force import Shown
+from penstock.config.log_level import LOG_LEVEL
 from penstock.config.option import Ignored, Option, OptionTable, OptionValues, warn_of_ignored
 from penstock.config.parsers import (
     ASSIGN_EXAMPLE,
@@ -77,6 +79,10 @@ class SourceOptions:
     stream: StreamOptions
     formats: FormatOptions
     event_time: EventTimeOptions | None
+    log_level: int | None = None
+    """That of Python's logging; None: not given."""
+    shown: Shown = field(default=(), compare=False)
+    """The given options, for the log."""
     ignored: Ignored = field(default=(), compare=False)
     """Options that have no effect."""
     stream_only: tuple[str, ...] = field(default=(), compare=False)
@@ -230,6 +236,7 @@ OPTIONS = OptionTable(
         "when `spark.sql.python.filterPushdown.enabled` is true; `auto` follows that.",
         "push_filters",
     ),
+    LOG_LEVEL,
     DECOMPRESSION_LIMIT,
 )
 
@@ -310,6 +317,7 @@ def _parsed(values: OptionValues, now: int) -> SourceOptions:
         stream=stream_options(values),
         formats=formats,
         event_time=event_time_options(values, formats),
+        shown=values.shown,
         ignored=values.ignored,
         stream_only=tuple(name for name in (*STREAM_OPTIONS, *EVENT_TIME_OPTIONS) if name in values.given),
         **values.fields(OPTIONS),

@@ -12,6 +12,7 @@ from penstock.config.parsers import flag, number, one_of
 from penstock.errors import OptionError
 from penstock.model.duration import duration
 
+EndOfStream: TypeAlias = Literal["partition", "any"]
 CommitMode: TypeAlias = Literal["on-checkpoint", "periodic", "disabled"]
 
 
@@ -70,6 +71,15 @@ STREAM_OPTIONS = OptionTable(
         "discovery_interval",
     ),
     Option(
+        "endOfStream",
+        one_of("partition", "any"),
+        "partition",
+        "What ends at a record for which the `is_end_of_stream` of your deserializer is true. `partition`: its "
+        "partition, and the query when all partitions have ended. `any`: the whole query, as in Flink. The other "
+        "partitions then end where the batch of that record ends.",
+        "end_of_stream",
+    ),
+    Option(
         "filterRestoredPartitions",
         flag,
         "true",
@@ -108,6 +118,7 @@ class StreamOptions:
     commit_mode: CommitMode
     commit_interval: float
     discovery_interval: float
+    end_of_stream: EndOfStream
     filter_restored: bool
     allow_unrelated: bool
     report_metrics: bool

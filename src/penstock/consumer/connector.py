@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.config.consumer import ConsumerConfig, parse_config
+from penstock.config.in_force import options_text, versions
 from penstock.config.option import warn_of_ignored
 from penstock.consumer.assigned_partitions import AssignedPartitions
 from penstock.consumer.auto_commit import AutoCommit
@@ -47,12 +48,15 @@ from penstock.consumer.wait_reason import wait_reason
 from penstock.errors import CommitRefused, MessageStreamsExist, OptionError
 from penstock.eventtime.strategy import WatermarkStrategy
 from penstock.eventtime.tracker import EventTimeStatus
+from penstock.masking import get_logger
 from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
 from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.subscription import TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import GroupMember
 from penstock.wire.cluster import Cluster
+
+log = get_logger(__name__)
 
 SHUTDOWN_SECONDS = 30.0
 
@@ -191,6 +195,10 @@ class ConsumerConnector:
             if self._membership is not None:
                 raise MessageStreamsExist(self.consumer_id)
             self._streams = streams
+            log.info(
+                "consumer %s starts: %s; streams: %s; settings: %s",
+                *(self.consumer_id, versions(), subscription, options_text(self.config.shown)),
+            )
             for _, stream in streams:
                 stream.transactional_offsets = self._transactional_offsets(stream.reader)
                 stream.reader.queue.wait_reason = partial(self._wait_reason, stream.thread_id)

@@ -27,8 +27,12 @@ class StreamEnd:
     record first, and ends there again.
     """
 
-    def __init__(self, mode: EndMode | None, deserializer_may_end: bool = False) -> None:
+    def __init__(
+        self, mode: EndMode | None, deserializer_may_end: bool = False, *, ends_at_first: bool = False
+    ) -> None:
+        """`ends_at_first`: the first record by which a deserializer ends a partition ends the whole stream."""
         self._mode = mode
+        self._ends_at_first = ends_at_first
         self._deserializer_may_end = deserializer_may_end
         self._ended_at: dict[TopicPartition, int] = {}
         """The offsets of the records by which a deserializer has ended partitions."""
@@ -71,6 +75,11 @@ class StreamEnd:
         for tp, offset in ended.items():
             log.info("the deserializer has ended %s at the record at offset %d", tp, offset)
         self._ended_at |= ended
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a deserializer has ended the whole stream: no partition is read any further."""
+        return self._ends_at_first and bool(self._ended_at)
 
     def forget_truncated(self, truncated: Mapping[TopicPartition, int]) -> None:
         """These logs were truncated at these offsets. If a record past them has ended the partition, it is gone."""

@@ -8,6 +8,7 @@ writes the result to its offset log. Only then `ranges` turns the step into work
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -24,6 +25,7 @@ from penstock.planner.alignment.alignment import Alignment, PartitionRead
 from penstock.planner.alignment.lookup import PayloadLookup
 from penstock.planner.batch import partitions_of
 from penstock.planner.checkpoint import Checkpoint, returned_error
+from penstock.planner.end_check import EndCheck, EndRecordLookup
 from penstock.planner.log_bounds import BoundsLookup, LogBounds
 from penstock.planner.losses import DELETED, RECREATED, Loss, Losses
 from penstock.planner.partition_discovery import Discovery
@@ -41,6 +43,9 @@ log = get_logger(__name__)
 
 ATTEMPTS = 3
 """How often one trigger is planned when topics change while it asks."""
+
+SHOWN = 20
+"""Partitions and topics in the log line about the start of a stream."""
 
 
 class StreamCluster(OffsetLookup, BoundsLookup, SizeLookup, EpochLookup, Protocol):
@@ -60,13 +65,14 @@ class StreamPlanner:
         alignment: Alignment | None = None,
         reports: ReportLedger | None = None,
         deserializer_may_end: bool = False,
+        end_check: EndCheck | None = None,
         recall: CommitLookup | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`alignment`: if the stream has event time. `reports`: the reports of tasks, if they send any.
-        `deserializer_may_end`: a task may report that its partition has ended (F4). `recall`: asks a group for the
-        leader epochs of restored offsets."""
+        `deserializer_may_end`: a task may report that its partition has ended (F4). `end_check`: if that ends the whole
+        stream. `recall`: asks a group for the leader epochs of restored offsets."""
         self.options = options
         self.cluster = cluster
         self.alignment = alignment
@@ -82,10 +88,12 @@ class StreamPlanner:
         self._clock, self._wall_clock = clock, wall_clock
         self._start, self._rules = stream_start(options)
         self._initial: Offsets | None = None
+        self._is_position_logged = False
         self._discovery = Discovery(options.subscription, cluster, options.stream.discovery_interval, clock)
         self._bounds = LogBounds(cluster, self._discovery)
         self._partitions = PartitionStates()
-        self._end = StreamEnd(options.ending, deserializer_may_end)
+        self._end = StreamEnd(options.ending, deserializer_may_end, ends_at_first=end_check is not None)
+        self._end_check = end_check
         self._budget = TriggerBudget(options.stream)
         self._batches = StreamBatchPlanner(
             *(options, cluster, self._discovery, self._bounds, self.truncation, self.checkpoint, alignment),
@@ -109,10 +117,11 @@ class StreamPlanner:
         payloads: PayloadLookup | None = None,
         reports: ReportLedger | None = None,
         deserializer_may_end: bool = False,
+        end_records: EndRecordLookup | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> StreamPlanner:
-        """A planner of the cluster that the options name. `payloads`: see Alignment."""
+        """A planner of the cluster that the options name. `payloads`: see Alignment. `end_records`: see EndCheck."""
         cluster = Cluster(options.client)
         impatient = replace(options.client, api_timeout=min(options.client.api_timeout, RECALL_SECONDS))
         times = options.event_time
@@ -122,6 +131,7 @@ class StreamPlanner:
             alignment=None if times is None else Alignment(times, cluster, payloads, clock, wall_clock),
             reports=reports,
             deserializer_may_end=deserializer_may_end,
+            end_check=None if end_records is None else EndCheck(end_records, clock),
             recall=lambda group, partitions: Cluster(impatient).commits(group, partitions),
             clock=clock,
             wall_clock=wall_clock,
@@ -154,8 +164,21 @@ class StreamPlanner:
                 within_bounds(start, dict(begin), begin, end, self.options.fail_on_data_loss)
             self._initial = start
             self._discovery.remember(partitions)
-            log.info("the stream starts at %s", ", ".join(f"{tp}: {start[tp]}" for tp in partitions[:20]))
+            self._log_position("starts", start)
         return dict(self._initial)
+
+    def _log_position(self, verb: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Once per run: which topics the stream reads, and from where."""
+        self._is_position_logged = True
+        topics = Counter(tp.topic for tp in sorted(offsets))
+        shown = ", ".join(f"{tp}: {offsets[tp]}" for tp in sorted(offsets)[:SHOWN])
+        log.info(
+            "the stream %s at %s%s; partitions of its topics: %s",
+            verb,
+            shown or "no partition",
+            ", ..." if len(offsets) > SHOWN else "",
+            ", ".join(f"{topic} {count}" for topic, count in list(topics.items())[:SHOWN]) or "none",
+        )
 
     def is_durable(self, start: Mapping[TopicPartition, int]) -> bool:
         """Whether `start` is the end of a finished batch, not the start of a query that has finished none."""
@@ -179,10 +202,18 @@ class StreamPlanner:
         Trigger.Once has only one batch."""
         self._take_reports()
         state = self.restored(start)
+        if not self._is_position_logged:
+            self._log_position("continues", state)
         self._recall_epochs(state)
+        if self._end.stopped:
+            return self._stopped(state)
         if self.pins_start and not read_all and not self.is_durable(start):
             return start
         ends = self._end.without_ended(self._available_ends(state) if self._available_now else self._ends(state))
+        if self._end_check is not None and not self._end_check.done:
+            self._end.note_ended(self._end_check.look(state, ends))
+            if self._end.stopped or not self._end_check.done:
+                return self._stopped(state) if self._end.stopped else start
         self._move_recreated(state, ends)
         position = self._positions(state, ends, read_all)
         moves, readable = self._partitions.moves, ends
@@ -207,6 +238,12 @@ class StreamPlanner:
         self.finished = self._end.reached(answer)
         self.left = sum([end - at for tp, end in readable.items() if (at := answer.get(tp, end)) < end])
         self._answer = self.checkpoint.unread | answer
+        return self._answer
+
+    def _stopped(self, state: Offsets) -> Offsets:
+        """The answer of a stream that a deserializer has ended: every partition stays where it is."""
+        self.finished, self.left = True, 0
+        self._answer = self.checkpoint.unread | state
         return self._answer
 
     def at_the_end(self, start: Offsets, answer: Offsets) -> bool:

@@ -9,10 +9,12 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from penstock.config.in_force import options_text, versions
 from penstock.config.source import SourceOptions
 from penstock.dead_letters.scope import LetterScope
 from penstock.formats.plan import TypedPlan
 from penstock.formats.row_cost import log_row_cost
+from penstock.masking import get_logger
 from penstock.model.narrowing import EVERYTHING
 from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import ReportAddress
@@ -22,6 +24,8 @@ from penstock.spark.early_end import expect_early_end
 from penstock.spark.prompt_ack import UnpickledInTask
 from penstock.spark.tracebacks import without_traceback
 from penstock.spark.worker_heap import freeze_heap
+
+log = get_logger(__name__)
 
 
 class RangePartition(InputPartition):
@@ -81,7 +85,8 @@ class BatchReader(UnpickledInTask, DataSourceReader):
         """Called once, on the driver."""
         from penstock.planner.batch import plan_batch
 
-        log_to_driver()
+        log_to_driver(self._options.log_level)
+        log.info("a batch read starts: %s; options: %s", versions(), options_text(self._options.shown))
         log_row_cost(self._columns)
         may_end = isinstance(self._columns, TypedPlan) and self._columns.may_end
         narrowing = self.narrowing

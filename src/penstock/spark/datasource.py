@@ -20,12 +20,13 @@ from penstock.config.source import SourceOptions, check_batch, parse_options
 from penstock.config.sql import FORMAT, is_create_table, options_of_table, read_of_table, read_options
 from penstock.config.times import now_ms
 from penstock.errors import OptionError
-from penstock.formats.plan import TypedSource
+from penstock.formats.plan import TypedPlan, TypedSource
 from penstock.model.expression import Where
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark import api
 from penstock.spark.batch import BatchReader
 from penstock.spark.driver_log import log_to_driver
+from penstock.spark.import_folders import add_folders, known_folders
 from penstock.spark.schema import event_time_field, raw_schema, typed_schema, wanted_columns
 from penstock.spark.table_options import kept_options, with_options
 from penstock.spark.tracebacks import without_traceback
@@ -50,6 +51,7 @@ class PenstockDataSource(DataSource):
         processes, gets a copy. So all agree on the moment from which relative times count."""
         super().__init__(options)
         self._made_at = now_ms()
+        self._folders = known_folders()
         freeze_heap()
 
     @classmethod
@@ -60,13 +62,13 @@ class PenstockDataSource(DataSource):
     def schema(self) -> StructType:
         """Called when the DataFrame is created, so that a wrong option fails here. If the user gives a schema, Spark
         calls nothing before the first action. Whether a batch or a stream follows is unknown here."""
-        log_to_driver()
         if not is_create_table(self.options):
             return self._columns(parse_options(read_options(self.options), self._made_at))
         kept = options_of_table(self.options)
         return with_options(self._columns(parse_options(kept, self._made_at)), kept)
 
     def _columns(self, options: SourceOptions) -> StructType:
+        log_to_driver(options.log_level)
         watermarks = options.event_time is not None and options.event_time.include_columns
         if not options.builds_columns:
             return raw_schema(options.columns, options.include_headers, watermarks)
@@ -95,10 +97,14 @@ class PenstockDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        add_folders(self._folders)
         options = self._read_options(schema)
         if options.event_time is None and not WATERMARK_COLUMNS.keys().isdisjoint(schema.names):
             options = replace(options, event_time=default_event_time(options.formats))
         columns = wanted_columns(options, schema, self._source, self._where, is_stream=True)
+        if options.stream.end_of_stream == "any" and not (isinstance(columns, TypedPlan) and columns.may_end):
+            hint = "Set valueFormat to a class with is_end_of_stream"
+            raise OptionError("endOfStream", "any", "has no effect: no deserializer can end the stream", hint)
         if api.PASSES_START:
             from penstock.spark.admission_stream import AdmissionStreamReader
 

@@ -103,7 +103,7 @@ def batch_writer(given: Mapping[str, str], schema: StructType, overwrite: bool, 
     if options.exactly_once and not has_tasks:
         what = "needs Spark: another engine does not tell tasks apart"
         raise OptionError("deliveryGuarantee", "exactly-once", what, "Leave the option out, and write at least once")
-    log_to_driver()
+    log_to_driver(options.log_level)
     encoding = _encoding(options, schema)
     check_batch_write(options)
     return BatchWriter(options, encoding)
@@ -117,7 +117,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType, commits_only: bo
     from penstock.writer.start import check_stream_write
 
     options = _options(given)
-    log_to_driver()
+    log_to_driver(options.log_level)
     if options.query_id is not None:
         raise OptionError("queryId", options.query_id, "is for foreachBatch: a stream knows its query", "Remove it")
     if options.exactly_once:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.config.in_force import options_text, versions
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions
 from penstock.formats.plan import TypedPlan
 from penstock.formats.row_cost import log_row_cost
+from penstock.masking import get_logger
 from penstock.model.task_report import ReportAddress
 from penstock.model.topic_partition import Offsets
 from penstock.planner.alignment.lookup import PayloadLookup
 from penstock.planner.checkpoint import OffsetTexts
 from penstock.planner.checkpoint_commits import CheckpointCommits
 from penstock.planner.driver_address import reachable_hosts
+from penstock.planner.end_check import EndRecordLookup
 from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.report_server import ReportServer
 from penstock.planner.stream import StreamPlanner
@@ -21,6 +24,8 @@ from penstock.planner.stream_metrics import StreamMetrics
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.session import advise
 from penstock.spark.termination import Termination
+
+log = get_logger(__name__)
 
 LAST_COMMIT_SECONDS = 10.0
 """How long the end of a bounded run waits for its last commit. Spark does not call again after it."""
@@ -31,7 +36,8 @@ class StreamDriver:
     thread."""
 
     def __init__(self, options: SourceOptions, columns: list[str] | TypedPlan) -> None:
-        log_to_driver()
+        log_to_driver(options.log_level)
+        log.info("a stream starts: %s; options: %s", versions(), options_text(options.shown))
         warn_of_ignored(options.ignored)
         log_row_cost(columns)
         advise()
@@ -48,6 +54,7 @@ class StreamDriver:
             reports=self._ledger,
             deserializer_may_end=plan is not None and plan.may_end,
             payloads=_payloads(options, plan),
+            end_records=_end_records(options, plan),
         )
         self.texts, self._newest_texts = OffsetTexts(), OffsetTexts()
         self._commits = CheckpointCommits.of(options, self.planner)
@@ -100,3 +107,12 @@ def _payloads(options: SourceOptions, plan: TypedPlan | None) -> PayloadLookup |
     from penstock.sampling.event_times import PayloadSampler  # loads all that decodes payloads
 
     return PayloadSampler(plan, options)
+
+
+def _end_records(options: SourceOptions, plan: TypedPlan | None) -> EndRecordLookup | None:
+    """Looks for records that end the stream, if one of them ends all of it."""
+    if plan is None or options.stream.end_of_stream == "partition":
+        return None
+    from penstock.sampling.end_records import EndRecordReader
+
+    return EndRecordReader(plan, options)

@@ -7,21 +7,26 @@ from functools import cache, lru_cache
 
 import pyarrow as pa
 
+from penstock.config.in_force import options_text, versions
 from penstock.config.option import warn_of_ignored
 from penstock.config.sink import SinkOptions, check_notes
 from penstock.config.write_formats import WriteFormats
 from penstock.errors import AuthorizationFailed, UnknownTopic
 from penstock.formats.encoding import Encoding
 from penstock.formats.encoding_resolve import resolve_encoding
+from penstock.masking import get_logger
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.cluster import Cluster
 from penstock.wire.producer.producer import Producer
 from penstock.writer.columns import written_columns
 from penstock.writer.names import SinkScope
 
+log = get_logger(__name__)
+
 
 def check_batch_write(options: SinkOptions) -> None:
     """Check before the tasks of a batch write."""
+    log.info("a batch write starts: %s; options: %s", versions(), options_text(options.shown))
     warn_of_ignored(options.ignored)
     has_notes = options.batch_id is not None
     if has_notes and options.exactly_once:
@@ -49,6 +54,7 @@ def _resolved(formats: WriteFormats, schema: pa.Schema, topic: str | None) -> En
 @cache
 def check_stream_write(options: SinkOptions) -> None:
     """Check before the tasks of a stream's first batch. Spark calls it for each batch, in a process that it reuses."""
+    log.info("a stream write starts: %s; options: %s", versions(), options_text(options.shown))
     warn_of_ignored(options.ignored)
     _check(options, has_notes=True)
 

@@ -260,3 +260,17 @@ def test_an_end_by_time_that_was_cut_off_is_looked_for_again():
     end.forget_truncated({A: 5})
     log.young = {A: 6}
     assert end.limit({A: 9}, {A}, log, NOW) == {A: 6}
+
+
+def test_F4_any_ended_partition_stops_a_stream_that_ends_at_the_first():
+    end = StreamEnd(None, deserializer_may_end=True, ends_at_first=True)
+    assert not end.stopped
+    end.note_ended({A: 3})
+    assert end.stopped
+    assert end.without_ended({A: 5, B: 6}) == {A: 3, B: 6}
+
+
+def test_F4_one_ended_partition_stops_no_other_stream():
+    end = StreamEnd(None, deserializer_may_end=True)
+    end.note_ended({A: 3})
+    assert not end.stopped
