@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from penstock.config.import_path import is_import_path
 from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import flag, number, one_of, text
 from penstock.config.registry import REGISTRY_OPTIONS, registry_config
@@ -21,8 +22,7 @@ COLUMNS = ("value", "key")
 def format_name(name: str, value: str) -> str:
     given = text(name, value)
     if ":" in given:
-        module, _, attribute = given.partition(":")
-        if all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
+        if is_import_path(given):
             return given
         raise OptionError(name, value, "is not an import path", "Example: package.module:Name")
     if given.lower() in NATIVE_FORMATS:

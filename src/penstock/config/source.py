@@ -90,8 +90,10 @@ class SourceOptions:
 
     @property
     def builds_columns(self) -> bool:
-        """Whether tasks build columns by a plan: typed ones, or rows that meet a predicate."""
-        return self.formats.typed or self.where is not None
+        """Whether tasks build columns by a plan: typed ones, rows that meet a predicate, or columns that the user's own
+        functions of event time need."""
+        own_times = self.event_time is not None and bool(self.event_time.functions)
+        return self.formats.typed or self.where is not None or own_times
 
 
 def _pushdown(name: str, value: str) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,6 +28,10 @@ class EventTimeField:
     path: tuple[str, ...] = ()
     """The names of the fields from struct to struct."""
 
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset((self.source,))
+
     def values(self, column: pa.Array) -> pa.Array:
         """The event times in that column; null where one of the structs is null."""
         for name in self.path:
@@ -35,6 +39,10 @@ class EventTimeField:
             # `field` ignores the nulls of the struct itself.
             column = column.flatten()[at] if column.null_count else column.field(at)
         return column
+
+    def times(self, column: Callable[[str], pa.Array]) -> pa.Array:
+        """The event times of some records."""
+        return self.values(column(self.source))
 
     def added_to(self, wanted: pa.DataType | None, full: pa.DataType) -> pa.DataType:
         """The type to decode a column as: the wanted fields and this one. `wanted` None: no other field."""

@@ -22,9 +22,14 @@ class EventTimeSpan:
 
     def observe(self, column: pa.Array) -> None:
         """Add the event times of more records; null where a record has none."""
-        times = EventTimes(column, "the event time", absent=self._absent)
-        if times.earliest is None or times.latest is None:
-            return
-        self.lowest = times.earliest if self.lowest is None else min(self.lowest, times.earliest)
-        self.highest = times.latest if self.highest is None else max(self.highest, times.latest)
+        self.add(EventTimes(column, "the event time", absent=self._absent))
+
+    def add(self, times: EventTimes, marks: EventTimes | None = None) -> None:
+        """Add event times. `marks`: the watermarks that the records carry. They count in place of the times: the lowest
+        and highest are theirs."""
         self.late += times.late(self._watermark)
+        bounds = times if marks is None else marks
+        if bounds.earliest is None or bounds.latest is None:
+            return
+        self.lowest = bounds.earliest if self.lowest is None else min(self.lowest, bounds.earliest)
+        self.highest = bounds.latest if self.highest is None else max(self.highest, bounds.latest)

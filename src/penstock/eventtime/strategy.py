@@ -190,6 +190,8 @@ def _text(span: timedelta) -> str:
 
 
 def _name(function: BatchFunction) -> str:
+    if isinstance(path := getattr(function, "path", None), str):
+        return path  # of a function that is imported when it is called
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -198,6 +200,8 @@ def _called(function: BatchFunction, batch: pa.RecordBatch, role: str) -> EventT
     where = f"function {_name(function)} ({role})"
     try:
         result = function(batch)
+    except OptionError:
+        raise  # it could not be imported
     except Exception as error:
         reason = f"failed: {type(error).__name__}: {error}"
         raise EventTimeError(where, reason, details=traceback.format_exc()) from error

@@ -17,13 +17,12 @@ Every error of a path or a class is a ValueError that says how to fix it.
 from __future__ import annotations
 
 import difflib
-import importlib
 import inspect
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.config.import_path import imported
 from penstock.formats.deserializers import BatchWise, CustomDecoded, CustomFormat, RecordWise
 from penstock.formats.schema import parse_schema
 from penstock.model.columns import TYPES
@@ -31,19 +30,13 @@ from penstock.model.types import spark_type
 
 __all__ = ["CustomDecoded", "CustomFormat", "load_deserializer"]
 
-SEND = (
-    "The driver, the planner and all executors need it: install it there, or send it with "
-    "spark.sparkContext.addPyFile(...), spark.addArtifact(..., pyfile=True) or spark-submit --py-files. Without Spark, "
-    "add its directory to PYTHONPATH"
-)
-
 PLACE = ("topic", "partition", "offset")
 """Columns that a record always has, because errors name its place."""
 
 
 def load_deserializer(path: str, column: str) -> CustomFormat:
     """Load a new instance of the class at `path`, for `column` (key or value)."""
-    own = _instance(path, _found(path))
+    own = _instance(path, imported(path))
     type_ = _type_of(path, own)
     if callable(getattr(own, "deserialize", None)):
         return BatchWise(path, own, type_, _columns(path, own) or (column,))
@@ -53,37 +46,6 @@ def load_deserializer(path: str, column: str) -> CustomFormat:
         columns = [name for name in TYPES if not named or name in named or name in PLACE]
         return RecordWise(path, own, type_, columns)
     raise ValueError(f"{path} has neither deserialize(batch) nor deserialize_record(record): it needs one of them")
-
-
-def _found(path: str) -> Any:
-    module_name, colon, name = path.partition(":")
-    if not colon or not name or not all(part.isidentifier() for part in f"{module_name}.{name}".split(".")):
-        hint = "a module as in an import statement, without .py or slashes, a colon, and the name of a class in it"
-        raise ValueError(f"{path} is not an import path: expected package.module:Name, {hint}")
-    found: Any = _module(module_name)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            within = found.__name__ if isinstance(found, ModuleType) else f"{module_name}:{found.__name__}"
-            near = difflib.get_close_matches(part, [each for each in dir(found) if not each.startswith("_")], n=1)
-            hint = f": did you mean {near[0]}?" if near else f" ({getattr(found, '__file__', None) or 'no file'})"
-            raise ValueError(f"{within} has no {part}{hint}")
-        found = getattr(found, part)
-    return found
-
-
-def _module(name: str) -> ModuleType:
-    if name == "__main__":
-        raise ValueError(f"on executors, __main__ is another program: move the class to a module of its own. {SEND}")
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise ValueError(f"there is no module {error.name} here. {SEND}") from error
-        raise ValueError(
-            f"importing {name} failed: it needs module {error.name}, which is not installed here. {SEND}"
-        ) from error
-    except Exception as error:
-        raise ValueError(f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
 def _instance(path: str, found: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +18,12 @@ from penstock.formats.spec import ColumnSpec, Custom, RawBytes, pruned
 from penstock.model.columns import TYPES
 from penstock.model.expression import ScopeColumn, Where
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
+
+if TYPE_CHECKING:
+    from penstock.eventtime.functions import EventTimeFunctions
+    from penstock.eventtime.strategy import WatermarkStrategy
+
+    EventTimeSource: TypeAlias = EventTimeField | EventTimeFunctions
 
 CHEAPEST = "partition"
 """The column to fetch if none is needed, because the rows must be counted."""
@@ -32,7 +39,7 @@ class TypedPlan:
     mode: Mode = "PERMISSIVE"
     dead_letter_topic: str | None = None
     registry: RegistryConfig | None = None
-    event_time: EventTimeField | None = None
+    event_time: EventTimeSource | None = None
     """The field of event times. Tasks decode it even if it is not a column of the result."""
     where: Where | None = None
     """The predicate that rows must meet. Tasks decode its fields even if they are not columns of the result."""
@@ -43,7 +50,7 @@ class TypedPlan:
         kafka = self.layout.sources & TYPES.keys()
         if self.where is not None:
             kafka |= {field.source for field in self.where.fields}
-        return kafka if self.event_time is None else kafka | {self.event_time.source}
+        return kafka if self.event_time is None else kafka | self.event_time.sources
 
     @property
     def specs(self) -> dict[str, ColumnSpec]:
@@ -131,6 +138,14 @@ class TypedSource:
             columns[column.name] = EventTimeField(column.source, path), column.type
         return find_field(name, columns)
 
+    def event_time_functions(self, strategy: WatermarkStrategy, columns: tuple[str, ...]) -> EventTimeFunctions:
+        """A strategy with functions, which were called once for a check."""
+        from penstock.eventtime.functions import EventTimeFunctions  # imports pyarrow.compute: 50 ms
+
+        functions = EventTimeFunctions(strategy, columns)
+        functions.check(TYPES | {"key": self.key.type, "value": self.value.type})
+        return functions
+
     def parse_where(self, text: str | None) -> Where | None:
         """The predicate of option `where`, which can name all columns of Kafka and all fields. Raises OptionError."""
         if text is None:
@@ -158,7 +173,7 @@ class TypedSource:
     def plan(
         self,
         wanted: pa.Schema | None = None,
-        event_time: EventTimeField | None = None,
+        event_time: EventTimeSource | None = None,
         where: Where | None = None,
     ) -> TypedPlan:
         """The plan for a user's schema. It can select headers, errors and event-time watermarks without their options.
@@ -187,7 +202,7 @@ def raw_source() -> TypedSource:
 
 
 def _pruned(
-    column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeField | None, where: Where | None
+    column: str, spec: ColumnSpec, layout: Layout, event_time: EventTimeSource | None, where: Where | None
 ) -> ColumnSpec:
     wanted = _with_fields(column, layout.wanted(column), spec.type, event_time, where)
     return spec if wanted is None else pruned(spec, wanted)
@@ -197,11 +212,11 @@ def _with_fields(
     column: str,
     wanted: pa.DataType | None,
     full: pa.DataType,
-    event_time: EventTimeField | None,
+    event_time: EventTimeSource | None,
     where: Where | None,
 ) -> pa.DataType | None:
     """The type to decode a column as: the wanted fields, that of event times and those of the predicate."""
-    if event_time is not None and event_time.source == column:
+    if event_time is not None and column in event_time.sources:
         wanted = event_time.added_to(wanted, full)
     for field in () if where is None else where.fields:
         if field.source == column:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from penstock.errors import MalformedRecord
+from penstock.eventtime.field import EventTimeField
 from penstock.formats.decoding import ColumnDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
@@ -164,7 +165,10 @@ class TypedColumns:
         if part.faults:
             self._handle_malformed(part)
         if self._span is not None and (where := self._plan.event_time) is not None:
-            self._span.observe(where.values(part.column(where.source)))
+            if isinstance(where, EventTimeField):
+                self._span.observe(where.times(part.column))
+            else:
+                self._span.add(*where.times(part.column))
         return None if self.filter is None else self.filter.mask(part.records.num_rows, part.column)
 
     def _open(self, specs: Mapping[str, ColumnSpec]) -> Decoders:

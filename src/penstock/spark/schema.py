@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -20,13 +21,17 @@ from pyspark.sql.types import (
 
 from penstock.config.source import SourceOptions
 from penstock.errors import OptionError
-from penstock.eventtime.field import RECORD_TIMESTAMP, EventTimeField
+from penstock.eventtime.field import RECORD_TIMESTAMP
 from penstock.formats.plan import TypedPlan, TypedSource
+from penstock.model.columns import TYPES as KAFKA_COLUMNS
 from penstock.model.columns import checked_columns
 from penstock.model.expression import Where
 from penstock.model.types import ddl_of
 from penstock.model.watermark_columns import WATERMARK_COLUMNS
 from penstock.spark.api import arrow_schema
+
+if TYPE_CHECKING:
+    from penstock.formats.plan import EventTimeSource
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -115,12 +120,17 @@ def _check_agreement(columns: Sequence[str], by_schema: str, by_columns: str) ->
         raise OptionError("columns", ", ".join(columns), what, "Leave one of the two out")
 
 
-def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeField | None:
+def event_time_field(options: SourceOptions, source: TypedSource) -> EventTimeSource | None:
     """Where records have their event time; None if the source has no event time."""
     if options.event_time is None:
         return None
-    column = options.event_time.strategy.timestamps
-    return source.event_time_field(column) if isinstance(column, str) else RECORD_TIMESTAMP
+    strategy, functions = options.event_time.strategy, options.event_time.functions
+    if functions:
+        named = {name for function in functions for name in function.columns}
+        if strategy.timestamps is None:
+            named.add("timestamp")
+        return source.event_time_functions(strategy, tuple(name for name in KAFKA_COLUMNS if name in named))
+    return source.event_time_field(strategy.timestamps) if isinstance(strategy.timestamps, str) else RECORD_TIMESTAMP
 
 
 def arrow_of(schema: StructType) -> pa.Schema:

@@ -237,6 +237,8 @@ class Alignment:
         return {tp: each.watermark for tp, each in partitions.items() if not each.idle}
 
     def _mark_of(self, event_time: int) -> int:
+        if self._strategy.marks is not None:
+            return event_time  # tasks and samples report the watermarks that records carry, not event times
         mark = self._strategy.watermark_of(event_time)
         assert mark is not None, "options only make strategies that have one"
         return mark
