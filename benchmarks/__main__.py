@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks import environments, memory, report, sail, search, speed
-from benchmarks.consumer import latency, readers, throughput
+from benchmarks.consumer import joining, latency, protocols, readers, throughput
 from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
 from benchmarks.event_time import planning, replay
@@ -211,7 +211,7 @@ def make_rivals(
         or (JVM in sides and (beside_jvm | jvm_sink) & set(names))
         or (writing.SAME_SPARK in sides and jvm_sink)
     )
-    group = {side for side in sides if set(readers.FIGURES) & set(names)}
+    group = {side for side in sides if set(readers.BESIDE_OTHERS) & set(names)}
     confluent = {speed.PYTHON_CONFLUENT, speed.CONFLUENT_TUNED} & set(names) or (
         {readers.CONFLUENT, readers.CONFLUENT_TUNED} & group
         or (writing.PLAIN in names and {readers.CONFLUENT_TUNED, writing.CONFLUENT_MANY} & set(sides))
@@ -289,6 +289,10 @@ def measure_consumers(names: list[str], bench: BenchmarkRun) -> list[Measurement
     measured = throughput.measure(bench, names)
     if readers.LATENCY in names:
         measured += latency.measure(bench)
+    if readers.PROTOCOLS in names:
+        measured += protocols.measure(bench)
+    if readers.JOIN in names:
+        measured += joining.measure(bench)
     return measured
 
 

@@ -17,7 +17,10 @@ MESSAGES = "consumer-messages"
 PROCESSOR = "consumer-cpu"
 """Measured together with the two above."""
 LATENCY = "consumer-latency"
-FIGURES = (BATCHES, MESSAGES, LATENCY)
+PROTOCOLS = "consumer-protocols"
+JOIN = "consumer-join"
+BESIDE_OTHERS = (BATCHES, MESSAGES, LATENCY)
+FIGURES = (*BESIDE_OTHERS, PROTOCOLS, JOIN)
 """The figures that `--only` accepts."""
 
 PENSTOCK = "penstock"
@@ -58,6 +61,11 @@ def start(name: str, bench: BenchmarkRun) -> Reader:
             return _python_client(name, rivals.aiokafka, "group_aiokafka.py")
         case _:
             raise ValueError(name)
+
+
+def start_joining() -> ReaderProcess:
+    """A process with a whole group, which another member joins."""
+    return ReaderProcess("group", [sys.executable, PROGRAMS / "group_join.py"])
 
 
 def _python_client(name: str, rival: Rival | None, program: str) -> ReaderProcess:

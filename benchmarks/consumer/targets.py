@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from benchmarks.consumer.joining import CONSUMER, COOPERATIVE
 from benchmarks.consumer.latency import P99
+from benchmarks.consumer.protocols import CLASSIC
 from benchmarks.consumer.readers import (
     AIOKAFKA,
     BATCHES,
@@ -12,11 +14,13 @@ from benchmarks.consumer.readers import (
     CONFLUENT_TUNED,
     JAVA,
     JAVA_WARM,
+    JOIN,
     KAFKA_PYTHON,
     LATENCY,
     MESSAGES,
     PENSTOCK,
     PROCESSOR,
+    PROTOCOLS,
 )
 from benchmarks.consumer.throughput import CODEC
 from benchmarks.figure import Figure
@@ -44,6 +48,10 @@ READING = (
         "CPU seconds per GB, Arrow batches / confluent-kafka's consume(), tuned",
         PROCESSOR, _MINE, (CONFLUENT_TUNED, ""), at_most=0.25,
     ),
+    Target(
+        "a group, Arrow batches, 4 streams: group.protocol=consumer / classic",
+        PROTOCOLS, (PENSTOCK, CONSUMER), (PENSTOCK, CLASSIC), at_least=0.97,
+    ),
 )  # fmt: skip
 
 WAITING = (
@@ -56,4 +64,14 @@ WAITING = (
 
 def figures(measurements: Iterable[Measurement]) -> list[Figure]:
     measured = list(measurements)
-    return compare(READING, measured, CODEC) + compare(WAITING, measured, "none")
+    return compare(READING, measured, CODEC) + compare(WAITING, measured, "none") + _stops(measured)
+
+
+def _stops(measured: list[Measurement]) -> list[Figure]:
+    """A join may not stop the partitions that stay with their member."""
+    return [
+        Figure(f"a member joins a group of 8, {one.case}: partitions that stay wait", "none", one.value, "0 ms",
+               one.value == 0, " ms")
+        for one in measured
+        if one.figure == JOIN and one.case in (CONSUMER, COOPERATIVE)
+    ]  # fmt: skip

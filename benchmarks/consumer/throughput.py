@@ -76,7 +76,14 @@ def measure(bench: BenchmarkRun, figures: Sequence[str]) -> list[Measurement]:
     }
     if not any(chosen.values()):
         return []
-    topic = load(
+    topic = batches_topic(bench)
+    measured = [one for figure, entries in chosen.items() for one in _measure(bench, figure, entries, topic)]
+    bench.kafka.delete_topic(topic.name)
+    return measured
+
+
+def batches_topic(bench: BenchmarkRun) -> Topic:
+    return load(
         bench.kafka,
         bench.rivals.distribution,
         "bench-consumer",
@@ -86,9 +93,6 @@ def measure(bench: BenchmarkRun, figures: Sequence[str]) -> list[Measurement]:
         batch_size=BATCH_SIZE,
         say=bench.progress,
     )
-    measured = [one for figure, entries in chosen.items() for one in _measure(bench, figure, entries, topic)]
-    bench.kafka.delete_topic(topic.name)
-    return measured
 
 
 def _measure(bench: BenchmarkRun, figure: str, entries: Sequence[Entry], topic: Topic) -> list[Measurement]:
@@ -122,11 +126,16 @@ def _read(reader: Reader, bench: BenchmarkRun, figure: str, entry: Entry, topic:
     rows = topic.rows // entry.share
     what = "batches" if figure == BATCHES else "messages"
     answer = ask(reader, bench, what, topic.name, rows=rows)
+    check_counts(entry.side, answer, topic, rows)
+    return answer
+
+
+def check_counts(who: str, answer: dict[str, Any], topic: Topic, rows: int) -> None:
+    """That a reader has read so many records, and the bytes of the topic if those are all."""
     if answer["rows"] != rows:
-        raise WrongRead(f"{entry.side} read {answer['rows']} of {rows} records of {topic.name}")
-    if entry.share == 1:
+        raise WrongRead(f"{who} read {answer['rows']} of {rows} records of {topic.name}")
+    if rows == topic.rows:
         # Java's tool rounds to four digits of a MB.
         seen = answer["value_bytes"] + KEY_BYTES * rows if "value_bytes" in answer else answer["bytes"]
         if abs(seen - topic.bytes) > (0 if "value_bytes" in answer else 100):
-            raise WrongRead(f"{entry.side} read {seen} of {topic.bytes} bytes of {topic.name}")
-    return answer
+            raise WrongRead(f"{who} read {seen} of {topic.bytes} bytes of {topic.name}")

@@ -111,6 +111,7 @@ def run(request: dict[str, Any]) -> dict[str, Any]:
         "group.id": request["group"],
         "auto.offset.reset": request["reset"],
         "consumer.timeout.ms": round(SILENCE_SECONDS * 1000),
+        **({"group.protocol": request["protocol"]} if "protocol" in request else {}),
     }
     with ConsumerConnector(config) as connector:
         connector.set_rebalance_listener(Listener(watch))
