@@ -55,6 +55,8 @@ def check_results(page, namespace):
             assert namespace["visits"].num_rows == 97
         case "consumer-groups":
             assert sum(batch.num_rows for batch in namespace["stored"]) == 200
+            assert namespace["database"].execute("SELECT count(*) FROM pages").fetchone() == (200,)
+            namespace["database"].close()
         case "consumer-event-time":
             assert list(namespace["closed"].values()) == [40] * 4
         case "writer":

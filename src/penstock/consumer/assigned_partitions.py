@@ -19,6 +19,9 @@ class AssignedPartitions:
         self.latest: frozenset[TopicPartition] = frozenset()
         """The group's latest assignment. It has new partitions from the listener's `assigned` on, before their cursors
         exist."""
+        self.starting: Mapping[TopicPartition, Cursor] = {}
+        """During the listener's `assigned`: the cursors of new partitions, which nothing fetches yet. Seeks and pauses
+        reach them."""
         self._lock = threading.Lock()
         self.revoked_uncommitted: Mapping[TopicPartition, tuple[str, int]] = {}
         """Partitions that were revoked with records that had been handed out and not committed: the thread id of the
@@ -47,9 +50,15 @@ class AssignedPartitions:
     def in_order(self) -> list[Cursor]:
         return [cursor for _, cursor in sorted(self.cursors.items())]
 
+    def with_starting(self) -> list[Cursor]:
+        """Also those of partitions that the listener's `assigned` is being told of."""
+        return [cursor for _, cursor in sorted({**self.starting, **self.cursors}.items())]
+
     def cursor(self, tp: TopicPartition) -> Cursor:
         """Raises ValueError for a partition that is not assigned to this consumer."""
-        cursor = self.cursors.get(checked_partition(tp))
+        checked = checked_partition(tp)
+        # Do not reorder: a cursor moves from `starting` to `cursors`.
+        cursor = self.starting.get(checked) or self.cursors.get(checked)
         if cursor is None:
             raise ValueError(
                 f"{tp[0]}-{tp[1]} is not assigned to this consumer now: assignment() lists the partitions that are"

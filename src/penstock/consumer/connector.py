@@ -261,7 +261,8 @@ class ConsumerConnector:
         self._offsets.commit(offsets)
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Continue from other offsets. All partitions must be assigned to this consumer."""
+        """Continue from other offsets. All partitions must be assigned to this consumer. In a listener's `assigned`,
+        new partitions start there."""
         self._offsets.seek(offsets)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import index
 from typing import Protocol, SupportsIndex
 
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.assigned_partitions import AssignedPartitions, checked_partition
 from penstock.consumer.fetch.chunk import LAST_OFFSET
+from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import PenstockError
 from penstock.metrics.consumer_counters import ConsumerCounters
 from penstock.model.topic_partition import TopicPartition
@@ -53,8 +54,7 @@ class Offsets:
 
     def positions(self) -> dict[TopicPartition, int]:
         """The next offset to hand out of each partition whose position is known."""
-        positions = {cursor.tp: cursor.reader.position(cursor) for cursor in self._assigned.in_order()}
-        return {tp: position for tp, position in positions.items() if position is not None}
+        return _positions(self._assigned.with_starting())
 
     def lag(self) -> dict[TopicPartition, int]:
         """The records that wait in each partition that was fetched already."""
@@ -77,7 +77,7 @@ class Offsets:
         self.wake_fetchers()
 
     def paused(self) -> list[TopicPartition]:
-        return [cursor.tp for cursor in self._assigned.in_order() if cursor.paused]
+        return [cursor.tp for cursor in self._assigned.with_starting() if cursor.paused]
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Offsets:
             raise PenstockError(f"another commit of group {self._config.group!r} has not ended within {timeout:g} s")
         try:
             cursors = self._assigned.cursors
-            wanted = self.positions() if offsets is None else dict(offsets)
+            wanted = _positions(self._assigned.in_order()) if offsets is None else dict(offsets)
             if changed_only:
                 wanted = {tp: at for tp, at in wanted.items() if tp in cursors and cursors[tp].committed != at}
             if not wanted:
@@ -138,6 +138,11 @@ class Offsets:
             self._counters.commit_failed()
             raise
         self._counters.committed()
+
+
+def _positions(cursors: Iterable[Cursor]) -> dict[TopicPartition, int]:
+    positions = {cursor.tp: cursor.reader.position(cursor) for cursor in cursors}
+    return {tp: position for tp, position in positions.items() if position is not None}
 
 
 def _checked_offset(tp: TopicPartition, offset: object) -> int:

@@ -2,7 +2,7 @@
 
 revoke    streams drop the queued chunks of the partitions and hand out nothing more -> the leader finder and the
           fetchers drop them -> auto-commit -> the listener's `revoked`
-assign    read the group's offsets -> the listener's `assigned` -> create cursors -> fetch
+assign    read the group's offsets -> create cursors -> the listener's `assigned`, which may seek -> fetch
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class RebalanceListener(Protocol):
         """No more records of these partitions leave a stream. Their offsets can still be committed."""
 
     def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
-        """The new assignment: the thread id by topic and partition.
+        """The new assignment: the thread id by topic and partition. Nothing of a new partition has been fetched: a
+        `seek` decides where it starts.
 
         It covers the whole group if the group's leader is a Penstock consumer, else this consumer only.
         """
@@ -138,8 +139,6 @@ class Rebalancer:
             assert self.reader_of is not None
             new = sorted(tp for tp in assignment.partitions if tp not in self._assigned)
             starts = self._starting_offsets.find(new, assignment.fresh)
-            self._assigned.latest = frozenset(assignment.partitions)
-            self._notify("assigned", self._consumer_id, assignment.threads_of_group)
             cursors: dict[TopicPartition, Cursor] = {}
             for tp in new:
                 start = starts.get(tp)
@@ -147,7 +146,10 @@ class Rebalancer:
                 cursor = Cursor(tp, reader, start.offset if start else None, start.leader_epoch if start else -1)
                 cursor.committed = start.offset if start else None
                 cursors[tp] = cursor
+            self._assigned.latest, self._assigned.starting = frozenset(assignment.partitions), cursors
+            self._notify("assigned", self._consumer_id, assignment.threads_of_group)
             self._assigned.cursors = {**self._assigned.cursors, **cursors}
+            self._assigned.starting = {}
             self._update_tracker()
             self._finder.add(cursors.values())
 
