@@ -146,6 +146,8 @@ class SimulatedCluster:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     begins: dict[TopicPartition, int] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
+    metadata_error: int = 0
+    """The error code of all answers to Metadata."""
 
     def __post_init__(self) -> None:
         self.ids = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in self.partitions}
@@ -235,8 +237,12 @@ class SimulatedCluster:
         return {"error_code": 0, "api_keys": keys}
 
     def _answer_Metadata(self, node: int, asked: Any) -> Any:
+        if self.metadata_error:
+            nothing = {"throttle_time_ms": 0, "brokers": [], "controller_id": -1, "topics": []}
+            return nothing | {"error_code": self.metadata_error}
         return {
             "throttle_time_ms": 0,
+            "error_code": 0,
             "brokers": [{"node_id": at, "host": "127.0.0.1", "port": port} for at, port in enumerate(self.ports)],
             "cluster_id": "simulated",
             "controller_id": 0,

@@ -14,6 +14,10 @@ def _read_committed(name: str, value: str) -> bool:
     return one_of("read_uncommitted", "read_committed")(name, value) == "read_committed"
 
 
+def _rebootstrap(name: str, value: str) -> bool:
+    return one_of("rebootstrap", "none")(name, value) == "rebootstrap"
+
+
 DECOMPRESSION_LIMIT = Option(
     "decompressionLimitBytes",
     number(1 << 16, 1 << 30),
@@ -118,6 +122,23 @@ _OWN_OPTIONS = OptionTable(
     Option(
         "kafka.fetch.min.bytes",
         _size,
+    Option(
+        "kafka.metadata.recovery.strategy",
+        _rebootstrap,
+        "rebootstrap",
+        "What the client does when none of the brokers that it knows answers. `rebootstrap` asks "
+        "`kafka.bootstrap.servers` again, and resolves their names again. `none` asks only the known brokers.",
+        "rebootstrap",
+    ),
+    Option(
+        "kafka.metadata.recovery.rebootstrap.trigger.ms",
+        _ms(0),
+        "300000",
+        "The time in milliseconds without an answer from any known broker after which the client forgets them all, and "
+        "starts from `kafka.bootstrap.servers` again. Known brokers that refuse connections do not take this time: the "
+        "bootstrap servers are asked right after them.",
+        "rebootstrap_after",
+    ),
         "1",
         "The number of bytes for which a broker waits before it answers a fetch, up to `kafka.fetch.max.wait.ms`.",
         "fetch_min_bytes",
@@ -171,7 +192,7 @@ KAFKA_NO_EFFECT = {
         ("check.crcs", "checksums are always checked"),
         ("exclude.internal.topics", "subscribePattern decides which topics are read"),
         ("metadata.max.age.ms", "partition.discovery.interval.ms is the interval of partition discovery"),
-        ("client.dns.lookup metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms", _NOT_NEEDED),
+        ("client.dns.lookup", _NOT_NEEDED),
         ("reconnect.backoff.max.ms reconnect.backoff.ms", "kafka.retry.backoff.ms is the pause before any retry"),
         ("retries", "kafka.default.api.timeout.ms limits the time of all retries"),
         ("socket.connection.setup.timeout.max.ms", "kafka.socket.connection.setup.timeout.ms does not grow"),

@@ -93,6 +93,7 @@ _NOT_READ = "the sink does not read"
 _CLIENT_NAMES = (
     *("bootstrap.servers", "client.id", "request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms"),
     *("retry.backoff.max.ms", "socket.connection.setup.timeout.ms", "connections.max.idle.ms", "receive.buffer.bytes"),
+    *("metadata.recovery.strategy", "metadata.recovery.rebootstrap.trigger.ms"),
 )
 
 

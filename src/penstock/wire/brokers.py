@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from penstock.errors import PenstockError, ProtocolError
 from penstock.masking import get_logger
-from penstock.wire.api.error_codes import RetriableError
+from penstock.wire.api.error_codes import RebootstrapRequired, RetriableError
 from penstock.wire.api.find_coordinator import GROUP, find_coordinator
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
@@ -54,6 +54,8 @@ class Brokers:
         self._wait = wait
         self._known: list[tuple[str, int]] = []
         self._avoided: dict[tuple[str, int], float] = {}
+        self._unanswered_since: float | None = None
+        """When the first broker failed to answer a question of `ask_any` since the last answer to one."""
         self._held: list[Connection] = []
 
     def learn(self, brokers: Iterable[Broker]) -> None:
@@ -105,19 +107,59 @@ class Brokers:
 
         The known brokers come in random order, then the bootstrap servers. A broker that hangs must not keep us from
         the others, and all of them may be slow. So each may be silent for as long as this call has taken so far, and
-        the answer is late by a factor of two at most.
+        the answer is late by a factor of two at most. Known brokers that have not answered for a long time, or that
+        say that they are the wrong ones, are forgotten: only the bootstrap servers are asked then.
         """
         addresses = self._addresses()
-        for host, port in addresses:
-            timeout = attempts.remaining(self.config.request_timeout)
-            check = _leave_after(attempts.elapsed) if len(addresses) > 1 else None
+        starts_again = self.config.rebootstrap
+        while True:
+            host, port = addresses.pop(0)
             try:
-                with self._noticed(host, port), self._released(self._acquire(host, port, timeout, check)) as connection:
-                    return ask(connection, attempts.remaining(self.config.request_timeout))
-            except (ConnectionLost, ProtocolError):
-                if (host, port) == addresses[-1]:
+                answer = self._ask_one(host, port, attempts, ask, is_last=not addresses)
+            except (ConnectionLost, ProtocolError, RebootstrapRequired) as error:
+                if starts_again and (isinstance(error, RebootstrapRequired) or self._has_lost_all()):
+                    starts_again, addresses = False, self._rebootstrap(str(error))
+                if not addresses:
                     raise
-        raise AssertionError("there is no broker to ask")
+            except BaseException:  # this broker has answered
+                self._unanswered_since = None
+                raise
+            else:
+                self._unanswered_since = None
+                return answer
+
+    def _ask_one(
+        self, host: str, port: int, attempts: Attempts, ask: Callable[[Connection, float], Answer], is_last: bool
+    ) -> Answer:
+        """Ask a broker for something that others know, too."""
+        if self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
+        timeout = attempts.remaining(self.config.request_timeout)
+        patience = min(attempts.elapsed, self._rebootstrap_in() if self.config.rebootstrap else float("inf"))
+        check = None if is_last else _leave_after(patience)
+        with self._noticed(host, port), self._released(self._acquire(host, port, timeout, check)) as connection:
+            return ask(connection, attempts.remaining(self.config.request_timeout))
+
+    def _rebootstrap_in(self) -> float:
+        """Seconds until the known brokers are forgotten, if none of them answers."""
+        if self._unanswered_since is None:
+            return self.config.rebootstrap_after
+        return max(0.0, self._unanswered_since + self.config.rebootstrap_after - time.monotonic())
+
+    def _has_lost_all(self) -> bool:
+        """Whether brokers are known, and none has answered for the time after which they are forgotten."""
+        learned = (self.config.bootstrap, self.config.security) in _LEARNED
+        return self._rebootstrap_in() <= 0 and (bool(self._known) or learned)
+
+    def _rebootstrap(self, reason: str) -> list[tuple[str, int]]:
+        """Forget the known brokers, and return the bootstrap servers (KIP-899, KIP-1102)."""
+        log.warning("starting from %s again: %s", self.config.bootstrap_text, reason)
+        self._known = []
+        self._avoided.clear()
+        self._unanswered_since = None
+        _LEARNED.pop((self.config.bootstrap, self.config.security), None)
+        POOL.forget_cluster(self.config)
+        return list(self.config.bootstrap)
 
     def ask_others(self, than: tuple[str, int], what: str, ask: Callable[[Connection, float], Answer]) -> Answer | None:
         """Ask other brokers about one whose answer is overdue. Takes little time; None if no other broker answers."""
@@ -132,6 +174,8 @@ class Brokers:
                     return ask(connection, timeout)
             except RetriableError as error:
                 log.debug("%s: %s", what, error)
+                if isinstance(error, RebootstrapRequired) and self.config.rebootstrap:
+                    self._rebootstrap(str(error))
                 return None
             except PenstockError as error:
                 log.debug("%s: %s", what, error)
@@ -164,6 +208,8 @@ class Brokers:
         """
         known = list(self._known)
         random.shuffle(known)
+        if known and not self.config.rebootstrap:
+            return sorted(known, key=self._avoids)
         learned = _LEARNED.get((self.config.bootstrap, self.config.security), ())
         addresses = list(dict.fromkeys([*known, *self.config.bootstrap, *learned]))
         if self._avoided:

@@ -24,6 +24,10 @@ class ClientConfig:
     idle_timeout: float
     fetch_min_bytes: int
     fetch_max_wait: float
+    rebootstrap: bool
+    """Whether the bootstrap servers are asked when no known broker answers (KIP-899)."""
+    rebootstrap_after: float
+    """After so long without metadata, the known brokers are forgotten (KIP-1102)."""
     fetch_max_bytes: int
     partition_max_bytes: int
     receive_buffer: int

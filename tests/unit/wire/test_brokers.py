@@ -9,7 +9,7 @@ import penstock.wire.brokers as brokers_module
 import penstock.wire.transport.broker_wait as wait_module
 from penstock.errors import AuthorizationFailed, BrokerUnavailable
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.error_codes import RetriableError
+from penstock.wire.api.error_codes import CODES, RebootstrapRequired, RetriableError, check
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic, departed
 from penstock.wire.brokers import Brokers
 from penstock.wire.transport.broker_wait import BrokerWait, WaitEnded
@@ -55,6 +55,7 @@ class Pool:
 
     def __init__(self, clock):
         self.clock, self.takes, self.refused, self.asked = clock, {}, set(), []
+        self.forgotten = 0
 
     def acquire(self, config, host, port, timeout, overdue_check=None):
         self.asked.append(host)
@@ -64,6 +65,9 @@ class Pool:
 
     def release(self, connection):
         pass
+
+    def forget_cluster(self, config):
+        self.forgotten += 1
 
 
 @pytest.fixture
@@ -133,6 +137,89 @@ class TestAny:
         pool.refused = {"h1", "h2", "h3"}
         with pytest.raises(ConnectionLost, match="h3"):
             ask_any(make())
+
+
+class TestRebootstrap:
+    """KIP-899 and KIP-1102."""
+
+    def known(self, **more):
+        brokers = make(["boot"], **more)
+        brokers.learn([ONE, TWO, THREE])
+        return brokers
+
+    def test_the_bootstrap_servers_are_asked_right_after_known_brokers_that_refuse(self, pool):
+        pool.refused = {"h1", "h2", "h3"}
+        assert ask_any(self.known()) == "boot"
+        assert pool.clock.now == 0
+
+    def test_known_brokers_that_hang_are_forgotten_after_the_trigger_time(self, pool):
+        pool.takes = dict.fromkeys(("h1", "h2", "h3"), 1e9)
+        brokers = self.known(rebootstrap_after=5.0)
+        assert ask_any(brokers) == "boot"
+        assert pool.asked == ["h1", "h2", "h3", "boot"]
+        assert pool.clock.now <= 5.0 + wait_module.OVERDUE_SECONDS
+        assert pool.forgotten == 1, "and names are resolved again"
+        pool.asked.clear()
+        assert ask_any(brokers) == "boot"
+        assert ask_any(make(["boot"])) == "boot"
+        assert pool.asked == ["boot", "boot"], "nor does another client of this process ask them"
+
+    def test_the_time_counts_over_several_questions(self, pool):
+        pool.refused = {"boot", "h1", "h2", "h3"}
+        brokers = self.known(rebootstrap_after=5.0)
+        with pytest.raises(ConnectionLost):
+            ask_any(brokers)
+        assert not pool.forgotten
+        pool.clock.now += 6.0
+        pool.asked.clear()
+        with pytest.raises(ConnectionLost, match="boot"):
+            ask_any(brokers)
+        assert pool.forgotten == 1
+        assert pool.asked == ["h1", "boot"]
+
+    def test_an_answer_restarts_the_time(self, pool):
+        pool.refused = {"h1"}
+        brokers = self.known(rebootstrap_after=5.0)
+        for _ in range(3):
+            assert ask_any(brokers) == "h2"
+            pool.clock.now += 6.0
+        assert not pool.forgotten
+
+    def test_with_strategy_none_only_known_brokers_are_asked(self, pool):
+        pool.refused = {"h1", "h2", "h3"}
+        brokers = self.known(rebootstrap=False, rebootstrap_after=0.0)
+        for _ in range(2):
+            with pytest.raises(ConnectionLost):
+                ask_any(brokers)
+        assert set(pool.asked) == {"h1", "h2", "h3"}
+        assert ask_any(make(["h4"], rebootstrap=False)) == "h4", "nothing is known yet"
+
+    @pytest.mark.parametrize("strategy", [True, False])
+    def test_a_broker_that_demands_it_sends_the_client_to_the_bootstrap_servers(self, pool, strategy):
+        def ask(connection, timeout):
+            if connection.host != "boot":
+                check(CODES["REBOOTSTRAP_REQUIRED"], "topics")
+            return connection.host
+
+        brokers = self.known(rebootstrap=strategy)
+        if strategy:
+            assert brokers.ask_any(brokers.attempts("asking"), ask) == "boot"
+            assert pool.asked == ["h1", "boot"]
+        else:
+            with pytest.raises(RetriableError, match="REBOOTSTRAP_REQUIRED"):
+                brokers.ask_any(brokers.attempts("asking"), ask)
+
+    def test_bootstrap_servers_that_demand_it_are_not_asked_for_ever(self, pool):
+        brokers = self.known()
+        with pytest.raises(RebootstrapRequired):
+            brokers.ask_any(brokers.attempts("asking"), lambda connection, timeout: check(129, "topics"))
+        assert pool.asked == ["h1", "boot"]
+
+    def test_also_an_overdue_answer_may_show_it(self, pool):
+        brokers = self.known()
+        assert ask_others(brokers, ONE, lambda connection, timeout: check(129, "topics")) is None
+        pool.asked.clear()
+        assert ask_any(brokers) == "boot"
 
 
 def test_a_broker_that_was_overdue_and_has_answered_is_asked_like_all_others(pool):

@@ -33,6 +33,7 @@ OFFSET_MOVED_TO_TIERED_STORAGE FENCED_MEMBER_EPOCH UNRELEASED_INSTANCE_ID UNSUPP
 MISMATCHED_ENDPOINT_TYPE UNSUPPORTED_ENDPOINT_TYPE UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE
 INVALID_REGISTRATION TRANSACTION_ABORTABLE INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND INVALID_SHARE_SESSION_EPOCH
 FENCED_STATE_EPOCH INVALID_VOTER_KEY DUPLICATE_VOTER VOTER_NOT_FOUND INVALID_REGULAR_EXPRESSION
+REBOOTSTRAP_REQUIRED
 """.split()  # noqa: SIM905 (a list would have a name per line)
 """By code: Kafka's own names."""
 
@@ -46,6 +47,7 @@ MESSAGE_TOO_LARGE = CODES["MESSAGE_TOO_LARGE"]
 RECORD_LIST_TOO_LARGE = CODES["RECORD_LIST_TOO_LARGE"]
 INVALID_TOPIC = CODES["INVALID_TOPIC_EXCEPTION"]
 UNSUPPORTED_VERSION = CODES["UNSUPPORTED_VERSION"]
+REBOOTSTRAP_REQUIRED = CODES["REBOOTSTRAP_REQUIRED"]
 
 
 def codes(*names: str) -> frozenset[int]:
@@ -87,6 +89,10 @@ class RetriableError(Exception):
         self.error_code = error_code
 
 
+class RebootstrapRequired(RetriableError):
+    """A broker answers that the client must start from its bootstrap servers again (KIP-1102)."""
+
+
 def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
     """Raise the error that a code stands for: RetriableError when a retry may help.
 
@@ -96,6 +102,8 @@ def check(error_code: int, what: str, *, retries_unknown: bool = True) -> None:
     if error_code == 0:
         return
     text = f"{what}: {_describe(error_code)}"
+    if error_code == REBOOTSTRAP_REQUIRED:
+        raise RebootstrapRequired(text, error_code)
     if error_code in RETRIABLE or (error_code == UNKNOWN_SERVER_ERROR and retries_unknown):
         raise RetriableError(text, error_code)
     if error_code in NOT_ALLOWED:

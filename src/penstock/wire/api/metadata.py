@@ -269,6 +269,7 @@ def ask_metadata(
         allow_auto_topic_creation=create,
     )
     response = connection.call(request, timeout)
+    check(response.error_code, f"topics of {connection.address}")
     brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
     if not brokers:
         raise RetriableError("the response names no broker")

@@ -66,6 +66,14 @@ class Pool:
                 self._reaper = reaper
             self._idle[connection.config, connection.host, connection.port].append(connection)
 
+    def forget_cluster(self, config: ClientConfig) -> None:
+        """Close the idle connections to the brokers of a cluster: the next ones resolve names again."""
+        with self._lock:
+            for key in list(self._idle):
+                if key[0].bootstrap == config.bootstrap and key[0].security == config.security:
+                    for connection in self._idle.pop(key):
+                        connection.close()
+
     def acquire_buffer(self, size: int) -> bytearray:
         with self._lock:
             return self._buffers.pop() if self._buffers else bytearray(size)
