@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.option import Option, OptionTable, OptionValues
-from penstock.config.parsers import milliseconds, number, one_of, servers, text
+from penstock.config.parsers import milliseconds, number, one_of, rack, reset_rule, servers, text
 from penstock.config.security import SECURITY_OPTIONS, security
 from penstock.wire.client_config import ClientConfig
 
@@ -43,9 +43,11 @@ _OWN_OPTIONS = OptionTable(
     ),
     Option(
         "kafka.client.rack",
-        text,
+        rack,
         None,
-        "The client's rack. Records are fetched from a replica in this rack if the brokers offer one.",
+        "The client's rack. Records are fetched from a replica in this rack if the brokers offer one. `env:ZONE` takes "
+        "it from the environment variable `ZONE`, and `python:module:function` from a Python function without "
+        "arguments, each in the process that reads: executors may run in several zones.",
         "client_rack",
     ),
     Option(
@@ -57,10 +59,11 @@ _OWN_OPTIONS = OptionTable(
     ),
     Option(
         "kafka.auto.offset.reset",
-        one_of("earliest", "latest", "none"),
+        reset_rule,
         None,
-        "Where a partition starts for which the group has no committed offset. Allowed only with `kafka.group.id`. "
-        "Default: `latest` in a stream, as in Kafka, and `none` (an error) in a batch.",
+        "Where a partition starts for which the group has no committed offset: `earliest`, `latest`, `none` (an "
+        "error), or `by_duration:PT1H`, at the first record of the last hour (a duration in ISO 8601). Allowed only "
+        "with `kafka.group.id`. Default: `latest` in a stream, as in Kafka, and `none` (an error) in a batch.",
     ),
     Option(
         "kafka.auto.commit.interval.ms",
@@ -120,9 +123,6 @@ _OWN_OPTIONS = OptionTable(
         "idle_timeout",
     ),
     Option(
-        "kafka.fetch.min.bytes",
-        _size,
-    Option(
         "kafka.metadata.recovery.strategy",
         _rebootstrap,
         "rebootstrap",
@@ -139,6 +139,9 @@ _OWN_OPTIONS = OptionTable(
         "bootstrap servers are asked right after them.",
         "rebootstrap_after",
     ),
+    Option(
+        "kafka.fetch.min.bytes",
+        _size,
         "1",
         "The number of bytes for which a broker waits before it answers a fetch, up to `kafka.fetch.max.wait.ms`.",
         "fetch_min_bytes",

@@ -15,9 +15,10 @@ from penstock.config.client import DECOMPRESSION_LIMIT, KAFKA_NO_EFFECT, KAFKA_O
 from penstock.config.formats import FORMAT_OPTIONS, FormatOptions, format_options
 from penstock.config.in_force import Shown
 from penstock.config.option import Ignored, Option, OptionTable, OptionValues, as_text, bare_name
-from penstock.config.parsers import flag, milliseconds, number, one_of, text
+from penstock.config.parsers import flag, milliseconds, number, one_of, reset_rule, text
 from penstock.config.security import SECURITY_REFUSED
 from penstock.errors import OptionError, did_you_mean
+from penstock.model.offset_spec import Reset
 from penstock.wire.client_config import ClientConfig
 
 COOPERATIVE = "cooperative-sticky"
@@ -53,7 +54,7 @@ class ConsumerConfig:
     auto_commit: bool
     auto_commit_interval: float
     watermark_interval: float
-    reset: str
+    reset: Reset
     consumer_timeout: float | None
     """How long a stream waits for a message before it raises; None: forever."""
     queued_chunks: int
@@ -94,13 +95,9 @@ def strategies(name: str, value: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ASSIGNORS[part] for part in wanted))
 
 
-def reset_rule(name: str, value: str) -> str:
+def old_reset_rule(name: str, value: str) -> Reset:
     """Parse `auto.offset.reset`, which had other words in the old consumer."""
-    word = value.strip().lower()
-    if word.startswith("by_duration"):
-        hint = "Use ConsumerConnector(config, start=datetime.now(UTC) - timedelta(hours=1)), or earliest"
-        raise OptionError(name, value, "is not supported", hint)
-    return one_of("earliest", "latest", "none")(name, {"smallest": "earliest", "largest": "latest"}.get(word, value))
+    return reset_rule(name, {"smallest": "earliest", "largest": "latest"}.get(value.strip().lower(), value))
 
 
 def instance(name: str, value: str) -> str:
@@ -127,11 +124,12 @@ _OWN = (
     ),
     Option(
         "auto.offset.reset",
-        reset_rule,
+        old_reset_rule,
         "latest",
         "Where a partition starts if the group has no committed offset for it, and where it continues if its offset no "
-        "longer exists: `earliest`, `latest` (in the old consumer `smallest` and `largest`), or `none`, which raises "
-        "an error in the stream.",
+        "longer exists: `earliest`, `latest` (in the old consumer `smallest` and `largest`), `none`, which raises an "
+        "error in the stream, or `by_duration:PT1H`, which is the first record of the last hour. The duration is in "
+        "ISO 8601: `PT15M`, `PT1H30M`, `P7D`. Without such a record it is the end.",
         "reset",
     ),
     Option(

@@ -7,11 +7,23 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from penstock.config.iso_duration import nanoseconds
 from penstock.config.times import NOT_A_TIME, RELATIVE, Time, TimesOption, parse_time
 from penstock.errors import OptionError, did_you_mean
-from penstock.model.offset_spec import AtOffsets, Earliest, GroupOffsets, Latest, PerPartition, StartMode
+from penstock.model.offset_spec import (
+    AtOffsets,
+    ByDuration,
+    Earliest,
+    EarliestLocal,
+    GroupOffsets,
+    Latest,
+    PerPartition,
+    Reset,
+    StartMode,
+)
 from penstock.model.subscription import AssignedPartitions, TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.client_rack import ENVIRONMENT, FUNCTION
 from penstock.wire.transport.http_address import check_proxy
 
 Each = TypeVar("Each")
@@ -87,6 +99,37 @@ def hostname_check(name: str, value: str) -> bool:
 def http_proxy(name: str, value: str) -> str:
     check_proxy(name, value.strip())
     return value.strip()
+
+
+def rack(name: str, value: str) -> str:
+    """Parse `client.rack`: a name, `env:VARIABLE` or `python:module:function`, looked up in the process that reads."""
+    found = text(name, value)
+    for prefix, pattern in ((ENVIRONMENT, r"[^\s=]+"), (FUNCTION, r"[^\W\d][\w.]*:[^\W\d][\w.]*")):
+        if found.startswith(prefix) and not re.fullmatch(pattern, found.removeprefix(prefix)):
+            hint = "Examples: env:ZONE, python:my_module:zone, or the name of the rack"
+            raise OptionError(name, value, "names no variable or function", hint)
+    return found
+
+
+def reset_rule(name: str, value: str) -> Reset:
+    """Parse `auto.offset.reset`, as Kafka does: `earliest`, `latest`, `none`, or `by_duration:PT1H` (KIP-1106)."""
+    word, colon, length = value.strip().partition(":")
+    if word.lower() != BY_DURATION:
+        if word.lower().startswith("by"):
+            raise OptionError(name, value, "is not a reset", DURATION_HINT)
+        choices = ("earliest", "latest", "none", f"{BY_DURATION}:<duration>")
+        return one_of(*choices)(name, value)
+    found = nanoseconds(length)
+    if not colon or found is None:
+        reason = f"{length!r} is not a duration in ISO 8601" if colon else "has no duration"
+        raise OptionError(name, value, reason, DURATION_HINT)
+    if found < 0:
+        raise OptionError(name, value, "is a negative duration", DURATION_HINT)
+    return ByDuration(-(-found // 1_000_000))
+
+
+BY_DURATION = "by_duration"
+DURATION_HINT = "Examples: by_duration:PT30M (30 minutes), by_duration:PT1H30M, by_duration:P7D (7 days)"
 
 
 def topic_names(name: str, value: str) -> TopicNames:
@@ -173,6 +216,8 @@ def offset_mode(name: str, value: str) -> StartMode | TimesOption:
     word = value.strip().lower()
     if word == "earliest":
         return Earliest()
+    if word == "earliest-local":
+        return EarliestLocal()
     if word == "latest":
         return Latest()
     if word == "group":
@@ -203,9 +248,11 @@ def _time_not_offset(name: str, value: str) -> TimesOption:
     except OptionError as error:
         if error.reason != NOT_A_TIME or RELATIVE.fullmatch(text):
             raise
-        near = did_you_mean(text.lower(), ("earliest", "latest", "group"))
+        near = did_you_mean(text.lower(), ("earliest", "earliest-local", "latest", "group"))
         hint = near or f"Example: {OFFSETS_EXAMPLE}"
-        raise OptionError(name, value, "must be earliest, latest, group, a time or JSON", hint) from None
+        raise OptionError(
+            name, value, "must be earliest, earliest-local, latest, group, a time or JSON", hint
+        ) from None
 
 
 def timestamp_mode(name: str, value: str) -> TimesOption:

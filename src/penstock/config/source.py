@@ -43,6 +43,7 @@ from penstock.model.offset_spec import (
     AtOffsets,
     AtTimestamp,
     Earliest,
+    EarliestLocal,
     EndMode,
     GroupOffsets,
     Latest,
@@ -116,10 +117,11 @@ OPTIONS = OptionTable(
         "startingOffsets",
         offset_mode,
         None,
-        "Where to start: `earliest`, `latest` (streams only), `group` (the committed offsets of `kafka.group.id`), a "
-        "time such as `-1h` or `2025-01-31T12:00Z` (as `startingTimestamp`), or JSON with the next offset per "
-        f"partition or topic, where -2 is earliest and -1 is latest: `{OFFSETS_EXAMPLE}`. Default: `earliest` in a "
-        "batch; in a stream `group` if `kafka.group.id` is set, else `latest`.",
+        "Where to start: `earliest`, `earliest-local` (the first offset on the leader's own disk; older records are in "
+        "tiered storage), `latest` (streams only), `group` (the committed offsets of `kafka.group.id`), a time such as "
+        "`-1h` or `2025-01-31T12:00Z` (as `startingTimestamp`), or JSON with the next offset per partition or topic, "
+        f"where -2 is earliest and -1 is latest: `{OFFSETS_EXAMPLE}`. Default: `earliest` in a batch; in a stream "
+        "`group` if `kafka.group.id` is set, else `latest`.",
     ),
     Option(
         "endingOffsets",
@@ -351,7 +353,7 @@ def _start_and_end(values: OptionValues, now: int) -> tuple[StartMode | None, En
         raise OptionError("endingOffsets", "group", "a group's offsets say where to start, not where to stop")
     if reset is not None and group is None:
         raise OptionError("kafka.auto.offset.reset", reset, "is not supported without a group", RESET_ADVICE)
-    if isinstance(ending, Earliest):
+    if isinstance(ending, Earliest | EarliestLocal):
         raise OptionError("endingOffsets", "earliest", "the end cannot be the beginning", "Set latest or JSON")
     if (place := _place_of(EARLIEST, ending)) is not None:
         raise OptionError("endingOffsets", f"{place}: {EARLIEST}", "the end cannot be the beginning", "Set an offset")

@@ -82,7 +82,9 @@ class ConsumerConnector:
             raise OptionError("config", config, "is not a mapping", f"Give Kafka's settings, as {example}")
         self.config: ConsumerConfig = parse_config(config)
         warn_of_ignored(self.config.ignored, "setting")
-        self.consumer_id = f"{self.config.group}_{self.config.consumer_id or _generated_id()}"
+        _ = self.config.client.rack  # a rack that cannot be found is an error here, not in a thread
+        own_id = self.config.consumer_id or _generated_id()
+        self.consumer_id = f"{self.config.group}_{own_id}" if self.config.group else own_id
         self._start = checked_start(start, self.config)
         self._lock = threading.Lock()
         self._stopped = threading.Event()

@@ -15,6 +15,7 @@ from penstock.model.offset_spec import (
     AtOffsets,
     AtTimestamp,
     Earliest,
+    EarliestLocal,
     GroupOffsets,
     Latest,
     PerPartition,
@@ -32,9 +33,14 @@ log = get_logger(__name__)
 
 Start: TypeAlias = StartMode | str | datetime | Mapping[TopicPartition, int]
 
-_WORDS: dict[str, StartMode] = {"earliest": Earliest(), "latest": Latest(), "group": GroupOffsets()}
+_WORDS: dict[str, StartMode] = {
+    "earliest": Earliest(),
+    "earliest-local": EarliestLocal(),
+    "latest": Latest(),
+    "group": GroupOffsets(),
+}
 _EXAMPLE = (
-    'Give "group", "earliest", "latest", a time such as "-1h", a datetime with a time zone, or '
+    'Give "group", "earliest", "earliest-local", "latest", a time such as "-1h", a datetime with a time zone, or '
     '{TopicPartition("words", 0): 42}'
 )
 
@@ -44,7 +50,7 @@ def start_mode(start: Start | None) -> StartMode:
     match start:
         case None:
             return GroupOffsets()
-        case Earliest() | Latest() | GroupOffsets() | AtTimestamp() | AtOffsets():
+        case Earliest() | EarliestLocal() | Latest() | GroupOffsets() | AtTimestamp() | AtOffsets():
             return start
         case str() if start in _WORDS:
             return _WORDS[start]

@@ -42,6 +42,11 @@ class Earliest:
 
 
 @dataclass(frozen=True, slots=True)
+class EarliestLocal:
+    """The first offset on the leader's own disk: records before it are in tiered storage."""
+
+
+@dataclass(frozen=True, slots=True)
 class Latest:
     """The end of the log."""
 
@@ -70,7 +75,21 @@ class AtOffsets:
     option: str = "startingOffsets"
 
 
-StartMode: TypeAlias = Earliest | Latest | GroupOffsets | AtTimestamp | AtOffsets
+@dataclass(frozen=True, slots=True)
+class ByDuration:
+    """The first record that is not older than this, in milliseconds, when a partition needs a reset (KIP-1106)."""
+
+    milliseconds: int
+
+    def time(self, now: int) -> int:
+        """In milliseconds since 1970. Not below 0: Kafka's negative timestamps have special meanings."""
+        return max(0, now - self.milliseconds)
+
+
+Reset: TypeAlias = str | ByDuration
+"""`auto.offset.reset`: `earliest`, `latest`, `none`, or a duration."""
+
+StartMode: TypeAlias = Earliest | EarliestLocal | Latest | GroupOffsets | AtTimestamp | AtOffsets
 
 EndMode: TypeAlias = Latest | AtTimestamp | AtOffsets
 
@@ -80,5 +99,5 @@ class StartRules:
     """The fallbacks of a start: the group to ask, its reset rule, and whether a timestamp without a record fails."""
 
     group: str | None = None
-    reset: str | None = None
+    reset: Reset | None = None
     fail_on_no_match: bool = False

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from penstock.config.source import SourceOptions
+from penstock.config.times import now_ms
 from penstock.errors import DataLoss, NoGroupOffset, NoOffsetForTimestamp, OptionError
 from penstock.masking import get_logger
 from penstock.model.offset_spec import (
@@ -18,7 +19,9 @@ from penstock.model.offset_spec import (
     LATEST,
     AtOffsets,
     AtTimestamp,
+    ByDuration,
     Earliest,
+    EarliestLocal,
     EndMode,
     GroupOffsets,
     Latest,
@@ -35,6 +38,7 @@ class OffsetLookup(Protocol):
     """What resolving a start or an end asks a cluster."""
 
     def begin(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
+    def local_begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]: ...
     def hidden_past(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]: ...
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]: ...
@@ -62,6 +66,8 @@ def resolve_start(
     match mode:
         case Earliest():
             return lookup.begin(partitions)
+        case EarliestLocal():
+            return lookup.local_begins(partitions)
         case Latest():
             return lookup.end(partitions)
         case GroupOffsets():
@@ -148,6 +154,8 @@ def _group_offsets(partitions: list[TopicPartition], lookup: OffsetLookup, rules
         return found | lookup.begin(missing)
     if rules.reset == "latest":
         return found | lookup.end(missing)
+    if isinstance(rules.reset, ByDuration):
+        return found | _offsets_at(AtTimestamp(rules.reset.time(now_ms())), missing, lookup, fail_on_no_match=False)
     raise NoGroupOffset(rules.group, missing)
 
 

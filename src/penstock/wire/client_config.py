@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from penstock.wire.client_rack import rack_of
 from penstock.wire.transport.security import Security
 
 
@@ -15,6 +16,7 @@ class ClientConfig:
     security: Security = field(default_factory=Security)
     client_id: str
     client_rack: str = ""
+    """As the user gave it: `rack` is what it stands for."""
     read_committed: bool
     request_timeout: float
     api_timeout: float
@@ -22,12 +24,12 @@ class ClientConfig:
     retry_backoff: float
     retry_backoff_max: float
     idle_timeout: float
-    fetch_min_bytes: int
-    fetch_max_wait: float
     rebootstrap: bool
     """Whether the bootstrap servers are asked when no known broker answers (KIP-899)."""
     rebootstrap_after: float
     """After so long without metadata, the known brokers are forgotten (KIP-1102)."""
+    fetch_min_bytes: int
+    fetch_max_wait: float
     fetch_max_bytes: int
     partition_max_bytes: int
     receive_buffer: int
@@ -35,6 +37,11 @@ class ClientConfig:
     option_prefix: str = "kafka."
     """The prefix of Kafka's option names at the place of their definition: errors name options as the user wrote
     them."""
+
+    @property
+    def rack(self) -> str:
+        """The rack of this process; empty for none. Only processes that read ask for it. Raises OptionError."""
+        return rack_of(self.client_rack)
 
     def option(self, name: str) -> str:
         """The name of a Kafka setting as the user writes it."""

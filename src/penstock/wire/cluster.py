@@ -17,7 +17,15 @@ from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.api.group_member import NOT_A_MEMBER, GroupMember, Rebalancing
-from penstock.wire.api.list_offsets import EARLIEST, EARLIEST_LOCAL, LATEST, ask_largest, ask_offsets, ask_times
+from penstock.wire.api.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    ask_largest,
+    ask_offsets,
+    ask_times,
+    check_knows_local,
+)
 from penstock.wire.api.metadata import (
     UNLISTED,
     Broker,
@@ -304,6 +312,10 @@ class Cluster:
         """The first offset on the leader's own disk. Below it is tiered storage, if the topic has that."""
         return self._offsets({tp: EARLIEST_LOCAL})[tp]
 
+    def local_begins(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The same of several partitions. Raises OptionError if a leader is too old to know it."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST_LOCAL), must_know_local=True)
+
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], wait_for: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, tuple[int, int]]:
@@ -372,10 +384,13 @@ class Cluster:
         times: Mapping[TopicPartition, int],
         wait_for: Collection[TopicPartition] | None = None,
         read_committed: bool | None = None,
+        must_know_local: bool = False,
     ) -> dict[TopicPartition, int]:
         attempts = self._brokers.attempts(f"asking for the offsets of {len(times)} partitions")
 
         def ask(connection: Connection, partitions: list[TopicPartition], metadata: Metadata) -> PendingAnswers[int]:
+            if must_know_local:
+                check_knows_local(connection)
             return ask_offsets(connection, partitions, times, metadata, read_committed)
 
         return self._ask_leaders(attempts, times, ask, wait_for)

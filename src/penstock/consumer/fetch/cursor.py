@@ -7,6 +7,7 @@ import uuid
 from typing import Protocol
 
 from penstock.consumer.fetch.lease import Lease
+from penstock.model.offset_spec import StartMode
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition
 
@@ -85,6 +86,7 @@ class Cursor:
         "readable",
         "reader",
         "revoked",
+        "start",
         "topic_id",
         "tp",
         "uncommitted_since",
@@ -99,6 +101,8 @@ class Cursor:
         self.fetched = position
         """The next offset to fetch; None while it is unknown: there is no position yet, or only decoding the last chunk
         reveals where it ends."""
+        self.start: StartMode | None = None
+        """Where to begin without a position; None: where `auto.offset.reset` says."""
         self.version = 0
         """Incremented by every seek, reset and revocation, so that responses to earlier requests are dropped (H11)."""
         self.topic_id: uuid.UUID | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from penstock.config.times import now_ms
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.errors import NoGroupOffset, OffsetOutOfRange
 from penstock.masking import get_logger
 from penstock.model.log_identity import is_recreated, leader_changed, truncated_at
+from penstock.model.offset_spec import AtTimestamp, ByDuration, Earliest, EarliestLocal, Latest, Reset, StartMode
+from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.metadata import Metadata
 from penstock.wire.cluster import Cluster
 
@@ -20,7 +23,7 @@ class ResetRule:
     """`auto.offset.reset` of a group."""
 
     group: str
-    reset: str
+    reset: Reset
 
 
 class PositionCheck:
@@ -90,14 +93,53 @@ class PositionCheck:
         versions = {cursor: cursor.version for cursor in cursors}
         end = self._cluster.reachable_ends(tps, wait_for=())
         begin = self._cluster.begin(end, wait_for=()) if end else {}
+        gone: dict[Cursor, int | None] = {}
         for cursor in [cursor for cursor in cursors if cursor.tp in begin]:
             tp, wanted = cursor.tp, cursor.consumed if cursor.fetched is None else cursor.fetched
             if wanted is not None and begin[tp] <= wanted <= end[tp]:
                 cursor.lost = False  # a leader that was just elected did not know its end yet
                 continue
-            target = begin[tp] if self._rule.reset == "earliest" else end[tp]
-            self._reset_or_fail(cursor, versions[cursor], wanted, target, f"offsets {begin[tp]} to {end[tp]}")
+            gone[cursor] = wanted
+        targets = self._targets(gone, begin, end)
+        for cursor, wanted in gone.items():
+            tp = cursor.tp
+            self._reset_or_fail(cursor, versions[cursor], wanted, targets[tp], f"offsets {begin[tp]} to {end[tp]}")
         return {cursor for cursor in cursors if cursor.tp not in begin}
+
+    def _targets(
+        self, gone: Mapping[Cursor, int | None], begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Where cursors without a position, or whose position is gone, continue. `end` was read before (F8)."""
+        targets: dict[TopicPartition, int] = {}
+        times: dict[TopicPartition, int] = {}
+        local: list[TopicPartition] = []
+        for cursor, wanted in gone.items():
+            tp = cursor.tp
+            match self._place(cursor, wanted):
+                case Earliest():
+                    targets[tp] = begin[tp]
+                case EarliestLocal():
+                    local.append(tp)
+                case AtTimestamp(int() as time):
+                    times[tp] = time
+                case _:
+                    targets[tp] = end[tp]
+        if local:
+            targets |= self._cluster.local_begins(local)
+        if times:
+            found = self._cluster.first_at(times, {tp: end[tp] for tp in times})
+            targets |= {tp: end[tp] if offset is None else offset for tp, offset in found.items()}
+        return targets
+
+    def _place(self, cursor: Cursor, wanted: int | None) -> StartMode:
+        if wanted is None and cursor.start is not None:
+            return cursor.start
+        match self._rule.reset:
+            case ByDuration() as reset:
+                return AtTimestamp(reset.time(now_ms()))
+            case "earliest":
+                return Earliest()
+        return Latest()
 
     def _reset_or_fail(self, cursor: Cursor, version: int, lost: int | None, target: int, has: str) -> None:
         """Move a cursor, or raise an error to its stream's thread if `auto.offset.reset` is none."""
@@ -105,7 +147,7 @@ class PositionCheck:
         with cursor.reader.lock:
             if cursor.version != version:
                 return  # a seek has come meanwhile
-            if self._rule.reset == "none":
+            if self._rule.reset == "none" and (lost is not None or cursor.start is None):
                 error = (
                     NoGroupOffset(self._rule.group, [tp])
                     if lost is None

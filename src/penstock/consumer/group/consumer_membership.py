@@ -71,7 +71,7 @@ class ConsumerMembership:
             Interest(),
             rebalance_timeout=config.rebalance_timeout,
             instance_id=config.instance_id,
-            rack=config.client.client_rack or None,
+            rack=config.client.rack or None,
             assignor=config.remote_assignor,
         )
         self._commits = Commits(config, self._given_up, self._check_membership)

@@ -119,7 +119,7 @@ class PartitionFetch:
             max_bytes=max_bytes,
             partition_max_bytes=max_bytes,
             max_wait=config.fetch_max_wait,
-            rack=config.client_rack,
+            rack=config.rack,
         )
 
     @property

@@ -65,7 +65,7 @@ class FetchSession:
             max_bytes=config.fetch_max_bytes,
             partition_max_bytes=config.partition_max_bytes,
             max_wait=max_wait,
-            rack=config.client_rack,
+            rack=config.rack,
             session=(self._session_id, self._epoch),
             forgotten=forgotten,
         )

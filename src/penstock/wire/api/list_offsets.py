@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeAlias, TypeVar
 
-from penstock.errors import ProtocolError
+from penstock.errors import OptionError, ProtocolError
 from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.wire.api.error_codes import RetriableError, check
 from penstock.wire.api.frame import READ_ERRORS, FrameReader, encode_count, encode_text
@@ -78,6 +78,17 @@ def ask_offsets(
     if read_committed is None:
         read_committed = connection.config.read_committed
     return _ask(connection, partitions, times, metadata, read_offsets_response, read_committed)
+
+
+def check_knows_local(connection: Connection) -> None:
+    """Raises OptionError if the broker does not distinguish its own disk from tiered storage."""
+    if connection.version(LIST_OFFSETS) < KNOWS_LOCAL:
+        raise OptionError(
+            "start",
+            "earliest-local",
+            f"is not known to the broker {connection.address}, which is too old for tiered storage",
+            "Use earliest: without tiered storage both are the same",
+        )
 
 
 def ask_times(
