@@ -341,7 +341,9 @@ CONSUMER_REFUSED = {
     "zookeeper.connect": "Kafka itself stores groups and their offsets: use bootstrap.servers",
     "key.deserializer": _DECODERS,
     "value.deserializer": _DECODERS,
-    "interceptor.classes": "Interceptors are Java classes. " + _DECODERS,
+    "interceptor.classes": "Interceptors are Java classes. To change records use key_decoder and value_decoder, or a "
+    "class of yours as valueFormat; to leave records out, where= of Stream.batches; to follow commits and rebalances, "
+    "set_rebalance_listener and metrics()",
     "sasl.username": _JAAS,
     "sasl.password": _JAAS,
     "ssl.ca.location": "Set ssl.truststore.location, which is a PEM file too",

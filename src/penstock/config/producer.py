@@ -137,7 +137,8 @@ PRODUCER_REFUSED = {
     "kafka.key.serializer": _SERIALIZERS,
     "kafka.value.serializer": _SERIALIZERS,
     "kafka.partitioner.class": "It is a Java class. Compute the column `partition` instead",
-    "kafka.interceptor.classes": "Interceptors are Java classes that can change records: use DataFrame operations",
+    "kafka.interceptor.classes": "Interceptors are Java classes. Change the columns before they are written; for the "
+    "result see LagListener in Spark, and the metrics of penstock.Writer",
 }
 
 

@@ -256,7 +256,8 @@ REFUSED = {
     "kafka.key.deserializer": DESERIALIZER_ADVICE,
     "kafka.value.deserializer": DESERIALIZER_ADVICE,
     "kafka.enable.auto.commit": "A stream with kafka.group.id commits the offsets of finished batches: see commitMode",
-    "kafka.interceptor.classes": "Interceptors are Java classes that can change records: use DataFrame operations",
+    "kafka.interceptor.classes": "Interceptors are Java classes. To change records use DataFrame operations, or a "
+    "class of yours as valueFormat; to leave records out, option where; to follow progress, LagListener",
     "path": "A topic is not a path: use option subscribe",
     **SECURITY_REFUSED,
 }
