@@ -39,7 +39,8 @@ class ConsumerConfig:
     """The parsed settings of a connector: checked, without a secret in its repr. Times are in seconds."""
 
     client: ClientConfig
-    group: str
+    group: str = ""
+    """Empty without a group: the user assigns partitions."""
     consumer_id: str | None = None
     instance_id: str | None = None
     server_assigns: bool
@@ -120,7 +121,12 @@ _ms = milliseconds
 
 _OWN = (
     Option(
-        "group.id", text, None, "The group to join. Its members share the partitions of the topics. Required.", "group"
+        "group.id",
+        text,
+        None,
+        "The group to join. Its members share the partitions of the topics. Required, except "
+        "for `create_assigned_streams`.",
+        "group",
     ),
     Option(
         "auto.offset.reset",
@@ -394,25 +400,29 @@ _TABLE = OptionTable(
 )
 
 
-def parse_config(config: Mapping[str, object]) -> ConsumerConfig:
+def parse_config(config: Mapping[str, object], *, needs_group: bool = True) -> ConsumerConfig:
     """Parse a user's settings. Raises OptionError for the first wrong one, under the name the user gave it."""
     with _TABLE.names_as_written(config):
         _check_old_storage(config)
-        return _parsed(_TABLE.parse(config))
+        return _parsed(_TABLE.parse(config), needs_group)
 
 
-def _parsed(values: OptionValues) -> ConsumerConfig:
+def missing_group() -> OptionError:
+    return OptionError(
+        "group.id",
+        None,
+        "is missing. It names the group whose members share the partitions, and for which Kafka stores offsets",
+        "Choose one name per application: the same for consumers that share work, a different one for each "
+        "consumer that reads everything",
+    )
+
+
+def _parsed(values: OptionValues, needs_group: bool) -> ConsumerConfig:
     formats = format_options(values)
     if "bootstrap.servers" not in values.given:
         raise OptionError("bootstrap.servers", None, "is missing", "Example: broker1:9092,broker2:9092")
-    if "group.id" not in values.given:
-        raise OptionError(
-            "group.id",
-            None,
-            "is missing. It names the group whose members share the partitions, and for which Kafka stores offsets",
-            "Choose one name per application: the same for consumers that share work, a different one for each "
-            "consumer that reads everything",
-        )
+    if needs_group and "group.id" not in values.given:
+        raise missing_group()
     _check_protocol(values)
     _check_times(values)
     ignored = values.ignored
@@ -420,7 +430,26 @@ def _parsed(values: OptionValues) -> ConsumerConfig:
         name = values.written.get("group.remote.assignor", "group.remote.assignor")
         ignored = (*ignored, (name, "the members assign partitions in the classic protocol"))
     own = values.fields(_OWN_OPTIONS)
+    if "group.id" not in values.given:
+        own["auto_commit"] = False
+        ignored = (*ignored, *_without_group(values))
     return ConsumerConfig(client=_client(values), formats=formats, shown=values.shown, ignored=ignored, **own)
+
+
+_GROUP_SETTINGS = (
+    *("group.instance.id", "group.protocol", "group.remote.assignor", "group.user.data", "session.timeout.ms"),
+    *("heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.strategy", "auto.commit.interval.ms"),
+)
+
+
+def _without_group(values: OptionValues) -> list[tuple[str, str]]:
+    """The settings that have no effect without a group. Raises OptionError for auto-commit that was asked for."""
+    if values.given.get("enable.auto.commit"):
+        written = values.written.get("enable.auto.commit", "enable.auto.commit")
+        raise OptionError(written, True, "needs a group, and group.id is missing", "Set group.id, or leave it out")
+    return [
+        (values.written.get(name, name), "there is no group.id") for name in _GROUP_SETTINGS if name in values.given
+    ]
 
 
 def _client(values: OptionValues) -> ClientConfig:

@@ -17,12 +17,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from penstock.config.consumer import ConsumerConfig, parse_config
+from penstock.config.consumer import ConsumerConfig, missing_group, parse_config
 from penstock.config.in_force import options_text, versions
 from penstock.config.option import warn_of_ignored
 from penstock.consumer.assigned_partitions import AssignedPartitions
@@ -34,6 +35,7 @@ from penstock.consumer.fetch.cursor import CursorReader
 from penstock.consumer.fetch.leader_finder import LeaderFinder
 from penstock.consumer.fetch.position_check import ResetRule
 from penstock.consumer.group.protocols import GroupMembership, new_membership
+from penstock.consumer.manual_assignment import ManualAssignment, PartitionStart, checked_partitions, needs_group
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.partition_metrics import partition_metrics
 from penstock.consumer.rebalancer import RebalanceListener, Rebalancer
@@ -51,6 +53,8 @@ from penstock.eventtime.tracker import EventTimeStatus
 from penstock.masking import get_logger
 from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
 from penstock.metrics.consumer_counters import ConsumerCounters
+from penstock.model.offset_spec import GroupOffsets
+from penstock.model.subscription import AssignedPartitions as OfPartitions
 from penstock.model.subscription import TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import GroupMember
@@ -80,7 +84,7 @@ class ConsumerConnector:
         if not hasattr(config, "items"):
             example = '{"bootstrap.servers": "broker:9092", "group.id": "words"}'
             raise OptionError("config", config, "is not a mapping", f"Give Kafka's settings, as {example}")
-        self.config: ConsumerConfig = parse_config(config)
+        self.config: ConsumerConfig = parse_config(config, needs_group=False)
         warn_of_ignored(self.config.ignored, "setting")
         _ = self.config.client.rack  # a rack that cannot be found is an error here, not in a thread
         own_id = self.config.consumer_id or _generated_id()
@@ -156,12 +160,14 @@ class ConsumerConnector:
         """Create the given number of streams per topic, and join the group. Once per connector (H2)."""
         if not hasattr(topics, "items"):
             raise OptionError("topics", topics, "is not a mapping", 'Give the streams per topic, as {"words": 4}')
+        self._check_group()
         subscription = NamedTopics(dict(topics))
         check_topics(self._start, subscription.streams.__contains__)
         make = self._factory.maker(TopicNames(tuple(subscription.streams)), key_decoder, value_decoder)
         streams = {topic: [make(number) for number in range(count)] for topic, count in subscription.streams.items()}
         with_topics = [(topic, stream) for topic, each in streams.items() for stream in each]
-        self._begin(subscription, with_topics, lambda topic, number: streams[topic][number])
+        member = partial(self._member, subscription)
+        self._begin(subscription, with_topics, lambda topic, number: streams[topic][number], member)
         return streams
 
     def create_message_streams_by_filter(
@@ -173,6 +179,7 @@ class ConsumerConnector:
     ) -> list[Stream]:
         """Create `n` streams over all topics that a filter allows, and join the group. New topics are added by
         rebalances (H3). Once per connector."""
+        self._check_group()
         chosen = AllowTopics(filter) if isinstance(filter, str) else filter
         if not isinstance(chosen, AllowTopics | DenyTopics):
             raise OptionError(
@@ -182,15 +189,56 @@ class ConsumerConnector:
         check_topics(self._start, lambda topic: topic in chosen.allowed([topic]))
         make = self._factory.maker(TopicPattern(chosen.expression), key_decoder, value_decoder)
         streams = [make(number) for number in range(n)]
-        self._begin(subscription, [("", stream) for stream in streams], lambda topic, number: streams[number])
+        with_topics = [("", stream) for stream in streams]
+        member = partial(self._member, subscription)
+        self._begin(subscription, with_topics, lambda topic, number: streams[number], member)
         return streams
+
+    def create_assigned_streams(
+        self,
+        partitions: Collection[TopicPartition] | Mapping[TopicPartition, PartitionStart],
+        n: int = 1,
+        key_decoder: Decode | None = None,
+        value_decoder: Decode | None = None,
+    ) -> list[Stream]:
+        """Create `n` streams over these partitions, without a group. Once per connector.
+
+        A mapping says where each partition starts: at an offset, "earliest", "earliest-local", "latest" or a datetime.
+        Without it `start` of the connector counts, else `auto.offset.reset`. Nothing is committed.
+        """
+        if self.config.group:
+            hint = "Leave it out, or call create_message_streams"
+            raise OptionError("group.id", self.config.group, "is not used by create_assigned_streams", hint)
+        starts = checked_partitions(partitions, n, self._start, self.config.reset)
+        check_topics(self._start, {tp.topic for tp in starts}.__contains__)
+        make = self._factory.maker(OfPartitions(tuple(starts)), key_decoder, value_decoder)
+        streams = [make(number) for number in range(n)]
+        self._begin(
+            starts,
+            [("", stream) for stream in streams],
+            lambda topic, number: streams[number],
+            lambda: ManualAssignment(starts, n, self._rebalancer, self._finder),
+        )
+        return streams
+
+    def _check_group(self) -> None:
+        if not self.config.group:
+            raise missing_group()
+
+    def _member(self, subscription: StreamSubscription) -> GroupMembership:
+        config = self.config
+        if config.user_data is None and not isinstance(self._start, GroupOffsets):
+            config = replace(config, user_data=True)  # others must know that this member has just started
+        return new_membership(config, self.consumer_id, subscription, self._rebalancer)
 
     def _begin(
         self,
-        subscription: StreamSubscription,
+        wanted: object,
         streams: list[tuple[str, Stream]],
         stream_of: Callable[[str, int], Stream],
+        membership: Callable[[], GroupMembership],
     ) -> None:
+        """`wanted`: what is read, for the log."""
         with self._lock:
             if self._shutdown.begun:
                 raise RuntimeError("this connector is shut down")
@@ -199,13 +247,13 @@ class ConsumerConnector:
             self._streams = streams
             log.info(
                 "consumer %s starts: %s; streams: %s; settings: %s",
-                *(self.consumer_id, versions(), subscription, options_text(self.config.shown)),
+                *(self.consumer_id, versions(), wanted, options_text(self.config.shown)),
             )
             for _, stream in streams:
                 stream.transactional_offsets = self._transactional_offsets(stream.reader)
                 stream.reader.queue.wait_reason = partial(self._wait_reason, stream.thread_id)
             self._rebalancer.reader_of = lambda topic, number: stream_of(topic, number).reader
-            self._membership = new_membership(self.config, self.consumer_id, subscription, self._rebalancer)
+            self._membership = membership()
             atexit.register(self.shutdown)
             self._finder.start()
             self._auto_commit.start()
@@ -257,6 +305,8 @@ class ConsumerConnector:
 
         Raises CommitRefused if the group has rebalanced meanwhile.
         """
+        if not self.config.group:
+            raise needs_group("commit_offsets")
         if self._stopped.is_set() and not self._assigned.cursors:
             hint = "The shutdown has committed the positions, if auto-commit was on"
             raise CommitRefused(self.config.group, "this connector is shut down", hint)
@@ -284,6 +334,8 @@ class ConsumerConnector:
 
     def set_rebalance_listener(self, listener: RebalanceListener | None) -> None:
         """Call the listener when partitions are revoked, and before new ones are fetched. None removes it."""
+        if listener is not None and not self.config.group:
+            raise needs_group("a rebalance listener")
         self._rebalancer.set_listener(listener)
 
     # --- event time ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from penstock.consumer.group.assignment import Assignment
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.start import StartingOffsets
 from penstock.masking import get_logger
+from penstock.model.offset_spec import StartMode
 from penstock.model.topic_partition import TopicPartition
 
 log = get_logger(__name__)
@@ -150,6 +151,22 @@ class Rebalancer:
             self._notify("assigned", self._consumer_id, assignment.threads_of_group)
             self._assigned.cursors = {**self._assigned.cursors, **cursors}
             self._assigned.starting = {}
+            self._update_tracker()
+            self._finder.add(cursors.values())
+
+    def assign_without_group(
+        self, partitions: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int | StartMode | None]
+    ) -> None:
+        """Read these partitions, each by the stream of its number, from their starts. Called once, by the user."""
+        assert self.reader_of is not None
+        cursors: dict[TopicPartition, Cursor] = {}
+        for tp, stream in partitions.items():
+            start = starts[tp]
+            offset = start if isinstance(start, int) else None
+            cursors[tp] = Cursor(tp, self.reader_of(tp.topic, stream), offset)
+            cursors[tp].start = None if isinstance(start, int) else start
+        with self._lock:
+            self._assigned.latest, self._assigned.cursors = frozenset(cursors), cursors
             self._update_tracker()
             self._finder.add(cursors.values())
 

@@ -25,6 +25,8 @@ class MembershipStatus:
     """The number of members; None if another one leads the group."""
     partitions: int | None = None
     """The number of partitions of the group's topics; None likewise."""
+    reason: str | None = None
+    """Why nothing can arrive, if the membership itself knows it."""
 
 
 def wait_reason(
@@ -33,6 +35,8 @@ def wait_reason(
     """One sentence. `status` is None before the streams exist; `assigned` are all partitions of this consumer."""
     if status is None:
         return ""
+    if status.reason is not None:
+        return status.reason
     if not status.is_stable:
         return _not_joined(config, status)
     if status.missing:

@@ -19,6 +19,7 @@ from penstock.consumer.fetch.position_check import PositionCheck, ResetRule
 from penstock.errors import BrokerUnavailable, PenstockError, UnknownTopic
 from penstock.masking import get_logger
 from penstock.model.reader_index import reader_index
+from penstock.model.topic_partition import TopicPartition
 from penstock.reader.partition_leader import FOLLOWER_SECONDS
 from penstock.wire.api.metadata import Broker, Leader, Metadata
 from penstock.wire.client_config import ClientConfig
@@ -72,6 +73,8 @@ class LeaderFinder:
         self._pending: dict[Cursor, PendingLookup] = {}
         self._followers: dict[Cursor, float] = {}
         """Cursors that are fetched from a follower, and until when."""
+        self.unlisted: frozenset[TopicPartition] = frozenset()
+        """Partitions that their topics do not have, as of the last lookups."""
         self._unknown: set[str] = set()
         """Topics that the cluster did not have at the last lookup. They are looked up apart from the others, because
         such a lookup takes the grace period for stale metadata."""
@@ -83,6 +86,11 @@ class LeaderFinder:
         self._cluster = Cluster(lookups, self._stopped.wait)
         self._positions = PositionCheck(self._cluster, rule, on_reset)
         self._thread = threading.Thread(target=self._run, name=f"penstock-leaders-{rule.group}", daemon=True)
+
+    @property
+    def unknown_topics(self) -> frozenset[str]:
+        """Topics that the cluster did not have at the last lookup."""
+        return frozenset(self._unknown)
 
     def start(self) -> None:
         self._thread.start()
@@ -240,6 +248,8 @@ class LeaderFinder:
             log.warning("topic %r does not exist: it was deleted, or is not created yet", name)
         self._unknown = (self._unknown - metadata.topics.keys()) | set(unknown)
         self._postpone([cursor for cursor in due if cursor.tp.topic in self._unknown], UNKNOWN_TOPIC_SECONDS)
+        listed = {cursor.tp for cursor in due if cursor.tp.topic not in metadata.topics or metadata.lists(cursor.tp)}
+        self.unlisted = self.unlisted - listed | {cursor.tp for cursor in due if cursor.tp not in listed}
         led = {cursor: lookup for cursor, lookup in due.items() if metadata.leader(cursor.tp) is not None}
         self._postpone([c for c in due if c.tp.topic in metadata.topics and c not in led], self._backoff)
         self._positions.check_topic_ids(led, metadata)
