@@ -121,7 +121,7 @@ def test_a_schema_that_does_not_fit_is_refused(reader, events, schema, words):
     ("options", "words"),
     [
         ({"startingOffset": "earliest"}, "Did you mean startingOffsets?"),
-        ({"startingOffsets": "first"}, "must be earliest, latest, group, a time or JSON"),
+        ({"startingOffsets": "first"}, "must be earliest, earliest-local, latest, group, a time or JSON"),
         ({"assign": '{"t": [0]}'}, "only one of subscribe, subscribePattern, assign"),
         ({"kafka.value.deserializer": "x"}, "Set keyFormat and valueFormat"),
         ({"minPartitions": "-1"}, "minPartitions = '-1': must be at least 1"),

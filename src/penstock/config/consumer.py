@@ -22,11 +22,12 @@ from penstock.model.offset_spec import Reset
 from penstock.wire.client_config import ClientConfig
 
 COOPERATIVE = "cooperative-sticky"
+FIXED = "penstock-fixed"
 ASSIGNORS = {
     "range": "range",
     "roundrobin": "roundrobin",
     COOPERATIVE: COOPERATIVE,
-    "penstock-fixed": "penstock-fixed",
+    FIXED: FIXED,
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": COOPERATIVE,
@@ -47,8 +48,8 @@ class ConsumerConfig:
     """Whether the group has the protocol `consumer`, in which the coordinator assigns partitions."""
     remote_assignor: str | None = None
     assignors: tuple[str, ...]
-    user_data: bool
-    """Whether a classic member tells the other Penstock members its streams."""
+    user_data: bool | None
+    """Whether a classic member tells the other Penstock members its streams; None: if it must (`needs_user_data`)."""
     session_timeout: float
     heartbeat_interval: float
     rebalance_timeout: float
@@ -115,6 +116,10 @@ def _timeout(name: str, value: str) -> float | None:
 
 def _protocol(name: str, value: str) -> bool:
     return one_of("classic", "consumer")(name, value.strip().lower()) == "consumer"
+
+
+def _user_data(name: str, value: str) -> bool | None:
+    return {"auto": None, "true": True, "false": False}[one_of("auto", "true", "false")(name, value)]
 
 
 _ms = milliseconds
@@ -187,7 +192,7 @@ _OWN = (
         strategies,
         "range",
         "The assignors of the group's partitions in order of preference, separated by commas: `range`, `roundrobin`, "
-        f"`{COOPERATIVE}`, `penstock-fixed`, or Java's class names of the first three. All members of a group must "
+        f"`{COOPERATIVE}`, `{FIXED}`, or Java's class names of the first three. All members of a group must "
         f"have one in common. Only `{COOPERATIVE}` alone keeps reading during a rebalance the partitions that stay. In "
         "a list with others every partition is revoked first, as in Java.",
         "assignors",
@@ -285,11 +290,13 @@ _OWN = (
     ),
     Option(
         "group.user.data",
-        flag,
-        "true",
-        "Whether a member of the classic protocol tells the other Penstock members its id and its numbers of streams. "
-        "Brokers do not convert a group to `group.protocol=consumer` while it has such members: set it to false on all "
-        "of them before. A member then counts as one stream, and `start` of `ConsumerConnector` has no effect.",
+        _user_data,
+        "auto",
+        "Whether a member of the classic protocol tells the other Penstock members its id, its numbers of streams, and "
+        "that it has just started. Brokers do not convert a group to `group.protocol=consumer` while it has such "
+        "members. `auto`: only members with several streams per topic, with `start` of `ConsumerConnector`, or with "
+        "`penstock-fixed`, which need it. `true` also shows listeners the threads of the whole group. "
+        "With `false` a member counts as one stream, and `start` has no effect.",
         "user_data",
     ),
 )

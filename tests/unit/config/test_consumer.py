@@ -60,8 +60,10 @@ def test_an_assignor_of_the_brokers_has_no_effect_in_the_classic_protocol():
     assert parse(group_remote_assignor="uniform").ignored == (("group.remote.assignor", reason),)
 
 
-def test_user_data_is_on_unless_it_is_turned_off():
-    assert (parse().user_data, parse(group_user_data=False).user_data) == (True, False)
+def test_user_data_is_sent_if_needed_unless_the_user_decides():
+    assert [parse(**given).user_data for given in ({}, {"group_user_data": False}, {"group_user_data": "true"})] == [
+        *(None, False, True)
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(CONSUMER_OPTIONS))

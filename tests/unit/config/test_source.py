@@ -140,7 +140,7 @@ def test_F6_offsets_may_be_a_time_as_on_the_command_line():
         ({"startingOffsets": '{"events": {"0": "-1h"}}'}, "Set startingOffsetsByTimestamp for times in JSON"),
         ({"startingOffsets": "-1w"}, "Write a whole number and one of"),
         ({"startingOffsets": "-1h", "endingOffsets": "-2h"}, "is after endingOffsets"),
-        ({"startingOffsets": "soon"}, "must be earliest, latest, group, a time or JSON"),
+        ({"startingOffsets": "soon"}, "must be earliest, earliest-local, latest, group, a time or JSON"),
     ],
 )
 def test_F6_a_number_is_no_time_where_offsets_are_expected(options, words):

@@ -29,7 +29,7 @@ from penstock.consumer.group.heartbeat_thread import HeartbeatThread
 from penstock.consumer.group.join_and_sync import encode_assignments, encode_member, read_assignment, read_members
 from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPartitions
 from penstock.consumer.group.topic_watch import TopicWatch
-from penstock.consumer.group.user_data import SubscriptionUserData
+from penstock.consumer.group.user_data import SubscriptionUserData, needs_user_data
 from penstock.consumer.subscription import StreamSubscription
 from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable, ProtocolError
@@ -252,13 +252,15 @@ class Membership:
             self._consumer_id, self._topics.threads, self._owned.fresh, dict(self._owned.streams)
         )
         joined = self._join(
-            encode_member(
-                self._member, user_data, self._config.client.client_rack, with_user_data=self._config.user_data
-            )
+            encode_member(self._member, user_data, self._config.client.rack, with_user_data=self._sends_user_data())
         )
         given = self._sync(joined, self._lead(joined) if joined.leader else {})
         self._assign(joined, given, user_data)
         self._stay()
+
+    def _sends_user_data(self) -> bool:
+        wanted = self._config.user_data
+        return needs_user_data(self._config.assignors, self._topics.threads) if wanted is None else wanted
 
     def _join(self, subscription: bytes) -> Joined:
         self.state = "joining"

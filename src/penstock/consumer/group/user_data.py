@@ -18,10 +18,11 @@ import json
 import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.config.consumer import FIXED
 from penstock.consumer.group.assignors import Threads, thread_id
 from penstock.consumer.subscription import MAX_STREAMS
 from penstock.masking import get_logger
@@ -41,6 +42,12 @@ MAX_USER_DATA_OF_GROUP = 16 * MAX_USER_DATA
 
 MAX_ID_LENGTH = 512
 """Characters of a consumer id. The leader repeats it for each of the consumer's partitions, to each member."""
+
+
+def needs_user_data(assignors: Collection[str], threads: Mapping[str, int]) -> bool:
+    """Whether a member must tell others more than Kafka's protocol does. Otherwise it sends nothing, because brokers do
+    not convert a group to the protocol `consumer` while members send user data."""
+    return FIXED in assignors or any(count > 1 for count in threads.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,8 @@ HINTS = {
 
 NOT_A_CONSUMER_GROUP = (
     "the group is a classic one, and the brokers do not convert it. Either group.consumer.migration.policy does not "
-    "allow that, or a member has sent user data, as Penstock's classic members do unless group.user.data is false. "
+    "allow that, or a member has sent user data, as Penstock's classic members with several streams do unless "
+    "group.user.data is false. "
     "Change that, or stop all classic members first"
 )
 

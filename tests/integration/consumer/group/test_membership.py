@@ -15,13 +15,19 @@ from penstock.errors import BrokerError, BrokerUnavailable, CommitRefused, NoGro
 from penstock.model.topic_partition import TopicPartition
 
 
-def test_H5_one_to_three_to_two_members(member, topic, group):
+@pytest.mark.parametrize("tells", ["true", "auto"])
+def test_H5_one_to_three_to_two_members(member, topic, group, tells):
+    """Only with user data do members know that all of them have just started."""
     name = topic(partitions=12)
     everything = partitions(name, 12)
-    first = member({name: 1})
+
+    def join():
+        return member({name: 1}, **{"group.user.data": tells})
+
+    first = join()
     await_shared([first], everything)
-    assert first.recorder.assignments[-1].fresh
-    second, third = member({name: 1}), member({name: 1})
+    assert first.recorder.assignments[-1].fresh == (tells == "true")
+    second, third = join(), join()
     await_shared([first, second, third], everything)
     assert [len(each.has) for each in (first, second, third)] == [4, 4, 4]
     assert not any(each.recorder.assignments[-1].fresh for each in (first, second, third))

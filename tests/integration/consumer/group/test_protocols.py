@@ -65,7 +65,7 @@ def test_H5_a_running_group_moves_to_the_protocol_of_the_brokers_and_back(joined
 
 def test_H5_a_classic_group_with_user_data_is_not_converted_and_the_error_says_how(joined, kafka, topic, group):
     name = topic(partitions=2)
-    settled([joined(name, {})], partitions(name, 2))
+    settled([joined(name, {}, streams=2)], partitions(name, 2))
     refused = Made(kafka, group, NamedTopics({name: 1}), CONSUMER)
     refused.membership.start()
     wait_for(lambda: refused.recorder.errors, "an error")
