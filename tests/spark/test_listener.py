@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -51,11 +50,8 @@ def until(condition: Callable[[], object], seen: Callable[[], object] = lambda: 
 
 def on_page(listener: LagListener, query) -> dict:
     """What the driver's own page says about a query. Its state is unknown while Spark has not told the listener."""
-    try:
-        with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=WAIT) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError:
-        return {"row": {"state": "unknown"}}
+    with urllib.request.urlopen(f"{listener.page}api/query?name={query.runId}", timeout=WAIT) as answer:
+        return json.load(answer) or {"row": {"state": "unknown"}}
 
 
 @pytest.fixture

@@ -168,9 +168,9 @@ class PageServer:
             since = query.get("since", ["0"])[0]
             is_number = since.isascii() and since.isdecimal() and len(since) < 16
             found = find(query.get("name", [""])[0], int(since) if is_number else 0)
-            if found is None:
-                return as_json(404, {"error": "it does not exist, or is not selected"})
-            return Answer(200, "application/json", found)
+            # `null` for what does not exist, or is not selected: it may appear, and the browser would report every 404
+            # until then as an error of the page.
+            return Answer(200, "application/json", b"null" if found is None else found)
         return plain(404, "not found")
 
     def post(self, target: str, kind: str, body: bytes) -> Answer:

@@ -60,8 +60,11 @@ export class QueryView {
     const number = stream.queriesNumber;
     try {
       const response = await fetch(`/api/query?name=${encodeURIComponent(this.runId)}`);
-      this.missing.hidden = response.status !== 404;
-      if (response.ok) this.show(await response.json());
+      if (response.ok) {
+        const found = await response.json();
+        this.missing.hidden = found != null;
+        if (found != null) this.show(found);
+      }
       this.number = number;
     } catch {
       return; // the server is away: the page says so, and asks again when it is back

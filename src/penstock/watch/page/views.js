@@ -128,8 +128,9 @@ class Detail {
     this.isBusy = true;
     try {
       const response = await fetch(`/api/${this.kind}?name=${encodeURIComponent(this.name)}&since=${this.number}`);
-      this.missing.hidden = response.status !== 404;
-      if (response.ok) this.take(await response.json());
+      const found = response.ok ? await response.json() : undefined;
+      if (response.ok) this.missing.hidden = found != null;
+      if (found != null) this.take(found);
       else this.number = 0;
     } catch {
       this.number = 0; // the server is away: the page says so, and asks again with the next snapshot
