@@ -126,10 +126,11 @@ test: ## what CI runs: linters, Rust, unit, integration, Spark
 	@$(MAKE) $(SIDE_BY_SIDE) ready
 	@$(MAKE) -j 2 test-python checks
 
-test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL and Kerberos
+test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older brokers; needs PostgreSQL, Kerberos, promtool and chromium
 	@tools/postgresql.sh >/dev/null
 	@tools/kerberos.sh
 	@command -v promtool >/dev/null || { echo "make test-all needs promtool: apt-get install prometheus"; exit 1; }
+	@command -v chromium >/dev/null || { echo "make test-all needs a browser: apt-get install chromium"; exit 1; }
 	@$(MAKE) $(VENV)/.kerberos $(VENV)/.browser
 	@$(MAKE) old-broker-jars
 	@$(MAKE) test ARGS="-m 'not soak' --hypothesis-profile=thorough $(ARGS)"

@@ -1,4 +1,7 @@
-"""The live cell of `LagListener` in a real kernel, as a notebook's front end sees it. Needs nbclient and ipykernel."""
+"""The live cell of `LagListener` in a real kernel, as a notebook's front end sees it.
+
+Needs `pip install --group notebook`.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,6 @@ print(shown.data["text/html"])
 
 
 def test_a_cell_that_was_displayed_before_the_query_shows_how_it_failed():
-    pytest.importorskip("nbclient", reason="this test needs nbclient and ipykernel")
-    pytest.importorskip("ipykernel", reason="this test needs nbclient and ipykernel")
     command = [sys.executable, "-W", "ignore", "-c", FRONT_END, str(TESTS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -19,8 +19,8 @@ from chaos.sink import logged_files
 from fixtures.produce import Rec
 from penstock.config.source import parse_options
 from penstock.model.topic_partition import TopicPartition
-from penstock.testing import get_distribution
 from penstock.wire.cluster import Cluster
+from support.group_tool import described
 
 SOON = 180.0
 """A deadline, not a measurement: a session's first query took 65 s where other work held the processors."""
@@ -240,13 +240,7 @@ def test_F21_the_last_batch_of_a_bounded_run_is_committed_too_and_kafkas_own_too
     table.run(subscribe=name, startingOffsets="earliest", **{"kafka.group.id": group})
     assert group_offsets(group, name) == {0: 10, 1: 10}
     produce(name, numbered(7))
-    tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    shown = get_distribution().run_tool(
-        *(tool, "--bootstrap-server", kafka.bootstrap_servers),
-        *("--describe", "--group", group, "--timeout", "60000"),  # its own default is 5 s for each answer
-    )
-    rows = [line.split()[1:6] for line in shown.stdout.splitlines() if line.startswith(group)]
-    assert sorted(rows) == [[name, "0", "10", "14", "4"], [name, "1", "10", "13", "3"]]
+    assert described(kafka, group) == [[name, "0", "10", "14", "4"], [name, "1", "10", "13", "3"]]
 
 
 def test_F21_a_stopped_query_has_committed_what_it_finished(table, topic, produce, group_offsets):

@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 import pytest
 from confluent_kafka import Consumer
 
 from fixtures.members import wait_for
-from fixtures.page import opened, until
+from fixtures.page import cells, opened, tile, until, until_rows
 from fixtures.produce import Rec
 from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
-from penstock.testing.distribution import get_distribution
 from support.axe import serious_findings
+from support.group_tool import described
 
 pytestmark = [pytest.mark.extended, pytest.mark.broker]
 
 MARKUP = b"<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[2J\xe2\x80\xae"
-
-
-def described(kafka, group):
-    """Topic, partition, committed offset, end and lag, as Kafka's own tool prints them."""
-    tool = get_distribution().run_tool(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--group", group),
-    )
-    assert tool.returncode == 0, tool.stdout + tool.stderr
-    rows = [line.split() for line in tool.stdout.splitlines() if line.startswith(group)]
-    return sorted([row[1], *row[2:6]] for row in rows)
-
-
-def cells(page, grid):
-    """The texts of a table's rows."""
-    return page.evaluate(
-        """(name) => [...document.querySelectorAll(`[role=grid][aria-label="${name}"] .tbody .tr:not([hidden])`)]
-           .map((row) => [...row.children].map((cell) => cell.textContent))""",
-        grid,
-    )
-
-
-def tile(page, title):
-    return (
-        f"[...document.querySelectorAll('dt')].find((each) => each.textContent === '{title}').nextSibling.textContent"
-    )
 
 
 def test_figures_are_those_of_kafkas_own_tool(kafka, topic, produce, cluster, page, watch):
@@ -56,18 +29,8 @@ def test_figures_are_those_of_kafkas_own_tool(kafka, topic, produce, cluster, pa
     rows = until_rows(page, "Lag by partition", 3)
     shown = sorted([row[0], row[1], *(text.replace(",", "") for text in row[2:5])] for row in rows)
     assert shown == described(kafka, group)
-    assert page.evaluate(tile(page, "Lag")) == f"{sum(int(row[4]) for row in shown):,}"
+    assert tile(page, "Lag") == f"{sum(int(row[4]) for row in shown):,}"
     assert page.errors == []
-
-
-def until_rows(page, grid, count):
-    deadline = time.monotonic() + 60
-    while True:
-        rows = cells(page, grid)
-        if len(rows) == count and all(row[2] != "–" for row in rows):
-            return rows
-        assert time.monotonic() < deadline, rows
-        page.wait_for_timeout(50)
 
 
 def test_members_and_commits_appear_while_one_looks(kafka, topic, produce, page, watch):

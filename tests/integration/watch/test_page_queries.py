@@ -23,6 +23,12 @@ def no_search(request):
     raise PenstockError("no cluster")
 
 
+def ring(page):
+    """Around the table, which has the focus."""
+    style = "getComputedStyle(document.activeElement).outlineStyle"
+    return page.evaluate(f"`${{document.activeElement.role}} ${{{style}}}`")
+
+
 @pytest.fixture
 def page(browser):
     made = opened(browser.new_page(viewport={"width": 1200, "height": 1000}))
@@ -37,12 +43,14 @@ def test_a_driver_s_own_page_shows_queries_and_no_cluster(page):
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.get_by_role("heading", name="Queries").wait_for()
         assert page.get_by_role("link", name="Topics").count() == 0
+        assert ring(page) == "grid none", "before a key was pressed"
         queries.put(report(name=HOSTILE, topic=HOSTILE, partitions=3, batches=40))
         queries.put(report("run-2", name="other", lag=0))
         page.get_by_text("running").nth(1).wait_for()
         page.keyboard.press("/")
         page.keyboard.type("IMG SRC")
         page.keyboard.press("Enter")
+        assert ring(page) == "grid solid"
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Time of the last batch").wait_for()
         page.get_by_text("triggerExecution").wait_for()

@@ -14,9 +14,9 @@ from fixtures.produce import Rec
 from penstock.errors import AuthorizationFailed, BrokerError, BrokerUnavailable, UnknownTopic
 from penstock.model.topic_partition import TopicPartition
 from penstock.testing import EmbeddedKafka
-from penstock.testing.distribution import get_distribution
 from penstock.wire.api.find_coordinator import GROUP
 from penstock.wire.cluster import Cluster
+from support.group_tool import described
 
 JOIN_SECONDS = 60
 
@@ -43,17 +43,10 @@ def test_F23_a_commit_is_seen_by_us_and_by_the_brokers_own_tool(cluster, kafka, 
     offsets = {TopicPartition(name, 0): 7, TopicPartition(name, 1): 0, TopicPartition(name, 2): 10}
     cluster.commit(group, offsets)
     assert cluster.committed(group, offsets) == offsets
-    tool = get_distribution().run_tool(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--group", group),
-    )
-    assert tool.returncode == 0, tool.stdout + tool.stderr
-    rows = [line.split() for line in tool.stdout.splitlines() if line.startswith(group)]
-    # group, topic, partition, current offset, log end offset, lag
-    assert sorted((int(row[2]), row[3], row[4], row[5]) for row in rows) == [
-        (0, "7", "10", "3"),
-        (1, "0", "10", "10"),
-        (2, "10", "10", "0"),
+    assert described(kafka, group) == [
+        [name, "0", "7", "10", "3"],
+        [name, "1", "0", "10", "10"],
+        [name, "2", "10", "10", "0"],
     ]
 
 
