@@ -12,8 +12,8 @@ It runs as a script in any environment with PySpark, so it imports only that. Th
     {"do": "read", "format": ..., "options": {...}, "path": ...}
             one batch read into Parquet. Answer: rows
     {"do": "stream", "format": ..., "options": {...}, "path": ..., "checkpoint": ..., "trigger": {...}}
-            one streaming query into Parquet, until it ends by itself or after `batches` batches. Answer: the batches
-            that had data
+            one streaming query into Parquet, until it ends by itself or after `batches` batches. `page`: the address
+            of a page to which it reports, with Penstock's listener. Answer: the batches that had data
     {"do": "windows", "format": ..., "options": {...}, "checkpoint": ..., "window": ..., "delay": ...}
             counts all records in windows of their timestamps, with Spark's watermark of that delay. Answer: records
             read, records counted, rows that Spark reports as dropped
@@ -92,6 +92,10 @@ def take(spark: SparkSession, step: dict[str, Any]) -> int:
 def stream(spark: SparkSession, step: dict[str, Any]) -> list[dict[str, Any]]:
     writer = records(spark.readStream.format(step["format"]).options(**step["options"]).load()).writeStream
     writer = writer.format("parquet").option("checkpointLocation", step["checkpoint"]).trigger(**step["trigger"])
+    if "page" in step:
+        from penstock.spark import LagListener
+
+        spark.streams.addListener(LagListener(page=step["page"]))
     query = writer.start(step["path"])
     if "batches" in step:
         while query.isActive and len(recent(query)) < step["batches"]:

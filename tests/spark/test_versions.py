@@ -13,6 +13,11 @@ from chaos.committed import committed
 from chaos.processes import Driver, until
 from chaos.sink import read_back, values_of, written
 from fixtures.produce import Rec
+from penstock.errors import PenstockError
+from penstock.watch.access import Access
+from penstock.watch.feed import Feed
+from penstock.watch.queries import QueryRegistry
+from penstock.watch.server import PageServer
 
 # The first test of a version may have to fetch it, which is large.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(2400)]
@@ -159,6 +164,32 @@ def group_offsets(kafka, group: str, topic: str) -> dict[int, int]:
     options = parse_options(kafka.client_options() | {"subscribe": topic})
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     return {tp.partition: offset for tp, offset in Cluster(options.client).committed(group, places).items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_F26_queries_report_to_a_page(version, spark_version, stream, numbers, tmp_path):
+    """Also what Spark says of a query that has failed. Sources of older versions report no lag."""
+    registry = QueryRegistry()
+    with Feed(None, registry) as feed, PageServer("127.0.0.1", 0, feed, no_search, Access(), registry) as server:
+        page = f"http://127.0.0.1:{server.port}"
+        reporting = stream(batches=2, maxOffsetsPerTrigger=LIMIT) | {"page": page}
+        failing = stream(startingOffsets=json.dumps({numbers: {"0": 10**9, "1": 0, "2": 0}}))
+        steps = [reporting, failing | {"checkpoint": str(tmp_path / "failing"), "path": str(tmp_path / "nothing")}]
+        with spark_version(version, steps, tmp_path / "driver") as driver:
+            assert driver.wait(RUN_SECONDS) != 0
+        assert until(lambda: sorted(row["state"] for row in registry.rows()) == ["failed", "finished"], 60)
+        reports = {row["state"]: registry.detail(row["name"])["report"] for row in registry.rows()}
+    assert str(10**9) in reports["failed"]["error"]
+    finished = reports["finished"]
+    batches = [batch["rows"] for batch in finished["batches"]]
+    assert batches[:2] == [LIMIT, LIMIT]
+    assert {"addBatch", "triggerExecution"} <= {phase["name"] for phase in finished["phases"]}
+    assert sum(each["current_offset"] for each in finished["partitions"]) == sum(batches)
+    assert finished["lag"] == (None if version in WITHOUT_START else RECORDS - sum(batches))
+
+
+def no_search(request):
+    raise PenstockError("no cluster")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
