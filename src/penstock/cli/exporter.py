@@ -49,6 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=_port, default=PORT, help=f"the port to listen on; 0 is a free one (default {PORT})"
     )
     parser.add_argument(
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name of this machine that requests may use, besides localhost and addresses; may be repeated. Without "
+        "it, an exporter that other machines can reach accepts any name",
+    )
+    parser.add_argument(
         "--no-partitions", action="store_true", help="only whole groups and topics: far fewer series in large clusters"
     )
     add_monitoring_arguments(parser, interval=INTERVAL)
@@ -65,7 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
             "penstock exporter requires the package prometheus-client: pip install 'penstock[prometheus]'"
         ) from None
     from penstock.monitor.exporter import Exporter
+    from penstock.serving.hosts import is_loopback
 
+    names = frozenset(name.lower() for name in arguments.host_name)
     ended = threading.Event()
     previous = signal.signal(signal.SIGTERM, lambda number, _: ended.set())
     stale_after = max(STALE_ROUNDS * arguments.interval, arguments.interval + 30)
@@ -77,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
                 lambda: collector.snapshot,
                 stale_after=stale_after,
                 by_partition=not arguments.no_partitions,
+                hosts=names if names or is_loopback(arguments.address) else None,
             ) as exporter,
             collector,
         ):

@@ -83,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
     collector = make_collector(arguments, topics.connection)
     from penstock.cli.arrow_start import without_pandas
     from penstock.cli.newest_records import NewestRecords
-    from penstock.watch.access import Access, is_loopback, new_token
+    from penstock.serving.hosts import is_loopback
+    from penstock.watch.access import Access, new_token
     from penstock.watch.feed import Feed
     from penstock.watch.queries import QueryRegistry
     from penstock.watch.server import PageServer

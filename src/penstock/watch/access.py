@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
+
+from penstock.serving.hosts import is_loopback, refuses_host
 
 COOKIE = "penstock-watch-"
 """Before a digest of the token. Cookies of one host are shared by all its ports: several commands need a name each."""
@@ -31,15 +32,6 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-def is_loopback(address: str) -> bool:
-    if address.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a request must show. Each check returns the reason to refuse it, or None."""
@@ -49,16 +41,8 @@ class Access:
     """Names of this machine that browsers may use, besides localhost and addresses."""
 
     def refuses_host(self, host: str | None) -> str | None:
-        """Against DNS rebinding: there the browser sends the name of the attacker's site, never an address.
-
-        The port is not compared: it differs behind `ssh -L`.
-        """
-        name = _host_name(host)
-        if name is None:
-            return "the request has no valid Host header"
-        if name == "localhost" or name in self.hosts or _is_address(name):
-            return None
-        return "this host name is not allowed: start penstock watch with --host-name NAME to allow it"
+        """Names of other sites, which DNS may point at this machine."""
+        return refuses_host(host, self.hosts)
 
     def refuses_token(self, cookies: str | None) -> str | None:
         if self.token is None or self.is_token(_cookie(cookies, self.cookie)):
@@ -108,28 +92,6 @@ def _netloc(origin: str) -> str | None:
     except ValueError:
         return None
     return parts.netloc.lower() if parts.scheme in ("http", "https") and parts.netloc else None
-
-
-def _host_name(host: str | None) -> str | None:
-    """`[::1]:8765` -> `::1`, `localhost:8765` -> `localhost`."""
-    if not host:
-        return None
-    try:
-        parts = urlsplit(f"//{host}")
-        valid = parts.port is None or parts.port >= 0
-    except ValueError:
-        return None
-    if not valid or parts.path or parts.query or parts.fragment or "@" in host:
-        return None
-    return parts.hostname
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _cookie(header: str | None, name: str) -> str | None:

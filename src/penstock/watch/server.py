@@ -1,24 +1,17 @@
-"""The HTTP server of the page: Python's own, with a thread for each open connection.
-
-Answers end the connection, except for the stream of events. The number of connections is bounded.
-"""
+"""The HTTP server of the page. Answers end the connection, except for the stream of events."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import socket
-import socketserver
 import threading
-from collections.abc import Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from penstock.errors import PenstockError
 from penstock.masking import get_logger, masked
+from penstock.serving.server import Answer, Connection, HttpServer, plain
 from penstock.watch.access import HEADERS, Access
 from penstock.watch.feed import Feed, Seen
 from penstock.watch.queries import QueryRegistry
@@ -34,25 +27,9 @@ SEARCHES = 2
 """Searches at the same time: each reads from brokers, and uses up to one core."""
 HEARTBEAT_SECONDS = 10.0
 """A comment in the stream. It finds connections that are gone, and tells the page that the server is alive."""
-CLIENT_SECONDS = 20.0
-"""For a client that sends its request, or reads the answer, slowly."""
-POLL_SECONDS = 0.1
 MAX_BODY = 64 * 1024
-ONCE = ("Host", "Origin", "Cookie", "Authorization", "Content-Type", "Content-Length")
-"""Headers that may not be sent twice."""
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-
-
-class Answer(NamedTuple):
-    status: int
-    kind: str
-    body: bytes
-    headers: Mapping[str, str] = {}
-
-
-def plain(status: int, text: str) -> Answer:
-    return Answer(status, "text/plain; charset=utf-8", text.encode() + b"\n")
 
 
 def as_json(status: int, document: Any) -> Answer:
@@ -91,26 +68,27 @@ class PageServer:
         self._searches = threading.BoundedSemaphore(SEARCHES)
         self.streams = threading.BoundedSemaphore(STREAMS)
         try:
-            self._server = _Server((address, port), self)
+            self._server = HttpServer(
+                address,
+                port,
+                lambda connection: _respond(self, connection),
+                name="penstock-watch",
+                connections=CONNECTIONS,
+                headers=HEADERS,
+                secret=access.token,
+            )
         except (OSError, OverflowError) as error:
             raise PenstockError(
                 f"the page cannot be served on {address}:{port}: {error}. --port chooses another port; 0 is a free one"
             ) from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="penstock-watch", daemon=True
-        )
-        self._thread.start()
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return self._server.port
 
     def close(self) -> None:
         """End the server. Streams end with the feed; what still hangs in a send is cut."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._server.cut_connections()
-        self._thread.join()
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self
@@ -195,143 +173,56 @@ def _is_json(kind: str) -> bool:
     return kind.partition(";")[0].strip().lower() == "application/json"
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # `cut_connections` ends them
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], page: PageServer) -> None:
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        self.page = page
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        # Without HTTPServer's reverse look-up of the address, which may take as long as a DNS server hangs.
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            is_full = len(self._open) >= CONNECTIONS
-            if not is_full:
-                self._open.add(request)
-        if is_full:
-            request.settimeout(1.0)
-            with contextlib.suppress(OSError):
-                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            self.shutdown_request(request)
+def _respond(page: PageServer, connection: Connection) -> None:
+    headers, is_post = connection.single_headers(), connection.command == "POST"
+    path = urlsplit(connection.path).path
+    try:
+        if is_post and path == "/api/queries":
+            refusal = page.refuses_report(connection.client_address[0], headers)
+            connection.send(refusal or _with_body(connection, MAX_BYTES, page.report))
             return
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self._open.discard(request)
-        super().shutdown_request(request)
-
-    def cut_connections(self) -> None:
-        with self._lock:
-            for each in self._open:
-                with contextlib.suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        log.debug("a request of a browser failed", exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = CLIENT_SECONDS
-    server_version = "penstock"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        self._answer(is_post=False)
-
-    def do_HEAD(self) -> None:
-        self._answer(is_post=False)
-
-    def do_POST(self) -> None:
-        self._answer(is_post=True)
-
-    def _answer(self, *, is_post: bool) -> None:
-        page = self.server.page
-        # A header that is sent twice could be read in two ways.
-        doubled = [name for name in ONCE if len(self.headers.get_all(name) or ()) > 1]
-        headers = dict(self.headers.items()) if not doubled else {}
-        headers = {name.title(): value for name, value in headers.items()}
-        try:
-            if is_post and urlsplit(self.path).path == "/api/queries":
-                self._send(page.refuses_report(self.client_address[0], headers) or self._report(page))
-                return
-            answer = page.refusal(self.path, headers, is_post=is_post)
-            if answer is None and not is_post and urlsplit(self.path).path == "/api/events":
-                self._stream(page)
-                return
-            if answer is None:
-                answer = self._post(page) if is_post else page.get(self.path)
-        except (OSError, TimeoutError):
-            raise
-        except Exception:
-            log.exception("the page cannot be served")
-            answer = plain(500, "failed: the log of penstock watch has the reason")
-        self._send(answer)
-
-    def _post(self, page: PageServer) -> Answer:
-        body = self._body(MAX_BODY)
-        if isinstance(body, Answer):
-            return body
-        return page.post(self.path, self.headers.get("Content-Type", ""), body)
-
-    def _report(self, page: PageServer) -> Answer:
-        body = self._body(MAX_BYTES)
-        return body if isinstance(body, Answer) else page.report(body)
-
-    def _body(self, limit: int) -> bytes | Answer:
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > limit:
-            return plain(413, f"the request has no length, or more than {limit} bytes")
-        return self.rfile.read(int(length))
-
-    def _start(self, status: int, kind: str, more: Mapping[str, str]) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        for name, value in (HEADERS | dict(more)).items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def _send(self, answer: Answer) -> None:
-        self._start(answer.status, answer.kind, {"Content-Length": str(len(answer.body))} | dict(answer.headers))
-        if self.command != "HEAD":
-            self.wfile.write(answer.body)
-
-    def _stream(self, page: PageServer) -> None:
-        """Send events until the browser or the server ends."""
-        if not page.streams.acquire(blocking=False):
-            self._send(plain(503, f"{STREAMS} pages are open already: close one"))
+        answer = page.refusal(connection.path, headers, is_post=is_post)
+        if answer is None and not is_post and path == "/api/events":
+            _stream(page, connection)
             return
-        try:
-            self._start(200, "text/event-stream", {"X-Accel-Buffering": "no"})
-            if self.command == "HEAD":
-                return
-            self.wfile.write(b"retry: 1000\n\n")
-            seen = Seen()
-            while not page.feed.is_closed:
-                found = page.feed.after(seen, HEARTBEAT_SECONDS)
-                if found is not None:
-                    seen, encoded = found
-                    self.wfile.write(encoded)
-                elif not page.feed.is_closed:
-                    self.wfile.write(b"event: alive\ndata: {}\n\n")
-            self.wfile.write(b"event: end\ndata: {}\n\n")
-        finally:
-            page.streams.release()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the name that http.server gives it)
-        log.debug("%s", json.dumps(format % args).replace(page_token(self.server.page), "***"))
+        if answer is None and is_post:
+            kind = headers.get("Content-Type", "")
+            answer = _with_body(connection, MAX_BODY, lambda body: page.post(connection.path, kind, body))
+        elif answer is None:
+            answer = page.get(connection.path)
+    except (OSError, TimeoutError):
+        raise
+    except Exception:
+        log.exception("the page cannot be served")
+        answer = plain(500, "failed: the log of penstock watch has the reason")
+    connection.send(answer)
 
 
-def page_token(page: PageServer) -> str:
-    return page.access.token or "\0"
+def _with_body(connection: Connection, limit: int, answer: Callable[[bytes], Answer]) -> Answer:
+    length = connection.headers.get("Content-Length", "")
+    if not (length.isascii() and length.isdecimal() and len(length) < 10) or int(length) > limit:
+        return plain(413, f"the request has no length, or more than {limit} bytes")
+    return answer(connection.rfile.read(int(length)))
+
+
+def _stream(page: PageServer, connection: Connection) -> None:
+    """Send events until the browser or the server ends."""
+    if not page.streams.acquire(blocking=False):
+        connection.send(plain(503, f"{STREAMS} pages are open already: close one"))
+        return
+    try:
+        connection.start(200, "text/event-stream", {"X-Accel-Buffering": "no"})
+        if connection.command == "HEAD":
+            return
+        connection.wfile.write(b"retry: 1000\n\n")
+        seen = Seen()
+        while not page.feed.is_closed:
+            found = page.feed.after(seen, HEARTBEAT_SECONDS)
+            if found is not None:
+                seen, encoded = found
+                connection.wfile.write(encoded)
+            elif not page.feed.is_closed:
+                connection.wfile.write(b"event: alive\ndata: {}\n\n")
+        connection.wfile.write(b"event: end\ndata: {}\n\n")
+    finally:
+        page.streams.release()

@@ -141,7 +141,7 @@ def test_health_says_whether_brokers_answer(serve):
         assert (status, content_type, json.loads(body)["reason"]) == (503, "application/json", reason)
     old = Exporter("127.0.0.1", 0, full, stale_after=60, clock=lambda: WALL + 61)
     try:
-        assert old.answer("/health", "")[0] == 503
+        assert old.answer("/health", None, "").status == 503
     finally:
         old.close()
 
@@ -151,6 +151,15 @@ def test_before_the_first_round_a_scrape_fails_and_other_paths_do_not_exist(serv
     assert get(exporter, "/metrics")[0] == 503
     assert get(exporter, "/")[0] == 200
     assert get(exporter, "/etc/passwd")[0] == 404
+
+
+def test_on_loopback_a_name_of_another_site_gets_no_metrics(serve):
+    exporter = serve(full(), hosts=frozenset({"box.example"}))
+    for path in ("/metrics", "/health", "/"):
+        assert get(exporter, path, Host="evil.example:9777")[0] == 421
+        for host in ("localhost:9777", "127.0.0.1", "Box.example:9777"):
+            assert get(exporter, path, Host=host)[0] == 200
+    assert get(serve(full()), "/metrics", Host="exporter.monitoring:9777")[0] == 200, "not checked by default"
 
 
 def test_silent_clients_cost_a_few_threads_and_no_more(serve):

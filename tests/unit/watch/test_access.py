@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.watch.access import HEADERS, Access, is_loopback, new_token
+from penstock.watch.access import HEADERS, Access, new_token
 
 OPEN = Access()
 LOCKED = Access("secret-token", frozenset({"box.example"}))
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost:8765", "localhost", "127.0.0.1:9", "[::1]:8765", "10.1.2.3:80", "LOCALHOST:1"]
-)
-def test_localhost_and_addresses_are_hosts(host):
-    assert OPEN.refuses_host(host) is None
-
-
-@pytest.mark.parametrize(
-    "host",
-    [
-        *(None, "", "evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil.example:8765"),
-        *("user@localhost", "localhost/x", "localhost:x", "[::1", "box.example", "127.1", "localhost."),
-    ],
-)
-def test_other_names_are_refused_because_dns_may_point_them_at_this_machine(host):
-    assert OPEN.refuses_host(host)
-
-
-def test_a_name_can_be_allowed():
-    assert LOCKED.refuses_host("Box.example:8765") is None
-    assert "--host-name" in LOCKED.refuses_host("other.example")
+def test_names_of_other_sites_are_refused_unless_they_are_allowed():
+    assert OPEN.refuses_host("localhost:8765") is None
+    assert OPEN.refuses_host("box.example:8765")
+    assert LOCKED.refuses_host("box.example:8765") is None
 
 
 @pytest.mark.parametrize(
@@ -102,19 +85,3 @@ def test_the_policy_forbids_inline_scripts_and_other_servers():
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-
-
-@pytest.mark.parametrize(
-    ("address", "own"),
-    [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("127.9.9.9", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("box", False),
-    ],
-)
-def test_addresses_of_this_machine_only(address, own):
-    assert is_loopback(address) is own

@@ -154,6 +154,9 @@ function escape(target) {
   else if (kind) location.hash = "#/";
 }
 
+// Until then the focus that a view gives to its table draws no ring: a reader who uses no keys does not need it.
+addEventListener("keydown", () => (document.documentElement.dataset.keys = ""), { capture: true, once: true });
+
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || keys.open) return;
   if (event.key === "Escape") {
@@ -181,7 +184,6 @@ themeButton.addEventListener("click", nextTheme);
 showTheme(storedTheme());
 const stream = new Stream(changed);
 addEventListener("hashchange", route);
-document.addEventListener("visibilitychange", changed); // a hidden page asks for no details
 document.addEventListener("visibilitychange", changed); // a hidden page fetches no details
 route();
 setTimeout(showStatus, 1000); // not while the first connection is made
