@@ -1,28 +1,39 @@
-"""Test an installed wheel without a broker: imports, versions, the command line, and the kernel on captured batches.
+"""Test an installed wheel: imports, versions, the command line, the page, and the kernel on captured batches.
 
-    python -m pip install dist/penstock-*.whl
+    python -m pip install dist/penstock-*.whl prometheus-client
     python tools/smoke_wheel.py
 
-Run it with the Python that the wheel was installed into. It refuses a penstock that was imported from a source tree.
+`penstock watch`, `top` and `exporter` run against simulated brokers, so that it needs no Java. Run it with the Python
+that the wheel was installed into. It refuses a penstock that was imported from a source tree.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
+PROGRAM = Path(sys.executable).parent / "penstock"
+"""The entry point is part of the wheel."""
+DEADLINE = 60.0
 
 
 def main() -> int:
     check_package()
     check_command_line()
     check_page()
+    check_monitoring()
     captures = sorted(GOLDEN.glob("*.bin"))
     if not captures:
         sys.exit(f"smoke_wheel: {GOLDEN} has no captured batches")
@@ -47,9 +58,7 @@ def check_package() -> None:
 
 
 def check_command_line() -> None:
-    """Run the installed `penstock` program: the entry point is part of the wheel."""
-    program = Path(sys.executable).parent / "penstock"
-    finished = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    finished = run("--help")
     expect(finished.returncode == 0, f"penstock --help ended with {finished.returncode}: {finished.stderr}")
     expect("read" in finished.stdout, f"penstock --help does not list its commands: {finished.stdout}")
 
@@ -62,6 +71,74 @@ def check_page() -> None:
     served = {path.removeprefix("/") or "index.html": content for path, (_, content) in page_files().items()}
     written = {path.name: path.read_bytes() for path in source.iterdir()}
     expect(served == written, f"the page has {sorted(served)}, its source {sorted(written)}")
+
+
+def check_monitoring() -> None:
+    """The three commands that show a cluster, as processes, and the page with its modules over HTTP."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from penstock.model.topic_partition import TopicPartition
+    from support.simulated_cluster import Group, SimulatedCluster
+
+    with SimulatedCluster({"orders": 1}, {"billing": Group({TopicPartition("orders", 0): 900})}, brokers=1) as cluster:
+        once = run("top", "-b", cluster.bootstrap, "--once", "--json")
+        expect(once.returncode == 0, f"penstock top ended with {once.returncode}: {once.stderr}")
+        lags = {group["name"]: group["lag"] for group in json.loads(once.stdout)["groups"]}
+        expect(lags == {"billing": 100}, f"penstock top shows {lags}")
+        with serving("watch", "-b", cluster.bootstrap, "--port", "0") as url:
+            check_modules(url)
+        with serving("exporter", "-b", cluster.bootstrap, "--port", "0") as url:
+            wanted = 'penstock_group_pending_records{group="billing"} 100.0'
+            text = fetch(url)
+            expect(wanted in text, f"penstock exporter serves no {wanted}: {text[:2000]}")
+    print("smoke_wheel: penstock watch, top and exporter show a simulated cluster")
+
+
+def check_modules(url: str) -> None:
+    """Fetch the page and what it refers to, as a browser does."""
+    fetched: set[str] = set()
+    waiting = {""}
+    while waiting:
+        path = waiting.pop()
+        fetched.add(path)
+        text = fetch(url + path)
+        waiting |= set(re.findall(r'(?:src|href|from)[= ]"/(\w+\.\w+)"', text)) - fetched
+    expect({"", "main.js", "table.js", "queries.js", "style.css"} <= fetched, f"the page refers to {sorted(fetched)}")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=DEADLINE, check=False)  # noqa: S603
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """A command that serves until it is terminated, and prints its URL first."""
+    process = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        if not url.startswith("http://127.0.0.1:"):
+            process.kill()
+            sys.exit(f"smoke_wheel: penstock {arguments[0]} prints {url!r}: {process.communicate()[1]}")
+        yield url
+        process.terminate()
+        _, errors = process.communicate(timeout=DEADLINE)
+        expect(process.returncode == 0, f"penstock {arguments[0]} ended with {process.returncode}: {errors}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def fetch(url: str) -> str:
+    """The text at a URL; 503 is an exporter that has not asked the brokers yet."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=DEADLINE) as answer:  # noqa: S310
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                expect(error.code == 503 and time.monotonic() < deadline, f"{url}: HTTP {error.code}")
+        time.sleep(0.1)
 
 
 def check_capture(capture: Path) -> int:
