@@ -109,7 +109,7 @@ demo: ## a million events through Kafka into PySpark and back, with a real broke
 	@$(BIN)/penstock demo
 
 bench: kernel-release broker ## Penstock beside Spark's own Kafka source and others; writes benchmarks/results/
-	@rm -f $(VENV)/.bytecode && $(BIN)/python tools/pyspark_bytecode.py --remove
+	@rm -f $(VENV)/.bytecode && $(BIN)/python -P src/penstock/spark/pyspark_bytecode.py --remove >/dev/null
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 # --- checking it ------------------------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ $(VENV)/kafka.jsa: $(VENV)/.packages | broker
 	@PYTHONPATH=src:tests $(BIN)/python -m support.kafka_jvm
 
 # Spark's Python processes start in a third of the time. Benchmarks take it out again: users do not have it.
-$(VENV)/.bytecode: $(VENV)/.packages tools/pyspark_bytecode.py
-	@$(BIN)/python tools/pyspark_bytecode.py
+$(VENV)/.bytecode: $(VENV)/.packages src/penstock/spark/pyspark_bytecode.py
+	@$(BIN)/python -P src/penstock/spark/pyspark_bytecode.py >/dev/null
 	@touch $@
 
 # Not in the group of the tests: it is compiled, with what tools/kerberos.sh looks for.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from types import ModuleType
+from zipimport import zipimporter
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from penstock.masking import get_logger
@@ -36,12 +39,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     return builder
 
 
-def advise(environment: Mapping[str, str] = os.environ) -> None:
-    """Log what `configure` would gain. Called once per stream, by its planner, which Spark starts as it starts
-    workers."""
+def advise(environment: Mapping[str, str] = os.environ, pyspark: ModuleType = pyspark) -> None:
+    """Log what `configure` and bytecode would gain. Called once per stream, by its planner, which Spark starts as it
+    starts workers."""
     if api.HAS_UNIX_SOCKETS and "PYTHON_WORKER_FACTORY_PORT" in environment:
         log.info(
             "Spark talks to its Python workers over TCP. Unix sockets are faster: "
             "penstock.spark.configure(SparkSession.builder), or %s=true, makes it use them",
             UNIX_SOCKETS,
+        )
+    if isinstance(pyspark.__loader__, zipimporter) and str(pyspark.__file__).endswith(".py"):
+        log.info(
+            "Spark's Python processes import PySpark from a zip file, and compile it each time. They start faster with "
+            "the bytecode that `python -m penstock.spark.pyspark_bytecode` adds to that file"
         )

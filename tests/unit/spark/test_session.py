@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import zipfile
+import zipimport
 
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.spark import api, session
+from penstock.spark import api, pyspark_bytecode, session
 
 
 class Builder:
@@ -76,3 +79,20 @@ def test_a_planner_advises_unix_sockets_only_over_tcp(environment, lines, logged
     session.advise(environment)
     assert len(logged.messages) == lines
     assert all(session.UNIX_SOCKETS in message for message in logged.messages)
+
+
+def imported_from(path):
+    importer = zipimport.zipimporter(str(path))
+    importer.invalidate_caches()
+    return importlib.util.module_from_spec(importer.find_spec("pyspark"))
+
+
+def test_a_planner_advises_bytecode_only_while_pyspark_comes_from_a_zip_file_without_it(tmp_path, logged):
+    path = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("pyspark/__init__.py", "")
+    session.advise({}, imported_from(path))
+    assert ["pyspark_bytecode" in message for message in logged.messages] == [True]
+    pyspark_bytecode.add_bytecode(path)
+    session.advise({}, imported_from(path))
+    assert len(logged.messages) == 1
