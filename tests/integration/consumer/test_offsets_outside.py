@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fixtures.consumer import eventually
+from fixtures.consumer import WAIT, eventually
 from fixtures.stream import records, tp
 from penstock import ConsumerTimeout
 
@@ -34,10 +34,12 @@ def names_of(consumer_id, assignment):
 
 
 class SeekTo:
-    """Starts partitions that it has not seen at one offset."""
+    """Starts partitions that it has not seen at one offset, once their logs have it."""
 
     def __init__(self, connector, offset):
         self.connector, self.offset = connector, offset
+        self.has_offset = threading.Event()
+        self.has_offset.set()
         self.before, self.after, self.errors = {}, {}, []
 
     def revoked(self, owned):
@@ -45,6 +47,7 @@ class SeekTo:
 
     def assigned(self, consumer_id, assignment):
         try:
+            assert self.has_offset.wait(WAIT)
             new = [each for each in names_of(consumer_id, assignment) if each not in self.connector.assignment()]
             self.before |= {each: at for each, at in self.connector.position().items() if each in new}
             self.connector.seek(dict.fromkeys(new, self.offset))
@@ -83,8 +86,10 @@ def test_H7_a_seek_in_assigned_decides_where_a_new_partition_starts(consumers, t
         eventually(has_read, lambda: f"records of {partitions} partitions, not {sorted(seen)}: {listener.errors}")
 
     reads_the_end_of(2)
+    listener.has_offset.clear()  # the protocol `consumer` may assign it before its records are there
     operator.grow(name, 3)
     produce(name, records(60, 2))
+    listener.has_offset.set()
     reads_the_end_of(3)
     assert not listener.errors
     assert listener.before[tp(name, 0)] == 60, "the group's offset shows in the callback"
