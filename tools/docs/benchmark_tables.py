@@ -90,6 +90,7 @@ COLUMNS_AND_FILTERS: dict[Case, str] = {
 SEARCHES: dict[Case, str] = {
     ("search", ""): "count the matches among 6 M records, s",
     ("search", "with a schema"): "the same with a schema, s",
+    ("search", "with a queue of 1 M messages"): "the same, kcat with a queue of 1 M messages, s",
 }
 SEARCH_SIDES = {"penstock": "`penstock read --where`", "kcat": "kcat and jq"}
 SUMS: dict[Case, str] = {
