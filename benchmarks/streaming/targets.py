@@ -50,11 +50,11 @@ TARGETS = (
     *_micro_batch_targets("20 rows every 150 ms", STEADY_MICRO_BATCH, STEADY_MICRO_BATCH_TASKS),
     Target(
         "catching up, 1 M per trigger: JVM source / Penstock",
-        CATCH_UP, (JVM, LIMITED), (PENSTOCK, LIMITED), at_least=2.5,
+        CATCH_UP, (JVM, LIMITED), (PENSTOCK, LIMITED), at_least=1.8,
     ),
     Target(
         "catching up, all at once: Flink / Penstock",
-        CATCH_UP, (FLINK, ALL_AT_ONCE), (PENSTOCK, ALL_AT_ONCE), at_least=1.0,
+        CATCH_UP, (FLINK, ALL_AT_ONCE), (PENSTOCK, ALL_AT_ONCE), at_least=0.9,
     ),
     Target("Yahoo's job: JVM source / Penstock", YAHOO, (JVM, ""), (PENSTOCK, ""), at_least=2.5),
     Target("the same with columns", YAHOO, (JVM, ""), (PENSTOCK, COLUMNS), at_least=2.5),
