@@ -46,6 +46,10 @@ _POSITION_9 = struct.Struct(">iiqqi")
 _POSITION = struct.Struct(">iiqiqib")
 _NO_TAGS = b"\0"
 
+# A response before version 7, and from it on; a partition before version 5, and from it on.
+_RESPONSE_4, _RESPONSE = struct.Struct(">i"), struct.Struct(">ihi")
+_PARTITION_4, _PARTITION = struct.Struct(">ihqq"), struct.Struct(">ihqqq")
+
 
 @dataclass(frozen=True, slots=True)
 class FetchPosition:
@@ -164,9 +168,8 @@ def read_fetch_response(frame: memoryview, version: int, correlation_id: int, br
 
 
 def _read_response(reader: FrameReader, version: int) -> FetchResponse:
-    throttle = reader.number(">i")
-    error_code = reader.number(">h") if version >= 7 else 0
-    session_id = reader.number(">i") if version >= 7 else 0
+    begin = reader.compiled(_RESPONSE) if version >= 7 else (*reader.compiled(_RESPONSE_4), 0, 0)
+    throttle, error_code, session_id = begin
     partitions = []
     for _ in range(reader.count()):
         topic = uuid.UUID(bytes=bytes(reader.take(16))) if version > NAMES_ONLY else reader.text()
@@ -177,8 +180,8 @@ def _read_response(reader: FrameReader, version: int) -> FetchResponse:
 
 
 def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -> FetchedPartition:
-    partition, error_code, high_watermark, last_stable = reader.numbers(">ihqq")
-    log_start = reader.number(">q") if version >= 5 else 0
+    begin = reader.compiled(_PARTITION) if version >= 5 else (*reader.compiled(_PARTITION_4), 0)
+    partition, error_code, high_watermark, last_stable, log_start = begin
     fetched = FetchedPartition(
         topic,
         partition,
@@ -186,7 +189,7 @@ def _read_partition(reader: FrameReader, version: int, topic: str | uuid.UUID) -
         high_watermark,
         last_stable,
         aborted=[_read_aborted(reader) for _ in range(reader.count())],
-        preferred_replica=reader.number(">i") if version >= 11 else -1,
+        preferred_replica=reader.compiled(_NUMBER)[0] if version >= 11 else -1,
         records=reader.data(),
         log_start=log_start,
     )

@@ -71,6 +71,12 @@ class FrameReader:
         self.at += struct.calcsize(layout)
         return values
 
+    def compiled(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Numbers that follow each other, for messages that are read often."""
+        values = layout.unpack_from(self.frame, self.at)
+        self.at += layout.size
+        return values
+
     def count(self, least: int = 1) -> int:
         """The count of an array's elements, each of which has at least `least` bytes. A null array has none."""
         count = self.varint() - 1 if self.flexible else self.number(">i")
