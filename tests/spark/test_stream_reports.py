@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 
 import pyarrow.parquet as pq
@@ -12,6 +13,8 @@ from chaos.sink import logged_files
 from fixtures.cluster import cluster_of
 from fixtures.produce import Rec
 from penstock.model.topic_partition import TopicPartition
+from penstock.reader import worker_counters
+from penstock.reader.worker_counters import counters_of
 from penstock.spark import PenstockDataSource, await_end
 from penstock.spark.listener import source_metrics
 
@@ -108,13 +111,46 @@ def test_F3_F26_what_tasks_met_is_counted_once_per_range_however_often_they_run(
     assert stream.report()["finished"] is None
 
 
-def test_a_stream_of_bytes_has_no_listener_and_counts_nothing(running, topic, produce):
+def test_F26_a_stream_of_bytes_without_metrics_has_no_listener(running, topic, produce):
+    name = topic()
+    produce(name, values(1))
+    stream = running(subscribe=name, reportMetrics="false")
+    end = stream.reader.latestOffset(stream.state, stream.limit)
+    assert [each.reports for each in stream.reader.partitions(stream.state, end)] == [None]
+
+
+def test_F26_workers_report_their_requests_and_the_planner_shows_the_last_figures(running, topic, produce, monkeypatch):
+    name = topic(partitions=2)
+    produce(name, values(1) + values(2, partition=1))
+    stream = running(subscribe=name)
+    assert "workers" not in stream.report()
+    stream.trigger()
+    report = stream.report()
+    assert "malformedRecords" not in report
+    [(worker, first)] = report["workers"].items()
+    assert worker.endswith(f":{os.getpid()}")
+    assert first["fetches"] == first["awaited"] == 1, "the second task's report is less than a second later"
+    assert 0 < first["slowest_fetch"] == first["fetch_seconds"] < 60
+    assert first["connections"] >= 1
+    assert (first["retries"], first["throttle_seconds"]) == (0, 0)
+    monkeypatch.setattr(worker_counters, "REPORT_SECONDS", 0.0)
+    counters_of(stream.reader._driver._server.address.token)._due = 0.0
+    produce(name, values(3) + values(4, partition=1))
+    stream.trigger()
+    assert stream.report()["workers"][worker]["fetches"] == 4
+
+
+def test_F26_a_planner_that_cannot_be_reached_delays_a_task_of_bytes_for_a_moment_only(running, topic, produce, caplog):
     name = topic()
     produce(name, values(1))
     stream = running(subscribe=name)
     end = stream.reader.latestOffset(stream.state, stream.limit)
-    assert [each.reports for each in stream.reader.partitions(stream.state, end)] == [None]
-    assert "malformedRecords" not in stream.report()
+    [partition] = stream.reader.partitions(stream.state, end)
+    stream.reader._driver._server.close()
+    with caplog.at_level("INFO"):
+        assert sum(batch.num_rows for batch in stream.reader.read(partition)) == 1
+    assert "the query's metrics lack this worker" in caplog.text
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
 
 
 @pytest.mark.parametrize(
@@ -260,3 +296,7 @@ def test_F26_counts_are_in_the_progress_after_that_of_their_batch(table, topic, 
     (first,), (second,) = (source_metrics(each).values() for each in query.recentProgress if each.numInputRows)
     assert (first.malformed_records, first.dropped_records, first.skipped_records) == (0, 0, 0)
     assert (second.malformed_records, second.dropped_records, second.skipped_records) == (1, 1, 1)
+    [worker] = second.workers
+    assert worker.fetch_requests >= 1
+    assert worker.open_connections >= 1
+    assert worker.fetch_latency is not None

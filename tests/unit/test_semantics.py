@@ -104,7 +104,6 @@ def test_every_rule_has_a_test_that_carries_its_code():
 
 def test_every_code_in_the_list_of_gaps_is_a_rule():
     gaps = re.findall(r"^\| ([A-Z]\d+) \|", PAGE.read_text().partition("## Known gaps")[2], re.MULTILINE)
-    assert gaps
     assert set(gaps) <= set(defined())
 
 

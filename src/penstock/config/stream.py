@@ -101,7 +101,7 @@ STREAM_OPTIONS = OptionTable(
         flag,
         "true",
         "Whether `latestOffset` in the query's progress carries the metrics of LagListener under the key `#penstock`: "
-        "commits, committed offsets, bytes per record.",
+        "commits, committed offsets, bytes per record, and what each worker does at the brokers.",
         "report_metrics",
     ),
 )

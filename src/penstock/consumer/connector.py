@@ -53,12 +53,14 @@ from penstock.eventtime.tracker import EventTimeStatus
 from penstock.masking import get_logger
 from penstock.metrics.consumer import ConsumerMetrics, StreamQueue
 from penstock.metrics.consumer_counters import ConsumerCounters
+from penstock.metrics.group_counters import NO_GROUP
 from penstock.model.offset_spec import GroupOffsets
 from penstock.model.subscription import AssignedPartitions as OfPartitions
 from penstock.model.subscription import TopicNames, TopicPattern
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import GroupMember
 from penstock.wire.cluster import Cluster
+from penstock.wire.transport.pool import POOL
 
 log = get_logger(__name__)
 
@@ -112,6 +114,7 @@ class ConsumerConnector:
             backoff=self.config.refresh_leader_backoff,
             on_error=self._report,
             on_fetched=self._counters.fetched,
+            on_retry=self._counters.retried,
             on_reset=self._counters.out_of_range,
         )
         self._factory = StreamFactory(
@@ -123,7 +126,7 @@ class ConsumerConnector:
         self.transactional_offsets = self._transactional_offsets(None)
         """For `penstock.Writer`, which commits the offsets of all streams in a transaction."""
         self._auto_commit = AutoCommit(self.config, self._offsets.commit_changed)
-        self._cluster = Cluster(self.config.client, self._stopped.wait)
+        self._cluster = Cluster(self.config.client, self._stopped.wait, self._counters.retried)
         """For the membership thread."""
         self._rebalancer = Rebalancer(
             self.config,
@@ -378,6 +381,8 @@ class ConsumerConnector:
             self.consumer_id,
             partition_metrics(self._assigned.in_order(), status),
             [StreamQueue(topic, stream.thread_id, stream.reader.queue.size) for topic, stream in self._streams],
+            open_connections=POOL.open_count(self.config.client),
+            requests=membership.counters.snapshot() if membership else NO_GROUP,
             rebalances=membership.rebalances if membership else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
             last_rebalance_seconds=membership.last_rebalance_seconds if membership else None,

@@ -15,6 +15,7 @@ from penstock.consumer.start import start_mode
 from penstock.consumer.subscription import MAX_STREAMS
 from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import OptionError
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.offset_spec import AtOffsets, AtTimestamp, GroupOffsets, PerPartition, Reset, StartMode
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import GroupMember
@@ -95,6 +96,7 @@ class ManualAssignment:
     last_rebalance_seconds: float | None = None
 
     def __init__(self, starts: Starts, streams: int, owner: Rebalancer, finder: LeaderFinder) -> None:
+        self.counters = GroupCounters()  # stays at 0
         self._starts = starts
         self._streams = streams
         self._owner = owner

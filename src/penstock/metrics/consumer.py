@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.metrics import families
+from penstock.metrics.latency import NO_REQUESTS, Latency
 from penstock.metrics.metric import Metric, Sample, samples_of, seconds
 from penstock.metrics.partition import PARTITION_FAMILIES, PartitionMetrics, total_lag
 
@@ -23,6 +24,36 @@ ALL_MESSAGES_PER_SECOND = Metric(
 ALL_BYTES_PER_SECOND = Metric("consumerAllTopicsBytesPerSecond", "gauge", "Bytes handed out per second, all topics")
 FETCH_REQUESTS = Metric("consumerFetchRequests", "counter", "Fetch requests that brokers have answered")
 FETCH_REQUESTS_PER_SECOND = Metric("consumerFetchRequestsPerSecond", "gauge", "Fetch requests answered per second")
+FETCH_SECONDS = Metric(
+    "consumerFetchSeconds",
+    "counter",
+    "Time of all answered fetch requests. It includes the time for which brokers wait for records",
+)
+FETCH_LATENCY = Metric("consumerFetchLatency", "gauge", "Average seconds of a fetch request, over ten seconds")
+SLOWEST_FETCH = Metric("consumerSlowestFetch", "gauge", "Seconds of the slowest fetch request within ten seconds")
+THROTTLE_SECONDS = Metric("consumerThrottleSeconds", "counter", "Time for which brokers have throttled this consumer")
+RETRIES = Metric("consumerRetries", "counter", "Requests that failed in a way that a retry may heal")
+OPEN_CONNECTIONS = Metric("consumerOpenConnections", "gauge", "Open connections of this consumer to brokers")
+HEARTBEATS = Metric("consumerHeartbeats", "counter", "Heartbeats that the group's coordinator has answered")
+HEARTBEAT_SECONDS = Metric("consumerHeartbeatSeconds", "counter", "Time of all answered heartbeats")
+LAST_HEARTBEAT_SECONDS = Metric("consumerLastHeartbeatSeconds", "gauge", "Duration of the last answered heartbeat")
+SINCE_HEARTBEAT = Metric(
+    "consumerSinceHeartbeat", "gauge", "Seconds since the group's coordinator last answered a heartbeat"
+)
+JOINS = Metric("consumerJoins", "counter", "Requests to join the group that were answered")
+JOIN_SECONDS = Metric(
+    "consumerJoinSeconds",
+    "counter",
+    "Time of all answered requests to join. In a classic group it includes waiting for the other members",
+)
+LAST_JOIN_SECONDS = Metric("consumerLastJoinSeconds", "gauge", "Duration of the last answered request to join")
+SYNCS = Metric("consumerSyncs", "counter", "Requests of a classic group for the assignment that were answered")
+SYNC_SECONDS = Metric(
+    "consumerSyncSeconds",
+    "counter",
+    "Time of all answered requests for the assignment. It includes waiting for the group's leader",
+)
+LAST_SYNC_SECONDS = Metric("consumerLastSyncSeconds", "gauge", "Duration of the last answered request for it")
 COMMITS_PER_SECOND = Metric("consumerCommitsPerSecond", "gauge", "Commits that succeeded, per second")
 REBALANCES = Metric("consumerRebalances", "counter", "Rebalances of this consumer")
 REBALANCE_SECONDS = Metric("consumerRebalanceSeconds", "counter", "Time spent in rebalances")
@@ -65,6 +96,22 @@ CONSUMER_METRICS = (
     ALL_BYTES_PER_SECOND,
     FETCH_REQUESTS,
     FETCH_REQUESTS_PER_SECOND,
+    FETCH_SECONDS,
+    FETCH_LATENCY,
+    SLOWEST_FETCH,
+    THROTTLE_SECONDS,
+    RETRIES,
+    OPEN_CONNECTIONS,
+    HEARTBEATS,
+    HEARTBEAT_SECONDS,
+    LAST_HEARTBEAT_SECONDS,
+    SINCE_HEARTBEAT,
+    JOINS,
+    JOIN_SECONDS,
+    LAST_JOIN_SECONDS,
+    SYNCS,
+    SYNC_SECONDS,
+    LAST_SYNC_SECONDS,
     COMMITS_SUCCEEDED,
     COMMITS_FAILED,
     COMMITS_PER_SECOND,
@@ -124,6 +171,17 @@ class ConsumerMetrics:
     queues: tuple[StreamQueue, ...] = ()
     fetch_requests: int = 0
     fetch_requests_per_second: float = 0.0
+    fetches: Latency = NO_REQUESTS
+    """How long fetch requests take. Brokers without records wait, up to fetch.max.wait.ms."""
+    throttle_seconds: float = 0.0
+    retries: int = 0
+    open_connections: int = 0
+    heartbeats: Latency = NO_REQUESTS
+    since_heartbeat: float | None = None
+    """Seconds since the group's coordinator last answered a heartbeat; None if it has answered none."""
+    joins: Latency = NO_REQUESTS
+    syncs: Latency = NO_REQUESTS
+    """Always 0 in a group of the protocol `consumer`, which has no such request."""
     commits_succeeded: int = 0
     commits_failed: int = 0
     commits_per_second: float = 0.0
@@ -173,6 +231,22 @@ class ConsumerMetrics:
             (ALL_BYTES_PER_SECOND, self.bytes_per_second),
             (FETCH_REQUESTS, self.fetch_requests),
             (FETCH_REQUESTS_PER_SECOND, self.fetch_requests_per_second),
+            (FETCH_SECONDS, self.fetches.seconds),
+            (FETCH_LATENCY, self.fetches.average),
+            (SLOWEST_FETCH, self.fetches.slowest),
+            (THROTTLE_SECONDS, self.throttle_seconds),
+            (RETRIES, self.retries),
+            (OPEN_CONNECTIONS, self.open_connections),
+            (HEARTBEATS, self.heartbeats.count),
+            (HEARTBEAT_SECONDS, self.heartbeats.seconds),
+            (LAST_HEARTBEAT_SECONDS, self.heartbeats.last),
+            (SINCE_HEARTBEAT, self.since_heartbeat),
+            (JOINS, self.joins.count),
+            (JOIN_SECONDS, self.joins.seconds),
+            (LAST_JOIN_SECONDS, self.joins.last),
+            (SYNCS, self.syncs.count),
+            (SYNC_SECONDS, self.syncs.seconds),
+            (LAST_SYNC_SECONDS, self.syncs.last),
             (COMMITS_SUCCEEDED, self.commits_succeeded),
             (COMMITS_FAILED, self.commits_failed),
             (COMMITS_PER_SECOND, self.commits_per_second),

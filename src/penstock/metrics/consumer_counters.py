@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from penstock.metrics.consumer import ConsumerMetrics, StreamQueue, TopicFlow
+from penstock.metrics.group_counters import NO_GROUP, GroupFigures
+from penstock.metrics.latency import WINDOW_SECONDS, LatencyMeter
 from penstock.metrics.partition import PartitionMetrics
-
-WINDOW_SECONDS = 10
-"""The window of rates per second: long enough for commits and for fetches that wait, short enough to show a stall."""
 
 
 class Meter:
@@ -55,6 +54,9 @@ class ConsumerCounters:
         self._messages: dict[str, Meter] = {}
         self._bytes: dict[str, Meter] = {}
         self._fetches = Meter(now)
+        self._fetch_times = LatencyMeter(clock)
+        self._throttle_seconds = 0.0
+        self._retries = 0
         self._commits = Meter(now)
         self._commits_failed = 0
         self._resets = 0
@@ -70,11 +72,18 @@ class ConsumerCounters:
             self._messages[topic].add(messages, now)
             self._bytes[topic].add(size, now)
 
-    def fetched(self) -> None:
-        """A broker has answered a fetch request. Called by fetchers."""
+    def fetched(self, seconds: float, throttle: float) -> None:
+        """A broker has answered a fetch request, after this time, and throttles this client. Called by fetchers."""
         now = self._clock()
+        self._fetch_times.add(seconds)
         with self._lock:
             self._fetches.add(1, now)
+            self._throttle_seconds += throttle
+
+    def retried(self) -> None:
+        """A request has failed in a way that a retry may heal. Called by fetchers and the leader finder."""
+        with self._lock:
+            self._retries += 1
 
     def committed(self) -> None:
         now = self._clock()
@@ -112,6 +121,8 @@ class ConsumerCounters:
         partitions: Iterable[PartitionMetrics],
         queues: Iterable[StreamQueue],
         *,
+        open_connections: int = 0,
+        requests: GroupFigures = NO_GROUP,
         rebalances: int = 0,
         rebalance_seconds: float = 0.0,
         last_rebalance_seconds: float | None = None,
@@ -139,6 +150,14 @@ class ConsumerCounters:
                 tuple(queues),
                 fetch_requests=self._fetches.total,
                 fetch_requests_per_second=self._fetches.per_second(now),
+                fetches=self._fetch_times.snapshot(),
+                throttle_seconds=self._throttle_seconds,
+                retries=self._retries + requests.retries,
+                open_connections=open_connections,
+                heartbeats=requests.heartbeats,
+                since_heartbeat=requests.since_heartbeat,
+                joins=requests.joins,
+                syncs=requests.syncs,
                 commits_succeeded=self._commits.total,
                 commits_failed=self._commits_failed,
                 commits_per_second=self._commits.per_second(now),

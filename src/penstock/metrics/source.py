@@ -35,6 +35,7 @@ from penstock.metrics.families import (
 )
 from penstock.metrics.metric import Metric, Sample, samples_of, seconds
 from penstock.metrics.partition import PartitionMetrics, total_lag
+from penstock.metrics.worker import WORKER_FAMILIES, WorkerMetrics, read_worker_figures
 from penstock.model.topic_partition import TopicPartition
 
 REPORT_KEY = "#penstock"
@@ -77,6 +78,7 @@ METRICS = (
     PARTITION_HELD,
     RECORDS_PER_SECOND,
     BYTES_PER_SECOND,
+    *WORKER_FAMILIES,
 )
 
 
@@ -104,6 +106,8 @@ class SourceMetrics:
     event_time_lag: float | None = None
     """Seconds by which the watermark lags the time of the progress; below 0 if records are from the future."""
     late_records: int | None = None
+    workers: tuple[WorkerMetrics, ...] = ()
+    """What the worker processes of executors have done at the brokers, ordered by name."""
     finished: bool | None = None
     """Whether the stream has reached the end that its options or its deserializer set; None without an end, or if it
     was not reported."""
@@ -142,6 +146,8 @@ class SourceMetrics:
         yield from samples_of(values)
         for partition in self.partitions:
             yield from partition.samples()
+        for worker in self.workers:
+            yield from worker.samples()
 
     @classmethod
     def from_progress(
@@ -189,6 +195,7 @@ class SourceMetrics:
             watermark=event_time.combined,
             event_time_lag=event_time.lag(timestamp),
             late_records=_count(figures.get("lateRecords")),
+            workers=read_worker_figures(figures.get("workers")),
             finished=finished if isinstance(finished := figures.get("finished"), bool) else None,
             reported=isinstance(report, dict),
         )

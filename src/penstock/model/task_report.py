@@ -1,5 +1,5 @@
 """What a task reports to its stream's planner: records that it dropped, offsets that were gone, the highest event time,
-and the record that ended its partition.
+the record that ended its partition, and what its worker has done at the brokers.
 
 Spark gives a task of a Python source no way to send data back to the source. So each task gets the address of a server
 in the planner's process (`planner/report_server.py`). It sends its report when it has read its range:
@@ -18,6 +18,7 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from penstock.model.topic_partition import TopicPartition
+from penstock.model.worker_figures import WorkerFigures
 
 LARGEST_MESSAGE = 4096
 """Bytes. A topic's name has at most 249 characters; the rest is numbers."""
@@ -59,8 +60,12 @@ class TaskReport:
     """F27: the first offset that was gone when the task read (failOnDataLoss false); None if none was."""
     lost_stop: int | None = None
     """The offset after the last one that was gone."""
+    worker: WorkerFigures | None = None
+    """What the task's worker has done at the brokers for the query so far (F26)."""
 
     def __post_init__(self) -> None:
+        if self.worker is not None and not isinstance(self.worker, WorkerFigures):
+            raise ValueError(f"{self.worker!r} are not the figures of a worker")
         counts = (self.malformed, self.dropped, self.dead_letters, self.skipped, self.read, self.passed, self.late)
         numbers = (self.partition, self.start, self.stop, *counts)
         if not isinstance(self.topic, str) or not self.topic:
@@ -93,7 +98,7 @@ class TaskReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to report."""
+        """Whether there is nothing to report about the range."""
         counts = self.malformed or self.dropped or self.dead_letters or self.skipped or self.read
         return self.ended_at is None and self.lost is None and not self.has_event_time and not counts
 
@@ -105,6 +110,8 @@ class ReportAddress:
     hosts: tuple[str, ...]
     port: int
     token: str = field(repr=False)
+    wants_figures: bool = False
+    """Whether tasks report what their workers do at the brokers (F26)."""
 
 
 def encode(report: TaskReport, token: str) -> bytes:
@@ -119,8 +126,12 @@ def decode(message: bytes, token: str) -> TaskReport:
     if not hmac.compare_digest(signature, _signature(document, token)):
         raise ValueError("the signature is wrong")
     try:
-        return TaskReport(**json.loads(document))
-    except (TypeError, RecursionError) as error:  # signed by a task with another version of this package
+        fields = json.loads(document)
+        if fields.get("worker") is not None:
+            fields["worker"] = WorkerFigures(**fields["worker"])
+        return TaskReport(**fields)
+    except (TypeError, AttributeError, RecursionError) as error:
+        # It is signed by a task with another version of this package.
         raise ValueError(f"the report cannot be read: {error}") from error
 
 

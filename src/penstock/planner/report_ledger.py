@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -11,11 +12,19 @@ from penstock.masking import get_logger
 from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import TaskReport
 from penstock.model.topic_partition import Offsets, TopicPartition
+from penstock.model.worker_figures import WorkerFigures
 
 log = get_logger(__name__)
 
 RangeKey: TypeAlias = tuple[TopicPartition, int, int]
 """The partition, start and stop of a task's range."""
+
+
+WORKERS_KEPT = 100
+"""Workers whose figures are kept: those that have reported last. Spark's progress carries all of them."""
+
+WORKER_SECONDS = 600.0
+"""A worker that was silent for so long while others have reported is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +87,11 @@ class ReportLedger:
     wrote itself, and a second one finds them written. A loss: Spark may use the rows of either attempt.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
+        self._workers: dict[str, tuple[float, WorkerFigures]] = {}
+        """By worker: when it has reported last, and what. In that order."""
         self._expected: frozenset[RangeKey] = frozenset()
         self._reports: dict[RangeKey, TaskReport] = {}
         """The reports of the current batch."""
@@ -101,6 +113,8 @@ class ReportLedger:
         """Add a report. Called by the server's thread."""
         tp = report.topic_partition
         with self._lock:
+            if report.worker is not None:
+                self._take_figures(report.worker)
             if (key := (tp, report.start, report.stop)) not in self._expected:
                 log.info("ignored the report of [%d, %d) of %s: not of this batch", report.start, report.stop, tp)
                 return
@@ -118,6 +132,22 @@ class ReportLedger:
             self._updated.add(tp)
             if report.ended_at is not None:
                 self._ends[tp] = min(report.ended_at, self._ends.get(tp, report.ended_at))
+
+    def _take_figures(self, figures: WorkerFigures) -> None:
+        now = self._clock()
+        before = self._workers.pop(figures.worker, None)
+        if before is not None and before[1].fetches > figures.fetches:
+            figures = before[1]  # two tasks of a worker have overtaken each other
+        self._workers[figures.worker] = now, figures
+        for name, (at, _) in list(self._workers.items()):
+            if len(self._workers) <= WORKERS_KEPT and now - at < WORKER_SECONDS:
+                break
+            del self._workers[name]
+
+    def workers(self) -> list[WorkerFigures]:
+        """The last figures of each worker, by name. Called by any thread."""
+        with self._lock:
+            return sorted((figures for _, figures in self._workers.values()), key=lambda each: each.worker)
 
     def counts(self) -> ReportCounts:
         """Sums since the query started. Called by any thread."""

@@ -33,14 +33,16 @@ WARNING_SECONDS = 60.0
 class ReportServer:
     """Receives reports until it is closed. Closes a connection that sends anything else, without an answer."""
 
-    def __init__(self, take: Callable[[TaskReport], None], hosts: Sequence[str]) -> None:
+    def __init__(
+        self, take: Callable[[TaskReport], None], hosts: Sequence[str], *, wants_figures: bool = False
+    ) -> None:
         """`take` is called by the server's thread. `hosts`: the addresses by which tasks reach this machine. If it is
         only one, such as loopback, the server listens on that one alone."""
         token = secrets.token_hex(16)
         self._take = take
         self._socket = listening_socket(hosts, MOST_CONNECTIONS)
         self._socket.setblocking(False)
-        self.address = ReportAddress(tuple(hosts), self._socket.getsockname()[1], token)
+        self.address = ReportAddress(tuple(hosts), self._socket.getsockname()[1], token, wants_figures)
         self._wake, self._woken = socket.socketpair()
         self._closing = False
         self._has_warned = False

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.masking import get_logger
 from penstock.metrics.source import by_topic, event_time_figures
+from penstock.metrics.worker import worker_figures
 from penstock.model.topic_partition import TopicPartition
 from penstock.planner.checkpoint import OffsetTexts
 from penstock.planner.group_committer import Committer
@@ -52,6 +53,8 @@ class StreamMetrics:
             "lostRanges": self._lost_ranges(counts),
             "finished": planner.finished,
         }
+        if planner.reports is not None and (workers := planner.reports.workers()):
+            figures["workers"] = worker_figures(workers)
         if planner.checkpoint.unread:
             figures["unreadPartitions"] = by_topic(sorted(planner.checkpoint.unread))
         return figures
@@ -65,6 +68,15 @@ class StreamMetrics:
             log.warning("lost ranges of this run: %d (failOnDataLoss is false)", lost)
         if self._filters_rows:
             log.info("records of this run that met option where: %d of %d", counts.passed, counts.read)
+        workers = [] if self._planner.reports is None else self._planner.reports.workers()
+        if workers:
+            log.info(
+                "requests of this run's %d workers: %d fetches, throttled for %.3g s, %d retries",
+                len(workers),
+                sum(each.fetches for each in workers),
+                sum(each.throttle_seconds for each in workers),
+                sum(each.retries for each in workers),
+            )
         if replace(counts, late=0, lost_ranges=0, read=0, passed=0) != ReportCounts():
             log.warning(
                 "records of this run that did not parse: %d (dropped: %d, sent to deadLetterTopic: %d); skipped by its "

@@ -19,9 +19,16 @@ FOLLOWER_SECONDS = 300.0
 class PartitionLeader:
     """Finds the broker to fetch one range from. Asks the cluster only if the leader in the plan is out of date."""
 
-    def __init__(self, range_: OffsetRange, config: ClientConfig, wait: Callable[[float], object]) -> None:
+    def __init__(
+        self,
+        range_: OffsetRange,
+        config: ClientConfig,
+        wait: Callable[[float], object],
+        on_error: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_error` is called when an attempt fails in a way that a retry may heal."""
         self._range = range_
-        self.cluster = Cluster(config, wait)
+        self.cluster = Cluster(config, wait, on_error)
         self._leader: Leader | None = None
         self._follower: Broker | None = None
         self._follower_until = 0.0

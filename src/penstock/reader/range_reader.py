@@ -39,6 +39,7 @@ from penstock.reader.chunk_decoder import ChunkDecoder
 from penstock.reader.leftover import LEFTOVERS, Leftover
 from penstock.reader.partition_leader import PartitionLeader
 from penstock.reader.prefetch import prefetch
+from penstock.reader.worker_counters import WorkerCounters
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition
 from penstock.wire.api.fetch_client import PartitionFetch
@@ -112,8 +113,11 @@ class RangeReader:
         *,
         fail_on_data_loss: bool = True,
         poll_timeout: float,
+        counters: WorkerCounters | None = None,
     ) -> None:
+        """`counters`: what counts requests; None counts none."""
         self.range = range_
+        self._counters = WorkerCounters() if counters is None else counters
         self.position = range_.start
         """The next offset to read. All records before it are emitted."""
         self.lost: tuple[int, int] | None = None
@@ -122,7 +126,7 @@ class RangeReader:
         self._fail_on_data_loss = fail_on_data_loss
         self._stopped = threading.Event()
         cluster_config = replace(config, api_timeout=min(config.api_timeout, poll_timeout))
-        self._leader = PartitionLeader(range_, cluster_config, self._stopped.wait)
+        self._leader = PartitionLeader(range_, cluster_config, self._stopped.wait, self._counters.retried)
         self._attempts = Attempts(
             f"reading {range_}",
             poll_timeout,
@@ -130,6 +134,7 @@ class RangeReader:
             backoff_max=config.retry_backoff_max,
             hint="To wait longer, set kafkaConsumer.pollTimeoutMs",
             wait=self._stopped.wait,
+            on_error=self._counters.retried,
         )
         self._decoder = ChunkDecoder(range_.topic, range_.partition, columns, config)
         self._session: _Session | None = None
@@ -262,6 +267,7 @@ class RangeReader:
         # would look like a broker that is silent.
         timeout = self._attempts.remaining() + self._config.fetch_max_wait
         response = session.fetch.answer(session.buffer, timeout)
+        self._counters.fetched(response.seconds, response.throttle)
         self._is_untried = False
         if response.throttle > 0 and not response.partitions:
             # Over its quota, a client gets a response without partitions, and is muted for that long.

@@ -40,7 +40,7 @@ def send_report(address: ReportAddress, report: TaskReport, timeout: float) -> b
     partition must arrive, or the query would read on behind it: this retries until the timeout, and then raises, so
     that Spark runs the task again.
     """
-    if report.is_empty:
+    if report.is_empty and report.worker is None:
         return True
     must_arrive = report.ended_at is not None
     deadline = time.monotonic() + timeout
@@ -63,6 +63,9 @@ def send_report(address: ReportAddress, report: TaskReport, timeout: float) -> b
         )
     silence = EVENT_TIME_SILENCE_SECONDS if report.has_event_time else SILENCE_SECONDS
     _remember(_silent_until, address.token, time.monotonic() + silence)
+    if report.is_empty:
+        log.info("the planner was not reached, so the query's metrics lack this worker (%s)", reason)
+        return False
     log.warning(
         "the report about %s [%d, %d) did not reach the planner, so %s. Nothing else is lost (%s)",
         report.topic_partition,

@@ -16,6 +16,7 @@ from penstock.model.task_report import ReportAddress, TaskReport
 from penstock.model.watermark_columns import UNKNOWN, WatermarkColumns, Watermarks
 from penstock.reader.range_reader import RangeReader
 from penstock.reader.report_client import send_report
+from penstock.reader.worker_counters import counters_of
 
 if TYPE_CHECKING:
     from penstock.dead_letters.scope import LetterScope
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 COUNTS_SECONDS, END_SECONDS = 5.0, 10.0
 """How long a task tries to send its report: if it holds only counts, or if it says that the partition has ended."""
+
+FIGURES_SECONDS = 0.5
+"""The same for a report that has nothing but what its worker does at the brokers: nobody misses it for long."""
 
 TIMESTAMP = "timestamp"
 
@@ -58,6 +62,7 @@ def read_range(
         options.client,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout=options.poll_timeout,
+        counters=None if reports is None else counters_of(reports.token),
     )
     batches = reader.prefetched() if on_read is None else _counted(reader.prefetched(), on_read)
     task = _Task(reader, options, reports, span, watermarks)
@@ -176,5 +181,12 @@ class _Task:
         return replace(report, has_event_time=True, event_time=self.span.highest, late=self.span.late)
 
     def _send(self, report: TaskReport) -> None:
-        if self.reports is not None and not report.is_empty:
-            send_report(self.reports, report, COUNTS_SECONDS if report.ended_at is None else END_SECONDS)
+        if self.reports is None:
+            return
+        if self.reports.wants_figures:
+            figures = counters_of(self.reports.token).take(always=not report.is_empty)
+            report = replace(report, worker=figures)
+        if report.is_empty and report.worker is None:
+            return
+        seconds = COUNTS_SECONDS if report.ended_at is None else END_SECONDS
+        send_report(self.reports, report, FIGURES_SECONDS if report.is_empty else seconds)

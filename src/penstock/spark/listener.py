@@ -401,6 +401,12 @@ def describe(name: str, sources: Sequence[SourceMetrics], sink: SinkMetrics | No
     skipped = _total(source.skipped_records for source in sources)
     if skipped:
         parts.append(f"{skipped:,} skipped")
+    throttled = sum(worker.throttle_seconds for source in sources for worker in source.workers)
+    if throttled:
+        parts.append(f"throttled for {_duration(throttled) if throttled >= 1 else f'{throttled:.2f} s'}")
+    retries = sum(worker.retries for source in sources for worker in source.workers)
+    if retries:
+        parts.append(f"{retries:,} {'retry' if retries == 1 else 'retries'}")
     parts += _event_time(sources)
     return f"query {name}: " + ", ".join(parts)
 

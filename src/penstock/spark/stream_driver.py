@@ -21,6 +21,7 @@ from penstock.planner.report_ledger import ReportLedger
 from penstock.planner.report_server import ReportServer
 from penstock.planner.stream import StreamPlanner
 from penstock.planner.stream_metrics import StreamMetrics
+from penstock.spark.api import PASSES_START
 from penstock.spark.driver_log import log_to_driver
 from penstock.spark.session import advise
 from penstock.spark.termination import Termination
@@ -47,6 +48,9 @@ class StreamDriver:
         # Without failOnDataLoss only the reports of tasks show what was lost (F27).
         filters_rows = plan is not None and plan.where is not None
         reports = parses_records or filters_rows or options.event_time is not None or not options.fail_on_data_loss
+        # What workers do at the brokers (F26). Before Spark 4.2 no progress could carry it.
+        self._wants_figures = options.stream.report_metrics and PASSES_START
+        reports = reports or self._wants_figures
         self._ledger = ReportLedger() if reports else None
         self._server: ReportServer | None = None
         self.planner = StreamPlanner.connect(
@@ -80,7 +84,8 @@ class StreamDriver:
         if self._ledger is None:
             return None
         if self._server is None:
-            self._server = ReportServer(self._ledger.take, reachable_hosts(self._options.client.bootstrap))
+            hosts = reachable_hosts(self._options.client.bootstrap)
+            self._server = ReportServer(self._ledger.take, hosts, wants_figures=self._wants_figures)
         return self._server.address
 
     def newest(self) -> dict[str, Any] | None:

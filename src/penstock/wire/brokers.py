@@ -49,9 +49,13 @@ thread."""
 class Brokers:
     """For one thread; only `abort` may come from another one, when `wait` has begun to return True."""
 
-    def __init__(self, config: ClientConfig, wait: Callable[[float], object]) -> None:
+    def __init__(
+        self, config: ClientConfig, wait: Callable[[float], object], on_error: Callable[[], None] | None = None
+    ) -> None:
+        """`on_error` is called when an attempt of `attempts` fails with an error."""
         self.config = config
         self._wait = wait
+        self._on_error = on_error
         self._known: list[tuple[str, int]] = []
         self._avoided: dict[tuple[str, int], float] = {}
         self._unanswered_since: float | None = None
@@ -87,6 +91,7 @@ class Brokers:
             hint_if_answered="The brokers answer, but refuse for now: the last attempt says why. To wait longer, set "
             f"{option('default.api.timeout.ms')}",
             wait=self._wait,
+            on_error=self._on_error,
         )
 
     def retry(self, attempts: Attempts, ask: Callable[[], Answer]) -> Answer:

@@ -72,9 +72,15 @@ class Cluster:
     For one thread; only `abort` may come from another one, when `wait` has begun to return True.
     """
 
-    def __init__(self, config: ClientConfig, wait: Callable[[float], object] = time.sleep) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        wait: Callable[[float], object] = time.sleep,
+        on_error: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_error` is called when an attempt fails in a way that a retry may heal."""
         self.config = config
-        self._brokers = Brokers(config, wait)
+        self._brokers = Brokers(config, wait, on_error)
         self._coordinators: dict[tuple[int, str], Broker] = {}
         """By kind (group or transactional id) and name."""
         self._known: Metadata | None = None

@@ -125,6 +125,13 @@ def test_H16_the_metrics_say_what_happened(consumers, topic, produce):
     found = reading.connector.metrics()
     assert (found.messages, found.rebalances, found.lag) == (100, 1, 0)
     assert found.last_rebalance_seconds is not None
+    assert found.fetches.count == found.fetch_requests > 0
+    assert 0 < found.fetches.slowest < 60
+    assert (found.open_connections > 0, found.throttle_seconds) == (True, 0)
+    assert found.joins.count >= 1
+    assert found.syncs.count == 1
+    eventually(lambda: reading.connector.metrics().heartbeats.count, "a heartbeat")
+    assert reading.connector.metrics().since_heartbeat < 60
     assert {p.partition: p.current_offset for p in found.partitions} == {0: 50, 1: 50}
     assert consumers.group.encode() in generate_latest(registry)
     reading.connector.shutdown()

@@ -15,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.metrics import consumer as module
 from penstock.metrics.consumer import CONSUMER_METRICS, ConsumerMetrics, StreamQueue
-from penstock.metrics.consumer_counters import WINDOW_SECONDS, ConsumerCounters, Meter
+from penstock.metrics.consumer_counters import ConsumerCounters, Meter
+from penstock.metrics.group_counters import GroupCounters
+from penstock.metrics.latency import WINDOW_SECONDS
 from penstock.metrics.metric import Metric
 from penstock.metrics.partition import PartitionMetrics
 from penstock.metrics.prometheus import register, register_consumer
@@ -126,7 +128,7 @@ def test_H16_a_meter_keeps_the_sum_and_rates_only_the_window(steps, start, later
 
 def test_H16_fetches_commits_rebalances_resets_and_damage(counters, clock):
     for _ in range(40):
-        counters.fetched()
+        counters.fetched(0.01, 0.0)
         clock.now += 0.25
     for _ in range(3):
         counters.committed()
@@ -142,6 +144,20 @@ def test_H16_fetches_commits_rebalances_resets_and_damage(counters, clock):
     assert (found.out_of_range_resets, found.corrupt_refetches) == (1, 2)
 
 
+def test_F26_latency_throttling_retries_and_connections(counters):
+    counters.fetched(0.25, 0.0)
+    counters.fetched(0.75, 1.5)
+    counters.retried()
+    member = GroupCounters()
+    member.heartbeat(0.5)
+    member.retried()
+    found = snapshot(counters, open_connections=3, requests=member.snapshot())
+    assert (found.fetches.average, found.fetches.slowest, found.fetches.seconds) == (0.5, 0.75, 1.0)
+    assert (found.throttle_seconds, found.retries, found.open_connections) == (1.5, 2, 3)
+    assert found.heartbeats.last == 0.5
+    assert found.since_heartbeat < 60
+
+
 def test_H16_nothing_is_lost_when_many_threads_count():
     counters = ConsumerCounters()
     began = threading.Barrier(4)
@@ -150,7 +166,7 @@ def test_H16_nothing_is_lost_when_many_threads_count():
         began.wait(60)
         for _ in range(2_000):
             counters.consumed("clicks", 2, 3)
-            counters.fetched()
+            counters.fetched(0.01, 0.0)
             counters.committed()
             counters.commit_failed()
 
@@ -167,7 +183,7 @@ def test_H16_nothing_is_lost_when_many_threads_count():
 def test_H16_a_snapshot_stays_what_it_was(counters):
     before = snapshot(counters)
     counters.consumed("clicks", 1, 1)
-    counters.fetched()
+    counters.fetched(0.01, 0.0)
     assert before == pickle.loads(pickle.dumps(before))
     assert (before.messages, before.fetch_requests) == (0, 0)
 
@@ -187,7 +203,12 @@ def everything(counters: ConsumerCounters) -> ConsumerMetrics:
         *PARTITIONS[1:],
         PartitionMetrics("views", 0, thread_id="c-1", watermark=1_500, idle=True, held=False),
     ]
-    figures = {"last_rebalance_seconds": 1.0, "watermark": 1_500, "late_records": 7}
+    counters.fetched(0.25, 1.5)
+    member = GroupCounters()
+    member.heartbeat(0.5)
+    member.joins.add(3.0)
+    member.syncs.add(1.0)
+    figures = {"last_rebalance_seconds": 1.0, "watermark": 1_500, "late_records": 7, "requests": member.snapshot()}
     return counters.snapshot("words", "c", partitions, QUEUES, **figures)
 
 

@@ -13,8 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.eventtime.tracker import EventTimeStatus, PartitionEventTime
 from penstock.metrics import source as module
+from penstock.metrics import worker as worker_module
 from penstock.metrics.prometheus import register
 from penstock.metrics.source import METRICS, SourceMetrics
+from penstock.metrics.worker import WorkerMetrics
 from penstock.model.topic_partition import TopicPartition
 
 UNREAD = PartitionEventTime(None, False, False)
@@ -39,6 +41,9 @@ REPORT = {
     "idlePartitions": {"orders": [0]},
     "heldPartitions": {"orders": [1]},
     "lateRecords": 7,
+    "workers": {
+        "node-1:17": {"fetches": 10, "awaited": 4, "fetch_seconds": 0.5, "throttle_seconds": 1.5, "retries": 3}
+    },
     "finished": False,
 }
 
@@ -83,6 +88,7 @@ def test_F26_totals():
     assert (found.skipped_records, found.read_records, found.passed_records) == (6, 9, 4)
     assert found.finished is False
     assert found.reported
+    assert found.workers == (WorkerMetrics("node-1:17", 10, 0.5, 0.125, 0.0, 1.5, 3, 0),)
 
 
 def test_E5_F19_event_time_of_the_source_and_of_each_partition():
@@ -265,7 +271,8 @@ def test_F26_no_json_makes_it_fail(start, end, latest):
 def test_F26_declared_and_measured_metrics_are_the_same():
     everything = of()
     assert {metric for metric, _, _ in everything.samples()} == set(METRICS)
-    declared = {value for value in vars(module).values() if isinstance(value, module.Metric)}
+    names = vars(module) | vars(worker_module)
+    declared = {value for value in names.values() if isinstance(value, module.Metric)}
     assert declared == set(METRICS)
     for metric, labels, _ in everything.samples():
         assert len(labels) == len(metric.labels), metric.name

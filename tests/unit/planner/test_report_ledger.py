@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.model.offset_range import OffsetRange
 from penstock.model.task_report import TaskReport
 from penstock.model.topic_partition import TopicPartition
-from penstock.planner.report_ledger import ReportCounts, ReportLedger
+from penstock.model.worker_figures import WorkerFigures
+from penstock.planner.report_ledger import WORKER_SECONDS, WORKERS_KEPT, ReportCounts, ReportLedger
 
 FIRST, SECOND = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 10)
 A = TopicPartition("t", 0)
@@ -129,3 +132,31 @@ def test_F4_of_several_ends_of_a_partition_the_first_counts():
     for part in reversed(parts):
         ledger.take(of(part, ended_at=part.start + 1))
     assert ledger.take_ends() == {A: 1}
+
+
+def test_F26_the_last_figures_of_each_worker_count_whatever_the_batch():
+    ledger = ReportLedger()
+    for figures in (WorkerFigures("b:1", 5), WorkerFigures("a:1", 1), WorkerFigures("b:1", 4), WorkerFigures("a:1", 2)):
+        ledger.take(replace(of(FIRST), worker=figures))
+    assert [(each.worker, each.fetches) for each in ledger.workers()] == [("a:1", 2), ("b:1", 5)]
+    assert ledger.counts() == ReportCounts()
+
+
+def test_F26_workers_that_are_gone_are_forgotten():
+    now = [0.0]
+    ledger = ReportLedger(lambda: now[0])
+
+    def report(name):
+        ledger.take(replace(of(FIRST), worker=WorkerFigures(name, 1)))
+
+    report("old:1")
+    now[0] += WORKER_SECONDS / 2
+    report("new:1")
+    now[0] += WORKER_SECONDS / 2
+    assert len(ledger.workers()) == 2, "a query that is idle keeps its workers"
+    report("new:1")
+    assert [each.worker for each in ledger.workers()] == ["new:1"]
+    for number in range(WORKERS_KEPT):
+        report(f"w:{number}")
+    assert len(ledger.workers()) == WORKERS_KEPT
+    assert "new:1" not in {each.worker for each in ledger.workers()}

@@ -17,6 +17,7 @@ import pytest
 from penstock.errors import PenstockError
 from penstock.model import task_report
 from penstock.model.task_report import ReportAddress, TaskReport
+from penstock.model.worker_figures import WorkerFigures
 from penstock.planner import report_server
 from penstock.planner.driver_address import reachable_hosts
 from penstock.planner.report_server import ReportServer
@@ -107,6 +108,7 @@ def is_closed(connection: socket.socket) -> bool:
         {"lost_start": 150, "lost_stop": 150},
         {"lost_start": 150, "lost_stop": 201},
         {"lost_start": True, "lost_stop": 150},
+        {"worker": {"worker": "a:1"}},
     ],
     ids=str,
 )
@@ -126,6 +128,7 @@ def test_a_report_survives_its_bytes():
     for report in (
         REPORT,
         replace(REPORT, ended_at=150),
+        replace(REPORT, worker=WorkerFigures("w" * 300, 2**53, 2**53, 1.5, 0.25, 2.0, 2**53, 2**53)),
         TaskReport("t" * 249, 2**31, 0, 2**63 - 1, malformed=1),
         replace(REPORT, **times),
         replace(REPORT, lost_start=100, lost_stop=200),
@@ -432,4 +435,5 @@ def test_a_report_is_small_json():
         "late": 0,
         "lost_start": None,
         "lost_stop": None,
+        "worker": None,
     }

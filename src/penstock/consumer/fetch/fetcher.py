@@ -69,8 +69,11 @@ class FetcherOwner(Protocol):
     def failed(self, error: BaseException) -> None:
         """The fetcher ends with an error that the streams' threads must get."""
 
-    def fetched(self) -> None:
-        """A fetch request was answered."""
+    def fetched(self, seconds: float, throttle: float) -> None:
+        """A fetch request was answered after this time, and the broker throttles this client."""
+
+    def retried(self) -> None:
+        """A fetch request, or the fetch of a partition, has failed in a way that a retry may heal."""
 
 
 class Fetcher:
@@ -162,6 +165,8 @@ class Fetcher:
             self._fetch()
         except (ConnectionLost, ProtocolError, RetriableError) as error:
             reason = str(error)
+            if not self._closed:
+                self._owner.retried()
         except PenstockError as error:  # not retriable: authentication, authorization
             reason, retriable = str(error), False
             self._owner.failed(error)
@@ -190,11 +195,12 @@ class Fetcher:
                 buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER_BYTES)
                 if not self._start_request(connection):
                     break
+                asked = time.monotonic()
                 session.ask(wanted.positions, 0.0 if wanted.stream_full else self._config.fetch_max_wait)
                 response = session.answer(buffer)
                 with self._lock:
                     self._requesting = False
-                self._owner.fetched()
+                self._owner.fetched(time.monotonic() - asked, 0.0 if response is None else response.throttle)
                 if response is not None:
                     received = self._distribute(response, wanted, session, Lease(buffer, self._give_back))
                     if response.throttle > 0:
@@ -321,6 +327,7 @@ class Fetcher:
             check(fetched.error_code, what)
         except RetriableError as error:
             self._drop(cursor)
+            self._owner.retried()
             self._owner.leaderless([cursor], str(error))
         except BrokerError as error:  # such as a missing ACL, which may be granted later
             self._drop(cursor)

@@ -59,7 +59,8 @@ class LeaderFinder:
         fetchers: int,
         backoff: float,
         on_error: Callable[[BaseException], None],
-        on_fetched: Callable[[], None] = lambda: None,
+        on_fetched: Callable[[float, float], None] = lambda seconds, throttle: None,
+        on_retry: Callable[[], None] = lambda: None,
         on_reset: Callable[[Cursor], None] = lambda cursor: None,
     ) -> None:
         """`on_error` gets errors that are not retriable, `on_reset` a cursor whose position was reset."""
@@ -68,6 +69,7 @@ class LeaderFinder:
         self._backoff = backoff
         self.failed = on_error
         self.fetched = on_fetched
+        self.retried = on_retry
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._pending: dict[Cursor, PendingLookup] = {}
@@ -83,7 +85,7 @@ class LeaderFinder:
         self._overdue: set[Fetcher] = set()
         """Fetchers whose brokers do not answer in time."""
         lookups = replace(config, api_timeout=min(config.api_timeout, LOOKUP_SECONDS))
-        self._cluster = Cluster(lookups, self._stopped.wait)
+        self._cluster = Cluster(lookups, self._stopped.wait, on_retry)
         self._positions = PositionCheck(self._cluster, rule, on_reset)
         self._thread = threading.Thread(target=self._run, name=f"penstock-leaders-{rule.group}", daemon=True)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import CommitRefused, UnknownTopic
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import UNKNOWN_TOPIC_OR_PARTITION, RetriableError
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost, Rebalancing
@@ -23,11 +24,17 @@ UNKNOWN_TOPIC_GRACE = 2.0
 class Commits:
     """One commit at a time. `check_membership` is called when the coordinator refuses this member."""
 
-    def __init__(self, config: ConsumerConfig, given_up: threading.Event, check_membership: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        given_up: threading.Event,
+        check_membership: Callable[[], None],
+        counters: GroupCounters,
+    ) -> None:
         self._config = config
         self._check_membership = check_membership
         self._given_up = given_up
-        self._coordinator = Coordinator(config.client, config.group, given_up.wait)
+        self._coordinator = Coordinator(config.client, config.group, given_up.wait, counters.retried)
         self._turn = threading.Lock()
         self._changed = threading.Condition()
         self._member: GroupMember | None = None

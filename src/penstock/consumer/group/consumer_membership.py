@@ -29,6 +29,7 @@ from penstock.consumer.subscription import StreamSubscription
 from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable, CommitRefused
 from penstock.masking import get_logger
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.consumer_group_heartbeat import PartitionsById, ask_group_heartbeat
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost
@@ -74,11 +75,12 @@ class ConsumerMembership:
             rack=config.client.rack or None,
             assignor=config.remote_assignor,
         )
-        self._commits = Commits(config, self._given_up, self._check_membership)
-        self._heartbeats = GroupHeartbeats(config, self._member, self._changed, self._on_identity)
+        self.counters = GroupCounters()
+        self._commits = Commits(config, self._given_up, self._check_membership, self.counters)
+        self._heartbeats = GroupHeartbeats(config, self._member, self._changed, self._on_identity, self.counters)
         # For the membership thread only:
-        self._coordinator = Coordinator(config.client, config.group, self._closing.wait)
-        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait)
+        self._coordinator = Coordinator(config.client, config.group, self._closing.wait, self.counters.retried)
+        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait, self.counters.retried)
         self._topics = TopicWatch(config, subscription, self._coordinator)
         self._owned = OwnedPartitions(config, owner, self._commits.set_owned, self._pause)
         self._pattern = _server_pattern(config, subscription)

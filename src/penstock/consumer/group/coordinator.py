@@ -34,10 +34,14 @@ class Listing:
 class Coordinator:
     """For one thread; only `abort` may be called by another, once `wait` returns True."""
 
-    def __init__(self, config: ClientConfig, group: str, wait: Callable[[float], object]) -> None:
+    def __init__(
+        self, config: ClientConfig, group: str, wait: Callable[[float], object], on_error: Callable[[], None]
+    ) -> None:
+        """`on_error` is called when an attempt fails in a way that a retry may heal."""
         self._config = config
         self._group = group
         self._wait = wait
+        self._on_error = on_error
         self._brokers = Brokers(config, wait)
         self._where: Broker | None = None
         self._attempts: Attempts | None = None
@@ -66,13 +70,14 @@ class Coordinator:
 
     def ask(self, attempts: Attempts, ask: Callable[[Connection], Answer]) -> Answer:
         """One attempt. Retriable errors are raised too: the next attempt looks the coordinator up again."""
-        if self._where is None:
-            self._where = self._brokers.find_coordinator(attempts, self._group)
         try:
+            if self._where is None:
+                self._where = self._brokers.find_coordinator(attempts, self._group)
             with self._brokers.coordinator(self._where, attempts, self._group) as connection:
                 return ask(connection)
         except RETRIABLE_ERRORS:
             self._where = None
+            self._on_error()
             raise
 
     def listing(self, topics: Sequence[str] | None, expected: Mapping[str, int], timeout: float) -> Listing:
@@ -96,5 +101,6 @@ class Coordinator:
                     return Listing(partitions, internal, ids)
                 attempts.failed(f"the answer leaves out partitions of topic {gone[0]!r}")
             except RETRIABLE_ERRORS as error:
+                self._on_error()
                 attempts.failed(str(error), error)
             attempts.pause()

@@ -15,7 +15,9 @@ from penstock.consumer.group.consumer_member import ConsumerMember
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerError, BrokerUnavailable
 from penstock.masking import get_logger
+from penstock.metrics.group_counters import GroupCounters
 from penstock.wire.api.consumer_group_heartbeat import (
+    JOINING,
     HeartbeatAnswer,
     InstanceNotReleased,
     MemberHeartbeat,
@@ -23,6 +25,7 @@ from penstock.wire.api.consumer_group_heartbeat import (
 )
 from penstock.wire.api.group_member import GroupMember, MembershipLost
 from penstock.wire.brokers import RETRIABLE_ERRORS
+from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.retry import Interrupted
 
 log = get_logger(__name__)
@@ -53,14 +56,16 @@ class GroupHeartbeats:
         member: ConsumerMember,
         changed: threading.Condition,
         on_identity: Callable[[GroupMember | None], None],
+        counters: GroupCounters,
     ) -> None:
         """`on_identity` gets the member as which to commit from now on."""
         self._config = config
         self._member = member
         self._changed = changed
         self._on_identity = on_identity
+        self._counters = counters
         self._closed = threading.Event()
-        self._coordinator = Coordinator(config.client, config.group, self._closed.wait)
+        self._coordinator = Coordinator(config.client, config.group, self._closed.wait, counters.retried)
         self._thread = threading.Thread(target=self._run, name=f"penstock-heartbeat-{config.group}", daemon=True)
         self._due = 0.0
         self._not_before = 0.0
@@ -129,11 +134,17 @@ class GroupHeartbeats:
         group = self._config.group
         timeout = min(self._config.client.request_timeout, ANSWER_SECONDS)
         attempts = self._coordinator.attempts(f"heartbeat in group {group!r}", timeout)
+
+        def ask(connection: Connection) -> HeartbeatAnswer:
+            began = time.monotonic()
+            answer = ask_group_heartbeat(connection, group, heartbeat, attempts.remaining())
+            self._counters.heartbeat(seconds := time.monotonic() - began)
+            if heartbeat.epoch == JOINING:
+                self._counters.joins.add(seconds)
+            return answer
+
         try:
-            answer = self._coordinator.ask(
-                attempts,
-                lambda connection: ask_group_heartbeat(connection, group, heartbeat, attempts.remaining()),
-            )
+            answer = self._coordinator.ask(attempts, ask)
         except (*RETRIABLE_ERRORS, BrokerUnavailable) as error:
             if self._closed.is_set():
                 raise Interrupted from error

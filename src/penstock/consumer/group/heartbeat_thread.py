@@ -14,9 +14,11 @@ from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerUnavailable
 from penstock.masking import get_logger
+from penstock.metrics.group_counters import GroupCounters
 from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
 from penstock.wire.api.group_membership import ask_heartbeat
 from penstock.wire.brokers import RETRIABLE_ERRORS
+from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.retry import Interrupted
 
 log = get_logger(__name__)
@@ -28,11 +30,17 @@ class HeartbeatThread:
     `notify` gets the member and an error that the coordinator answered. The heartbeat thread calls it.
     """
 
-    def __init__(self, config: ConsumerConfig, notify: Callable[[GroupMember, BaseException], None]) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        notify: Callable[[GroupMember, BaseException], None],
+        counters: GroupCounters,
+    ) -> None:
         self._config = config
         self._notify = notify
+        self._counters = counters
         self._closed = threading.Event()
-        self._coordinator = Coordinator(config.client, config.group, self._closed.wait)
+        self._coordinator = Coordinator(config.client, config.group, self._closed.wait, counters.retried)
         self._changed = threading.Condition()
         self._member: GroupMember | None = None
         self._due = 0.0
@@ -109,10 +117,19 @@ class HeartbeatThread:
         # A third of the session, so that one lost answer does not cost the membership.
         timeout = max(0.001, min(self._config.client.request_timeout, session / 3, left))
         attempts = self._coordinator.attempts(f"heartbeat in group {self._config.group!r}", timeout)
+        group = self._config.group
+
+        def heartbeat(connection: Connection) -> None:
+            began = time.monotonic()
+            try:
+                ask_heartbeat(connection, group, member, attempts.remaining())
+            except Rebalancing:
+                self._counters.heartbeat(time.monotonic() - began)
+                raise
+            self._counters.heartbeat(time.monotonic() - began)
+
         try:
-            self._coordinator.ask(
-                attempts, lambda connection: ask_heartbeat(connection, self._config.group, member, attempts.remaining())
-            )
+            self._coordinator.ask(attempts, heartbeat)
         except Rebalancing as error:
             if self._succeeded(member):
                 self._notify(member, error)

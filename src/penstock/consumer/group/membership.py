@@ -34,6 +34,7 @@ from penstock.consumer.subscription import StreamSubscription
 from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable, ProtocolError
 from penstock.masking import get_logger
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_member import NOT_A_MEMBER, FencedInstance, GroupMember, MembershipLost, Rebalancing
@@ -88,11 +89,12 @@ class Membership:
         """What the coordinator answered to a heartbeat of this member."""
         self._rejoin_reason: str | None = None
 
-        self._heartbeats = HeartbeatThread(config, self._on_heartbeat_error)
-        self._commits = Commits(config, self._given_up, self._heartbeats.send_now)
+        self.counters = GroupCounters()
+        self._heartbeats = HeartbeatThread(config, self._on_heartbeat_error, self.counters)
+        self._commits = Commits(config, self._given_up, self._heartbeats.send_now, self.counters)
         # For the membership thread only:
-        self._coordinator = Coordinator(config.client, config.group, self._closing.wait)
-        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait)
+        self._coordinator = Coordinator(config.client, config.group, self._closing.wait, self.counters.retried)
+        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait, self.counters.retried)
         self._topics = TopicWatch(config, subscription, self._coordinator)
         self._owned = OwnedPartitions(config, owner, self._commits.set_owned, self._pause)
         self._round_began = 0.0
@@ -289,9 +291,10 @@ class Membership:
         asked = time.monotonic()
 
         def join(connection: Connection) -> Joined:
+            began = time.monotonic()
             if not self._member.member_id and config.instance_id is None:
                 self._member_id_until = time.monotonic() + MEMBER_ID_SECONDS
-            return ask_join(
+            joined = ask_join(
                 connection,
                 config.group,
                 self._member,
@@ -301,6 +304,8 @@ class Membership:
                 reason=reason,
                 timeout=timeout,
             )
+            self.counters.joins.add(time.monotonic() - began)
+            return joined
 
         try:
             return self._coordinator.ask(self._coordinator.attempts(f"joining group {config.group!r}", timeout), join)
@@ -338,12 +343,14 @@ class Membership:
         attempts = self._coordinator.attempts(
             f"synchronising group {group!r}", self._config.rebalance_timeout + JOIN_SLACK
         )
-        given = self._coordinator.ask(
-            attempts,
-            lambda connection: ask_sync(
-                connection, group, joined.member, joined.assignor, assignments, attempts.remaining()
-            ),
-        )
+
+        def sync(connection: Connection) -> bytes:
+            began = time.monotonic()
+            given = ask_sync(connection, group, joined.member, joined.assignor, assignments, attempts.remaining())
+            self.counters.syncs.add(time.monotonic() - began)
+            return given
+
+        given = self._coordinator.ask(attempts, sync)
         with self._changed:
             self._member = joined.member
             self._heartbeat_error = None

@@ -11,6 +11,7 @@ from penstock.consumer.group.consumer_membership import ConsumerMembership
 from penstock.consumer.group.membership import Membership
 from penstock.consumer.subscription import StreamSubscription
 from penstock.consumer.wait_reason import MembershipStatus
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import GroupMember
 
@@ -21,6 +22,7 @@ class GroupMembership(Protocol):
     rebalances: int
     rebalance_seconds: float
     last_rebalance_seconds: float | None
+    counters: GroupCounters
 
     def start(self) -> None: ...
 

@@ -89,6 +89,8 @@ class FetchResponse:
     partitions: list[FetchedPartition]
     session_id: int = 0
     """0 if the broker keeps no session."""
+    seconds: float | None = None
+    """The time from the request to this response; None if it is not known."""
 
 
 def fetch_request(

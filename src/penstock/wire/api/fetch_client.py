@@ -6,6 +6,7 @@ The range reader (`PartitionFetch`), the consumer's fetchers (`fetch_session.Fet
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -34,6 +35,7 @@ class _Sent(NamedTuple):
     correlation_id: int
     version: int
     max_wait: float
+    at: float
 
 
 class FetchClient:
@@ -84,7 +86,7 @@ class FetchClient:
             forgotten=forgotten,
         )
         correlation_id = self.connection.send(request, config.request_timeout if timeout is None else timeout)
-        self._sent.append(_Sent(correlation_id, version, max_wait))
+        self._sent.append(_Sent(correlation_id, version, max_wait, time.monotonic()))
 
     def receive(self, buffer: bytearray, timeout: float, returned_errors: Collection[int] = ()) -> FetchResponse:
         """The response to the oldest request. Its records are views of `buffer`.
@@ -92,13 +94,14 @@ class FetchClient:
         Raises what the response's own error code means, unless it is one of `returned_errors`. The caller checks the
         codes of partitions.
         """
-        correlation_id, version, max_wait = self._sent.popleft()
+        correlation_id, version, max_wait, at = self._sent.popleft()
         frame = self.connection.receive_into(buffer, timeout, allowed=max_wait)
         try:
             response = read_fetch_response(frame, version, correlation_id, self.connection.address)
         except ProtocolError:
             self.connection.close()  # out of step: the next response cannot be found
             raise
+        response.seconds = time.monotonic() - at
         if response.error_code not in returned_errors:
             check(response.error_code, f"fetch from {self.connection.address}")
         return response
@@ -129,8 +132,13 @@ class PartitionFetch:
 
     def answer(self, buffer: bytearray, timeout: float) -> FetchResponse:
         """The answer to the last `ask`. Its records are views of `buffer`."""
-        config = self._client.connection.config
-        return self._client.receive(buffer, min(timeout, config.request_timeout + config.fetch_max_wait))
+        connection = self._client.connection
+        config = connection.config
+        has_arrived = connection.is_open and connection.has_input()
+        response = self._client.receive(buffer, min(timeout, config.request_timeout + config.fetch_max_wait))
+        if has_arrived:
+            response.seconds = None  # it may have waited here for long, while the caller decoded
+        return response
 
 
 def response_key(version: int, position: FetchPosition) -> Key:

@@ -99,6 +99,11 @@ class Connection:
         return f"{self.host}:{self.port}"
 
     @property
+    def is_open(self) -> bool:
+        """Any thread may ask."""
+        return self._socket.fileno() >= 0
+
+    @property
     def peer_certificate(self) -> bytes | None:
         """The broker's certificate in DER; None without TLS."""
         return self._socket.getpeercert(binary_form=True) if isinstance(self._socket, ssl.SSLSocket) else None

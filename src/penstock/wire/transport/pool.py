@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections import defaultdict
+from weakref import WeakSet
 
 from penstock.wire.client_config import ClientConfig
 from penstock.wire.transport.broker_wait import OverdueCheck
@@ -32,6 +33,7 @@ class Pool:
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._idle: dict[tuple[ClientConfig, str, int], list[Connection]] = defaultdict(list)
+        self._made: WeakSet[Connection] = WeakSet()
         self._buffers: list[bytearray] = []
         self._reaper: threading.Thread | None = None
 
@@ -47,7 +49,10 @@ class Pool:
                     connection.overdue_check = overdue_check
                     return connection
                 connection.close()
-        return Connection(host, port, config, timeout, overdue_check)
+        made = Connection(host, port, config, timeout, overdue_check)
+        with self._lock:
+            self._made.add(made)
+        return made
 
     def release(self, connection: Connection) -> None:
         """Return a connection. If a response is unread, the connection is closed instead."""
@@ -82,6 +87,12 @@ class Pool:
         with self._lock:
             if len(self._buffers) < BUFFERS_KEPT and len(buffer) <= BUFFER_KEPT_BYTES:
                 self._buffers.append(buffer)
+
+    def open_count(self, config: ClientConfig | None = None) -> int:
+        """The connections that are open, idle or not: those of this process, or of one client."""
+        with self._lock:
+            made = list(self._made)
+        return sum(1 for each in made if each.is_open and (config is None or _same_client(each.config, config)))
 
     def idle_count(self) -> int:
         with self._lock:
@@ -122,6 +133,11 @@ class Pool:
                     self._reaper = None
                     return
                 self._wake.wait(soonest - now)
+
+
+def _same_client(one: ClientConfig, other: ClientConfig) -> bool:
+    """Whether two configurations are of one client: some of its requests have other time-outs."""
+    return (one.bootstrap, one.security, one.client_id) == (other.bootstrap, other.security, other.client_id)
 
 
 POOL = Pool()

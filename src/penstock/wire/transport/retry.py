@@ -34,8 +34,12 @@ class Attempts:
         hint: str = "",
         hint_if_answered: str | None = None,
         wait: Callable[[float], object] = time.sleep,
+        on_error: Callable[[], None] | None = None,
     ) -> None:
-        """`hint_if_answered` replaces `hint` if a broker answered the last attempt, and refused."""
+        """`hint_if_answered` replaces `hint` if a broker answered the last attempt, and refused.
+
+        `on_error` is called when an attempt fails with an error.
+        """
         self.what = what
         self.timeout = timeout
         self._hint = hint
@@ -43,6 +47,7 @@ class Attempts:
         self._first_backoff = backoff
         self._backoff_max = backoff_max
         self._wait = wait
+        self._on_error = on_error
         self.reset()
 
     def reset(self) -> None:
@@ -84,6 +89,8 @@ class Attempts:
 
     def failed(self, problem: str, cause: BaseException | None = None) -> None:
         """Note a failed attempt."""
+        if cause is not None and self._on_error is not None:
+            self._on_error()
         self._last_cause, self._last_reason = cause, problem
         after = time.monotonic() - self._started
         self._history.append(f"after {after:.1f} s: {problem}")

@@ -10,6 +10,7 @@ from penstock.config.consumer import parse_config
 from penstock.consumer.group.heartbeat_thread import HeartbeatThread
 from penstock.consumer.group.membership import Membership
 from penstock.consumer.subscription import NamedTopics
+from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.error_codes import RetriableError
 from penstock.wire.api.group_member import GroupMember, MembershipLost, Rebalancing
@@ -38,7 +39,7 @@ def heartbeats(monkeypatch):
             notified.append((member, news))
             was_notified.set()
 
-        one = HeartbeatThread(config(**settings), notify)
+        one = HeartbeatThread(config(**settings), notify, GroupCounters())
         coming = iter(answers)
         last = [None]
 
@@ -86,7 +87,7 @@ def hold_back(one, monkeypatch, news):
 
 @pytest.mark.parametrize("seconds", [0.0, DEADLINE])
 def test_closing_aborts_a_heartbeat_however_short_the_time_out_is(monkeypatch, seconds):
-    one = HeartbeatThread(config(), lambda member, news: None)
+    one = HeartbeatThread(config(), lambda member, news: None, GroupCounters())
     asked, woken = hold_back(one, monkeypatch, Interrupted())
     monkeypatch.setattr(one._coordinator, "abort", woken.set)
     one.send_for(MEMBER)
