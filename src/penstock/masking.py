@@ -17,7 +17,7 @@ MASK = "***"
 
 _NAMES = (
     r"pass(?:word|wd|phrase)|pwd|secret|jaas\.config|user\.info|keystore\.key|certificate\.chain|token(?!\.endpoint)"
-    r"|proxy|api[._-]?key|private[._-]?key(?![._-](?:file|location))|schemaregistry\.(?:url|headers)"
+    r"|proxy|api[._-]?key|private[._-]?key(?![._-](?:file|location))|schemaregistry\.(?:url|headers)|formatarguments"
 )
 """Parts of the names of secret settings, in Kafka's clients, schema registries and databases."""
 

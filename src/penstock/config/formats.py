@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from penstock.config.import_path import is_import_path
@@ -40,6 +41,14 @@ def _column_options(column: str) -> tuple[Option, ...]:
             f"The format of the {column}: `raw`, `string`, `json`, `avro`, `protobuf`, or your own class as "
             "`package.module:Name`.",
             "format",
+        ),
+        Option(
+            f"{column}FormatArguments",
+            _arguments,
+            None,
+            f"Arguments of your own class for the {column}, as a JSON object. Its constructor gets them as keyword "
+            "arguments, and its `open` as a dict. Default: none.",
+            "arguments",
         ),
         Option(
             f"{column}Framing",
@@ -80,6 +89,20 @@ def _column_options(column: str) -> tuple[Option, ...]:
             "version",
         ),
     )
+
+
+def _arguments(name: str, value: str) -> str:
+    """The object as JSON with sorted names: the same arguments are the same text."""
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(name, None, f"is not JSON ({error})", _ARGUMENTS) from None
+    if not isinstance(found, dict):
+        raise OptionError(name, None, "is not a JSON object", _ARGUMENTS)
+    return json.dumps(found, sort_keys=True)
+
+
+_ARGUMENTS = 'Example: {"currency": "EUR", "strict": true}'
 
 
 def _version(name: str, value: str) -> int | None:
@@ -171,6 +194,8 @@ class ColumnOptions:
     subject: str | None = None
     version: int | None
     """None: the latest."""
+    arguments: str | None = field(default=None, repr=False)
+    """Those of a class of the user, as a JSON object. They may hold secrets."""
 
     @property
     def is_custom(self) -> bool:
@@ -263,6 +288,9 @@ def _column(values: OptionValues, column: str, registry: RegistryConfig | None) 
         if f"{column}{option}" in values.given and name not in formats:
             what = f"has no effect while {column}Format is {name}"
             raise OptionError(f"{column}{option}", values[f"{column}{option}"], what, f"Set {column}Format")
+    if options.arguments is not None and not options.is_custom:
+        what = f"has no effect while {column}Format is {name}"
+        raise OptionError(f"{column}FormatArguments", None, what, f"Set {column}Format to a class of your own")
     if name in ("avro", "protobuf") and options.schema is None and registry is None:
         hint = f"Set {column}Schema, or schemaRegistry.url"
         raise OptionError(f"{column}Format", name, "needs a schema", hint)

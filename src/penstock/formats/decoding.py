@@ -48,16 +48,17 @@ def open_decoder(
 ) -> ColumnDecoder:
     """Open the decoder of a column. `drops_malformed`: drop malformed records, and records with another schema."""
     match spec:
-        case Custom(path=path):
+        case Custom(path=path, arguments=arguments):
             from penstock.formats.custom import load_deserializer
 
-            custom = load_deserializer(path, column)
+            custom = load_deserializer(path, column, arguments)
             if custom.type != spec.type:
                 raise PenstockError(
                     f"{path} has another schema here than on the driver: {custom.type}, not {spec.type}. Install the "
                     "same version of it on the driver and on all executors"
                 )
-            return _CustomDecoder(custom)
+            custom.open()
+            return CustomDecoder(custom)
         case RawBytes():
             raise ValueError("raw bytes need no decoder")
         case Text() | Json() | Avro() | Protobuf():
@@ -241,9 +242,14 @@ def _unrelated_message(written: str, message: str) -> str | None:
     return None if known else f"it has no message {name}"
 
 
-class _CustomDecoder:
+class CustomDecoder:
+    """A class of the user, opened."""
+
     def __init__(self, custom: CustomFormat) -> None:
         self._custom = custom
+
+    def close(self) -> None:
+        self._custom.close()
 
     def decode(self, records: pa.RecordBatch) -> Decoded:
         found = self._custom.decode(records)

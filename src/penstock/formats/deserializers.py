@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import traceback
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._kernel import Batch, Messages
-from penstock.errors import DeserializerFailed
+from penstock.errors import DeserializerFailed, PenstockError
 from penstock.formats.rows import fraction_check, misfits, struct_array
+from penstock.masking import get_logger
 from penstock.model.columns import TYPES
+
+log = get_logger(__name__)
 
 MESSAGE_COLUMNS = [name for name in TYPES if name not in ("topic", "partition")]
 
@@ -42,8 +46,18 @@ class CustomDecoded:
 class CustomFormat(ABC):
     """One instance of a user's class, for one thread."""
 
-    def __init__(self, path: str, own: Any, type_: pa.StructType, columns: Sequence[str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        own: Any,
+        type_: pa.StructType,
+        columns: Sequence[str],
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """`options`: what `open` of the class gets."""
         self.path = path
+        self._options = options or {}
+        self._close: weakref.finalize[..., Any] | None = None
         self.type = type_
         self.columns = tuple(columns)
         """Kafka's columns that it reads. A batch may have other columns too."""
@@ -54,6 +68,25 @@ class CustomFormat(ABC):
     def may_end(self) -> bool:
         """Whether a record can end the stream (F4)."""
         return self._is_end is not None
+
+    def open(self) -> None:
+        """Call the class's `open`, if it has one. Raises PenstockError if it fails."""
+        opens, closes = getattr(self._own, "open", None), getattr(self._own, "close", None)
+        if callable(opens):
+            try:
+                opens(dict(self._options))
+            except Exception as error:
+                raise PenstockError(
+                    f"open(options) of {self.path} failed: {type(error).__name__}: {error}\n{_trace(error)}"
+                ) from error
+        if callable(closes):
+            # Also if nobody calls `close`: an iteration over a stream may be abandoned.
+            self._close = weakref.finalize(self, _closed, self.path, closes)
+
+    def close(self) -> None:
+        """Call the class's `close`, once, if it was opened."""
+        if self._close is not None:
+            self._close()
 
     @abstractmethod
     def decode(self, batch: pa.RecordBatch) -> CustomDecoded:
@@ -74,8 +107,15 @@ class CustomFormat(ABC):
 class RecordWise(CustomFormat):
     """A class with `deserialize_record(record)`, which returns a dict, or None to skip the record."""
 
-    def __init__(self, path: str, own: Any, type_: pa.StructType, columns: Sequence[str]) -> None:
-        super().__init__(path, own, type_, columns)
+    def __init__(
+        self,
+        path: str,
+        own: Any,
+        type_: pa.StructType,
+        columns: Sequence[str],
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(path, own, type_, columns, options)
         self._check = fraction_check(type_)
 
     def decode(self, batch: pa.RecordBatch) -> CustomDecoded:
@@ -134,6 +174,13 @@ def _messages(batch: pa.RecordBatch) -> Any:
     topic, partition = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
     end = batch.column("offset")[-1].as_py() + 1
     return Messages(Batch.from_arrow(pa.RecordBatch.from_arrays(columns, MESSAGE_COLUMNS)), topic, partition, end)
+
+
+def _closed(path: str, close: Callable[[], object]) -> None:
+    try:
+        close()
+    except Exception as error:  # all records are read: a failure here must not fail the task
+        log.warning("close() of %s failed: %s: %s", path, type(error).__name__, error)
 
 
 class WrongResult(Exception):

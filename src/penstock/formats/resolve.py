@@ -103,9 +103,11 @@ class _ColumnResolver:
             from penstock.formats.custom import CustomFormat, load_deserializer
 
             custom: CustomFormat = self._checked(
-                column.option("Format"), lambda: load_deserializer(column.format, column.column), column.format
+                column.option("Format"),
+                lambda: load_deserializer(column.format, column.column, column.arguments),
+                column.format,
             )
-            return Custom(column.format, custom.type, custom.columns, custom.may_end)
+            return Custom(column.format, custom.type, custom.columns, custom.may_end, column.arguments)
         match column.format:
             case "raw" if not column.framed:
                 return RawBytes()

@@ -8,7 +8,7 @@ written with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -71,6 +71,8 @@ class Custom:
     """Kafka's columns that it reads."""
     may_end: bool = False
     """Whether a record can end the stream (F4)."""
+    arguments: str | None = field(default=None, repr=False)
+    """Those of the class, as a JSON object. They may hold secrets."""
 
 
 ColumnSpec: TypeAlias = RawBytes | Text | Json | Avro | Protobuf | Custom

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.errors import MalformedRecord
 from penstock.eventtime.field import EventTimeField
-from penstock.formats.decoding import ColumnDecoder, open_decoder
+from penstock.formats.decoding import ColumnDecoder, CustomDecoder, open_decoder
 from penstock.formats.layout import CORRUPT, ERROR_COLUMNS, prune
 from penstock.formats.plan import TypedPlan
 from penstock.formats.spec import ColumnSpec
@@ -113,6 +113,12 @@ class TypedColumns:
         """Number of records that a user's own class skipped (F3)."""
         self.ended_at: int | None = None
         """Offset of the record that has ended the stream (F4)."""
+
+    def close(self) -> None:
+        """Close the user's own classes. Called once no more records are decoded."""
+        for decoder in self._decoders.values():
+            if isinstance(decoder, CustomDecoder):
+                decoder.close()
 
     @property
     def counts(self) -> tuple[int, int, int, int, int]:

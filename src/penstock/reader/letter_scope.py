@@ -80,6 +80,8 @@ def _version_1_spec(spec: ColumnSpec) -> str:
             return f"Protobuf(descriptors={spec.descriptors!r}, message={spec.message!r}, {last})"
         case Custom():
             last = f"columns={spec.columns!r}, may_end={spec.may_end!r}"
+            if spec.arguments is not None:
+                last += f", arguments={spec.arguments!r}"
             return f"Custom(path={spec.path!r}, type={spec.type!r}, {last})"
         case _:
             assert_never(spec)

@@ -133,7 +133,7 @@ class _Task:
 
         range_ = self.reader.range
         letters = self._letters(plan, scope)
-        written = 0
+        written, typed = 0, None
         try:
             typed = TypedColumns(
                 plan, range_.topic, range_.partition, letters, span=self.span, watermarks=self.watermarks
@@ -147,6 +147,8 @@ class _Task:
             raise
         finally:
             batches.close()
+            if typed is not None:
+                typed.close()
         if typed.ended_at is not None:
             on_end(typed.ended_at)
         report = replace(

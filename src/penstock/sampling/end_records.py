@@ -63,4 +63,6 @@ class EndRecordReader:
         except PenstockError as error:
             log.warning("the record of %s at offset %d cannot be read: %s", tp, offset, error)
             return None
+        finally:
+            columns.close()
         return columns.ended_at is not None

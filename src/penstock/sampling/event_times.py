@@ -102,8 +102,11 @@ class PayloadSampler:
                 poll_timeout=min(self._options.poll_timeout, TIMEOUT_SECONDS),
             )
             columns = TypedColumns(self._plan, tp.topic, tp.partition, span=span)
-            for _ in columns.batches(reader):
-                pass
+            try:
+                for _ in columns.batches(reader):
+                    pass
+            finally:
+                columns.close()
         except PenstockError as error:
             log.warning("the event times of %s around offset %d are unknown: %s", tp, start, error)
             return None

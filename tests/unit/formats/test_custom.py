@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import DeserializerFailed
+from penstock.errors import DeserializerFailed, PenstockError
 from penstock.formats.custom import CustomFormat, load_deserializer
 from penstock.formats.rows import fraction_check, misfit
 from penstock.formats.schema import parse_schema
@@ -33,9 +33,9 @@ def load() -> Iterator[Callable[..., CustomFormat]]:
     module = types.ModuleType(MODULE)
     sys.modules[MODULE] = module
 
-    def load(found: Any, column: str = "value") -> CustomFormat:
+    def load(found: Any, column: str = "value", arguments: str | None = None) -> CustomFormat:
         module.Own = found
-        return load_deserializer(f"{MODULE}:Own", column)
+        return load_deserializer(f"{MODULE}:Own", column, arguments)
 
     yield load
     del sys.modules[MODULE]
@@ -489,3 +489,117 @@ def test_a_module_that_does_not_import_says_why(tmp_path, monkeypatch, source, s
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match=said):
         load_deserializer("broken_orders:Orders", "value")
+
+
+# --- arguments, open and close ----------------------------------------------------------------------------------------
+
+
+class Prefixed:
+    """Puts a prefix before each value."""
+
+    def __init__(self, prefix: str = "-", *, times: int = 1) -> None:
+        self.prefix = prefix * times
+
+    def schema(self) -> str:
+        return "text STRING"
+
+    def deserialize_record(self, record: Any) -> dict[str, str]:
+        return {"text": self.prefix + record.value.decode()}
+
+
+class Opened(Prefixed):
+    calls: list[Any] = []  # noqa: RUF012 # one list for all instances is the purpose
+
+    def open(self, options: dict[str, Any]) -> None:
+        self.calls.append(("open", options))
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class OnlyOpened(Opened):
+    def __init__(self) -> None:
+        super().__init__()
+
+
+@pytest.fixture
+def calls() -> Iterator[list[Any]]:
+    Opened.calls.clear()
+    yield Opened.calls
+    Opened.calls.clear()
+
+
+def texts(own: CustomFormat, *given: str) -> list[str]:
+    return [row["text"] for row in own.decode(values(*given)).array.to_pylist()]
+
+
+def test_F2_a_constructor_gets_its_arguments_by_name(load):
+    assert texts(load(Prefixed), "a") == ["-a"]
+    assert texts(load(Prefixed, arguments='{"prefix": "+", "times": 2}'), "a") == ["++a"]
+
+
+def test_F2_a_class_is_opened_and_closed_once_with_its_arguments(load, calls):
+    own = load(Opened, arguments='{"prefix": "+"}')
+    assert not calls, "the driver, which only asks for the schema, does not open it"
+    own.open()
+    assert texts(own, "a") == ["+a"]
+    own.close()
+    own.close()
+    assert calls == [("open", {"prefix": "+"}), "close"]
+
+
+def test_F2_without_parameters_in_its_constructor_open_alone_gets_them(load, calls):
+    load(OnlyOpened, arguments='{"url": "db"}').open()
+    assert calls[0] == ("open", {"url": "db"})
+
+
+def test_F2_a_class_that_is_dropped_without_a_close_is_closed(load, calls):
+    own = load(Opened)
+    own.open()
+    del own
+    assert calls == [("open", {}), "close"]
+
+
+def test_F2_what_was_not_opened_is_not_closed(load, calls):
+    load(Opened).close()
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            '{"unknown": 1}',
+            "unexpected keyword argument 'unknown'.*created with the arguments unknown",
+        ),
+        ('{"times": "x"}', "creating an instance of .* failed: TypeError"),
+    ],
+)
+def test_F2_arguments_that_a_class_does_not_take_are_an_error(load, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load(Prefixed, arguments=arguments)
+
+
+def test_F2_an_object_gets_no_arguments(load):
+    with pytest.raises(ValueError, match="is an object, and has no open"):
+        load(Prefixed(), arguments='{"prefix": "+"}')
+
+
+def test_F2_a_failure_to_open_names_the_class(load):
+    class Failing(Prefixed):
+        def open(self, options: dict[str, Any]) -> None:
+            raise RuntimeError("no database")
+
+    with pytest.raises(PenstockError, match=f"open\\(options\\) of {MODULE}:Own failed: RuntimeError: no database"):
+        load(Failing).open()
+
+
+def test_F2_a_failure_to_close_is_logged(load, caplog):
+    class Failing(Prefixed):
+        def close(self) -> None:
+            raise RuntimeError("too late")
+
+    own = load(Failing)
+    own.open()
+    own.close()
+    assert "close() of test_custom_format_classes:Own failed: RuntimeError: too late" in caplog.text

@@ -97,9 +97,13 @@ class EventTimeRecords:
 
         def take(timeout: float | None) -> EventBatch | None:
             if not ended:
-                return self._reader.next(iteration, timeout)
+                batch = self._reader.next(iteration, timeout)
+                if batch is None:
+                    decoder.close()
+                return batch
             self._reader.end_batch()
             self._tracker.resume_caught_up()
+            decoder.close()
             return None
 
         iteration = Iteration(decoder.columns, hand_out, decoder.decode, self._tracker.resume_caught_up)

@@ -118,6 +118,11 @@ class EventTimeDecoder:
         next_offset = typed.next_offset
         return TimedRecords(records, times, marks, watermark, typed.ended_at, next_offset=next_offset, passed=passed)
 
+    def close(self) -> None:
+        """The iteration has ended."""
+        if self._typed is not None:
+            self._typed.close()
+
     def selected(self, timed: TimedRecords) -> pa.RecordBatch:
         """The columns that the user selected, of the records that meet the predicate."""
         records = timed.records

@@ -48,6 +48,7 @@ class AsyncStream:
             while not prepared.ended and (made := await self._next(take_prepared)) is not None:
                 if made.num_rows:
                     yield made
+            prepared.close()
             return
         next_batch = self._stream.batch_source(columns, where)
 

@@ -49,6 +49,10 @@ class PreparedBatches:
         """Whether the user's deserializer has ended the stream (F4)."""
         return self._typed.ended_at is not None
 
+    def close(self) -> None:
+        """The iteration has ended."""
+        self._typed.close()
+
     def open_next(self) -> bool:
         """Open the next chunk without blocking. Raises ConsumerTimeout if there is none yet; False after a shutdown."""
         return self._reader.open_next()

@@ -59,7 +59,14 @@ class Records:
             return typed.hand_out(self._reader, chunk, batch, end)
 
         iteration = Iteration(typed.columns, hand_out, typed.convert)
-        return lambda timeout: None if typed.ended_at is not None else self._reader.next(iteration, timeout)
+
+        def take(timeout: float | None) -> pa.RecordBatch | None:
+            batch = None if typed.ended_at is not None else self._reader.next(iteration, timeout)
+            if batch is None:
+                typed.close()
+            return batch
+
+        return take
 
     def _hand_out_messages(self, chunk: Chunk, batch: Batch, end: int) -> Messages:
         return self._reader.hand_out_messages(chunk, Messages(batch, *chunk.cursor.tp, end, *self._decoders))

@@ -77,7 +77,7 @@ class TypedBatches:
         columns = self._partitions.get(cursor)
         if columns is None:
             for gone in [each for each in self._partitions if each.revoked]:
-                del self._partitions[gone]
+                self._partitions.pop(gone).close()
             letters = self._letters(cursor.tp)
             columns = TypedColumns(self._plan, *cursor.tp, letters, marks_rows=self._marks_rows)
             self._partitions[cursor] = columns
@@ -90,6 +90,11 @@ class TypedBatches:
                 self._on_converted(malformed, dropped, skipped, read, passed)
         self.ended_at = columns.ended_at if self.next_offset is None else None
         return made
+
+    def close(self) -> None:
+        """The iteration has ended. Called by its thread; another `convert` opens the user's classes again."""
+        while self._partitions:
+            self._partitions.popitem()[1].close()
 
     def hand_out(self, reader: ChunkReader, chunk: Chunk, batch: pa.RecordBatch, end: int) -> pa.RecordBatch:
         """Hand out the batch that was converted last; `end` is the offset after its chunk's batch. With the lock
