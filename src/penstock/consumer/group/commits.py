@@ -38,7 +38,8 @@ class Commits:
         self._turn = threading.Lock()
         self._changed = threading.Condition()
         self._member: GroupMember | None = None
-        self._owned: frozenset[TopicPartition] = frozenset()
+        self._owned: Mapping[TopicPartition, object] = {}
+        """The owned partitions, each with an object that stands for the time since it was assigned."""
         self._joining = False
         self._joiner: threading.Thread | None = None
         """The membership thread. It cannot wait for a generation that it must join itself."""
@@ -68,7 +69,8 @@ class Commits:
 
     def set_owned(self, partitions: Collection[TopicPartition]) -> None:
         with self._changed:
-            self._owned = frozenset(partitions)
+            before = self._owned
+            self._owned = {tp: before.get(tp) or object() for tp in partitions}
 
     # --- any thread -----------------------------------------------------------------------------------------------
 
@@ -91,21 +93,27 @@ class Commits:
         seconds = config.client.api_timeout if timeout is None else timeout
         seconds = max(0.001, min(seconds, self._deadline - time.monotonic()))
         attempts = self._coordinator.attempts(f"committing {len(offsets)} offsets of group {config.group!r}", seconds)
+        with self._changed:
+            since = {tp: self._owned.get(tp) for tp in offsets}
         if not self._turn.acquire(timeout=seconds):
             attempts.failed("another commit is still under way")
             raise attempts.give_up()
         try:
-            self._commit(dict(offsets), epochs, attempts)
+            self._commit(dict(offsets), epochs, since, attempts)
         except Interrupted:
             raise CommitRefused(config.group, "the consumer is closed") from None
         finally:
             self._turn.release()
 
     def _commit(
-        self, missing: dict[TopicPartition, int], epochs: Mapping[TopicPartition, int], attempts: Attempts
+        self,
+        missing: dict[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+        since: Mapping[TopicPartition, object],
+        attempts: Attempts,
     ) -> None:
         while True:
-            member = self.member_for(missing)
+            member = self._member_since(missing, since)
             try:
                 refused = self._ask(missing, epochs, member, attempts)
             except RETRIABLE_ERRORS as error:
@@ -139,6 +147,19 @@ class Commits:
             if not_owned:
                 raise CommitRefused(self._config.group, f"{not_owned[0]} is not assigned to it")
             return self._member
+
+    def _member_since(self, offsets: Collection[TopicPartition], since: Mapping[TopicPartition, object]) -> GroupMember:
+        """The same, if it has owned them all the time since the commit began.
+
+        Do not simplify to `member_for`: a partition may have been lost and assigned again during the attempts. In
+        between another member has read on and committed, and this commit would set the group's offset back.
+        """
+        with self._changed:
+            member = self.member_for(offsets)
+            for tp in sorted(offsets):
+                if self._owned[tp] is not since[tp]:
+                    raise CommitRefused(self._config.group, f"{tp} was revoked meanwhile, and is assigned to it again")
+            return member
 
     def _ask(
         self,
