@@ -91,6 +91,12 @@ class Group:
         found = self._describe()
         return found is not None and name in {member.client_id for member in found.members}
 
+    def partitions_of(self, name: str) -> list[int]:
+        """The partitions of the member with this client id, dead or alive."""
+        found = self._describe()
+        members = [] if found is None else [member for member in found.members if member.client_id == name]
+        return sorted(tp.partition for member in members for tp in member.assignment.topic_partitions)
+
     def await_members(self, count: int, seconds: float = 90.0) -> None:
         """Wait until this many members share all partitions."""
 
