@@ -27,7 +27,7 @@ def test_a_shutdown_leaves_the_group_also_if_revoking_fails(connector, monkeypat
     monkeypatch.setattr(stream.reader, "revoke", fails)
     connector.shutdown()
     assert connector._membership.state == "closed"
-    assert not connector._membership._thread.is_alive()
+    assert not connector._membership._life.is_alive
     assert not connector._auto_commit._thread.is_alive()
     assert "the shutdown goes on" in caplog.text
 

@@ -23,6 +23,7 @@ from penstock.consumer.group.commits import Commits
 from penstock.consumer.group.consumer_member import ConsumerMember, Interest, Revoke, State, Step, Take
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.consumer.group.group_heartbeats import LOG_INTERVAL, NEVER, GroupHeartbeats
+from penstock.consumer.group.membership_thread import MembershipThread, run_to_the_end
 from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPartitions
 from penstock.consumer.group.topic_watch import CHECK_SECONDS, MISSING_TOPIC_SECONDS, TopicWatch
 from penstock.consumer.subscription import StreamSubscription
@@ -33,16 +34,9 @@ from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.consumer_group_heartbeat import PartitionsById, ask_group_heartbeat
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost
-from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.retry import Interrupted
 
 log = get_logger(__name__)
-
-ABORT_INTERVAL = 0.1
-"""A blocked call is aborted repeatedly: at the first abort it may be between two connections."""
-
-LEAVE_SECONDS = 5.0
-"""For the heartbeat thread to end before this member leaves."""
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 """Kafka's own. The coordinator does not leave them out of a regular expression."""
@@ -58,15 +52,10 @@ class ConsumerMembership:
         self._consumer_id = consumer_id
         self._subscription = subscription
         self._owner = owner
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
-        self._given_up = threading.Event()
-        """The time for closing is over: commits and the leave request end, too."""
-        self._deadline = float("inf")
-        self._leaves = True
-
         self._changed = threading.Condition()
         """Guards the member."""
+        self._life = MembershipThread(config.group, self._changed)
+        self._closing = self._life.closing
         self._member = ConsumerMember(
             _new_member_id(),
             Interest(),
@@ -76,11 +65,13 @@ class ConsumerMembership:
             assignor=config.remote_assignor,
         )
         self.counters = GroupCounters()
-        self._commits = Commits(config, self._given_up, self._check_membership, self.counters)
+        self._commits = Commits(config, self._life.given_up, self._check_membership, self.counters)
         self._heartbeats = GroupHeartbeats(config, self._member, self._changed, self._on_identity, self.counters)
         # For the membership thread only:
         self._coordinator = Coordinator(config.client, config.group, self._closing.wait, self.counters.retried)
-        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait, self.counters.retried)
+        self._leave_coordinator = Coordinator(
+            config.client, config.group, self._life.given_up.wait, self.counters.retried
+        )
         self._topics = TopicWatch(config, subscription, self._coordinator)
         self._owned = OwnedPartitions(config, owner, self._commits.set_owned, self._pause)
         self._pattern = _server_pattern(config, subscription)
@@ -123,38 +114,23 @@ class ConsumerMembership:
         )
 
     def start(self) -> None:
-        assert self._thread is None, "a membership is started once"
         self.state = "starting"
-        name = f"penstock-group-{self._config.group}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._life.start(self._run)
 
     def close(self, timeout: float, leave: bool = True) -> None:
         """Revoke all partitions, leave the group, and end the thread. A static member says that it restarts.
 
         Returns after `timeout` seconds at the latest. May be called twice.
         """
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            self._deadline = min(self._deadline, deadline)
-            self._leaves = self._leaves and leave
-            self._closing.set()
-            self._changed.notify_all()
-        self._commits.end_by(deadline)
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return
-        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
-            self._coordinator.abort()
-            thread.join(min(left, ABORT_INTERVAL))
-        if thread.is_alive():
-            self._given_up.set()
+
+        def give_up() -> None:
             self._commits.abort()
             self._leave_coordinator.abort()
             self._heartbeats.close(0)
-            thread.join(ABORT_INTERVAL)
-            if thread.is_alive():
-                log.warning("%s did not end within %g s", thread.name, timeout)
+
+        self._life.close(
+            timeout, leave, end_commits=self._commits.end_by, wake=self._coordinator.abort, give_up=give_up
+        )
 
     def commit(
         self,
@@ -192,25 +168,19 @@ class ConsumerMembership:
     # --- the membership thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        error: BaseException | None = None
-        try:
+        def serve() -> None:
             self._subscribe()
             self._heartbeats.start()
             while True:
                 self._serve()
-        except Interrupted:
-            log.debug("group %r: closing", self._config.group)
-        except AssignmentFailed as failure:
-            error = failure.error
-        except BaseException as failure:  # every error must reach the streams' threads
-            error = failure
-        try:
+
+        def end(error: BaseException | None) -> None:
             self._end(lost=isinstance(error, FencedInstance) or self._member.state is State.FENCED)
-        except BaseException as failure:
-            error = error or failure
+
+        error = run_to_the_end(self._config.group, serve, end)
         self.state = "closed" if error is None else "failed"
         if error is not None:
-            self._owner.failed(error)
+            self._owner.failed(error.error if isinstance(error, AssignmentFailed) else error)
 
     def _subscribe(self) -> None:
         """Find out what to subscribe to, before the first heartbeat."""
@@ -431,25 +401,15 @@ class ConsumerMembership:
 
     def _leave(self, lost: bool) -> None:
         self._commits.suspend()
-        self._heartbeats.close(max(0.0, min(LEAVE_SECONDS, self._deadline - time.monotonic())))
+        self._heartbeats.close(self._life.seconds_for_heartbeats)
         with self._changed:
             heartbeat = self._member.leave()
-        if heartbeat is None or lost or not self._leaves:
-            return
-        group = self._config.group
-        timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
-        attempts = self._leave_coordinator.attempts(f"leaving group {group!r}", timeout)
-        for again in (True, False):
-            try:
-                self._leave_coordinator.ask(
-                    attempts,
-                    lambda connection: ask_group_heartbeat(connection, group, heartbeat, attempts.remaining()),
-                )
-                return
-            except Exception as error:  # the coordinator removes the member when its session expires
-                if not again or not isinstance(error, RETRIABLE_ERRORS):
-                    log.info("group %r: could not leave: %s", group, error)
-                    return
+        if heartbeat is not None and not lost:
+            self._life.leave(
+                self._leave_coordinator,
+                lambda connection, seconds: ask_group_heartbeat(connection, self._config.group, heartbeat, seconds),
+                self._config.client.request_timeout,
+            )
 
 
 def _new_member_id() -> str:

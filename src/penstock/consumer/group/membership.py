@@ -27,6 +27,7 @@ from penstock.consumer.group.commits import Commits
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.consumer.group.heartbeat_thread import HeartbeatThread
 from penstock.consumer.group.join_and_sync import encode_assignments, encode_member, read_assignment, read_members
+from penstock.consumer.group.membership_thread import MembershipThread, run_to_the_end
 from penstock.consumer.group.owned_partitions import AssignmentFailed, OwnedPartitions
 from penstock.consumer.group.topic_watch import TopicWatch
 from penstock.consumer.group.user_data import SubscriptionUserData, needs_user_data
@@ -55,9 +56,6 @@ for a moment."""
 LOG_INTERVAL = 60.0
 """Retriable failures that last are logged again after this long."""
 
-ABORT_INTERVAL = 0.1
-"""A blocked call is aborted repeatedly: at the first abort it may be between two connections."""
-
 MEMBER_ID_SECONDS = 2.0
 """The first join is answered at once, with an id for the member. A member that closes before that answer cannot leave
 by its id, and the group waits for it until its session expires. So closing waits this long for the answer."""
@@ -74,16 +72,12 @@ class Membership:
         self._config = config
         self._consumer_id = consumer_id
         self._owner = owner
-        self._thread: threading.Thread | None = None
-        self._closing = threading.Event()
-        self._given_up = threading.Event()
-        """The time for closing is over: commits and the leave request end, too."""
-        self._deadline = float("inf")
-        self._leaves = True
+        self._changed = threading.Condition()
+        self._life = MembershipThread(config.group, self._changed)
+        self._closing = self._life.closing
         self._member_id_until = NEVER
         """Until then closing does not abort the join: the coordinator is about to answer with the member id."""
 
-        self._changed = threading.Condition()
         self._member = GroupMember(instance_id=config.instance_id)
         self._heartbeat_error: BaseException | None = None
         """What the coordinator answered to a heartbeat of this member."""
@@ -91,10 +85,12 @@ class Membership:
 
         self.counters = GroupCounters()
         self._heartbeats = HeartbeatThread(config, self._on_heartbeat_error, self.counters)
-        self._commits = Commits(config, self._given_up, self._heartbeats.send_now, self.counters)
+        self._commits = Commits(config, self._life.given_up, self._heartbeats.send_now, self.counters)
         # For the membership thread only:
         self._coordinator = Coordinator(config.client, config.group, self._closing.wait, self.counters.retried)
-        self._leave_coordinator = Coordinator(config.client, config.group, self._given_up.wait, self.counters.retried)
+        self._leave_coordinator = Coordinator(
+            config.client, config.group, self._life.given_up.wait, self.counters.retried
+        )
         self._topics = TopicWatch(config, subscription, self._coordinator)
         self._owned = OwnedPartitions(config, owner, self._commits.set_owned, self._pause)
         self._round_began = 0.0
@@ -142,40 +138,26 @@ class Membership:
         )
 
     def start(self) -> None:
-        assert self._thread is None, "a membership is started once"
         self.state = "starting"
-        name = f"penstock-group-{self._config.group}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._life.start(self._run)
 
     def close(self, timeout: float, leave: bool = True) -> None:
         """Revoke all partitions, leave the group (static members do not), and end the thread.
 
         Returns after `timeout` seconds at the latest. May be called twice.
         """
-        deadline = time.monotonic() + timeout
-        with self._changed:
-            self._deadline = min(self._deadline, deadline)
-            self._leaves = self._leaves and leave
-            self._closing.set()
-            self._changed.notify_all()
-        self._commits.end_by(deadline)
-        thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return
-        while thread.is_alive() and (left := deadline - time.monotonic()) > 0:
+
+        def wake() -> None:
             if time.monotonic() >= self._member_id_until:
                 self._coordinator.abort()
-            thread.join(min(left, ABORT_INTERVAL))
-        if thread.is_alive():
-            self._given_up.set()
+
+        def give_up() -> None:
             self._coordinator.abort()
             self._commits.abort()
             self._leave_coordinator.abort()
             self._heartbeats.close(0)
-            thread.join(ABORT_INTERVAL)
-            if thread.is_alive():
-                log.warning("%s did not end within %g s", thread.name, timeout)
+
+        self._life.close(timeout, leave, end_commits=self._commits.end_by, wake=wake, give_up=give_up)
 
     def rejoin(self, reason: str) -> None:
         """Request a rebalance."""
@@ -213,23 +195,17 @@ class Membership:
     # --- the membership thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        error: BaseException | None = None
-        try:
+        def serve() -> None:
             while True:
                 self._try_round()
-        except Interrupted:
-            log.debug("group %r: closing", self._config.group)
-        except AssignmentFailed as failure:
-            error = failure.error
-        except BaseException as failure:  # every error must reach the streams' threads
-            error = failure
-        try:
+
+        def end(error: BaseException | None) -> None:
             self._end(lost=isinstance(error, FencedInstance) or isinstance(self._heartbeat_error, MembershipLost))
-        except BaseException as failure:
-            error = error or failure
+
+        error = run_to_the_end(self._config.group, serve, end)
         self.state = "closed" if error is None else "failed"
         if error is not None:
-            self._owner.failed(error)
+            self._owner.failed(error.error if isinstance(error, AssignmentFailed) else error)
 
     def _try_round(self) -> None:
         try:
@@ -459,19 +435,11 @@ class Membership:
 
     def _leave(self, lost: bool) -> None:
         self._commits.suspend()
-        self._heartbeats.close(max(0.0, min(5.0, self._deadline - time.monotonic())))
+        self._heartbeats.close(self._life.seconds_for_heartbeats)
         member, group = self._member, self._config.group
-        if lost or not self._leaves or not member.member_id or member.instance_id is not None:
-            return
-        timeout = max(0.001, min(self._config.client.request_timeout, self._deadline - time.monotonic()))
-        attempts = self._leave_coordinator.attempts(f"leaving group {group!r}", timeout)
-        for again in (True, False):
-            try:
-                self._leave_coordinator.ask(
-                    attempts, lambda connection: ask_leave(connection, group, member, "closed", attempts.remaining())
-                )
-                return
-            except Exception as error:  # the coordinator removes the member when its session expires
-                if not again or not isinstance(error, RETRIABLE_ERRORS):
-                    log.info("group %r: could not leave: %s", group, error)
-                    return
+        if not lost and member.member_id and member.instance_id is None:
+            self._life.leave(
+                self._leave_coordinator,
+                lambda connection, seconds: ask_leave(connection, group, member, "closed", seconds),
+                self._config.client.request_timeout,
+            )
