@@ -26,6 +26,7 @@ LOGINS = [
     {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"},
     {"kafka.security.protocol": "SSL"},
     {"schemaRegistry.url": "https://registry", "valueFormat": "avro"},
+    {"keyFormat": "shop_formats:Orders", "valueFormat": "shop_formats:Orders"},
     {},
 ]
 """Settings without which some secrets are refused."""
@@ -90,6 +91,8 @@ def test_there_are_secrets():
         "schemaRegistry.headers",
         "schemaRegistry.proxy",
         "schemaRegistry.ssl.key.password",
+        "keyFormatArguments",
+        "valueFormatArguments",
     } <= set(SECRET)
     assert not {"kafka.bootstrap.servers", "subscribe", "kafka.group.id", "kafka.ssl.keystore.location"} & set(SECRET)
 
