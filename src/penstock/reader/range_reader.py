@@ -294,7 +294,7 @@ class RangeReader:
                 self._bytes_per_offset = len(fetched.records) / (next_offset - self.position)
             more = self.position < next_offset < self.range.stop
             if more and throttle == 0 and not session.connection.session_over:
-                self._send_fetch(session.fetch, next_offset)
+                self._send_fetch(session.fetch, next_offset, ahead=True)
             yield from self._emit_fetched(fetched)
             if self.position >= self.range.stop:
                 self._keep_leftover(fetched, next_offset)
@@ -336,14 +336,14 @@ class RangeReader:
         if self._stopped.wait(min(seconds, self._attempts.remaining())):
             raise Interrupted
 
-    def _send_fetch(self, fetch: PartitionFetch, offset: int) -> None:
-        """Request records from `offset` on."""
+    def _send_fetch(self, fetch: PartitionFetch, offset: int, *, ahead: bool = False) -> None:
+        """Request records from `offset` on. `ahead`: while there are others to decode."""
         rest = int((self.range.stop - offset) * self._bytes_per_offset * 1.1)
         size = min(self._fetch_limit, max(rest, SMALLEST_FETCH))
         position = FetchPosition(
             self.range.topic, self.range.partition, offset, self.range.topic_id, self._leader.epoch
         )
-        fetch.ask(position, size)
+        fetch.ask(position, size, ahead=ahead)
 
     def _is_usable(self, fetched: FetchedPartition) -> bool:
         """Whether to decode the response. False: another broker must be asked. Raises the error that it reports."""

@@ -113,8 +113,11 @@ class PartitionFetch:
     def __init__(self, connection: Connection, topic_id: uuid.UUID | None) -> None:
         self._client = FetchClient(connection)
         self._version = self._client.version_for((FetchPosition("", 0, 0, topic_id),))
+        self._is_ahead = False
 
-    def ask(self, position: FetchPosition, max_bytes: int) -> None:
+    def ask(self, position: FetchPosition, max_bytes: int, *, ahead: bool = False) -> None:
+        """`ahead`: the caller has other work before it calls `answer`."""
+        self._is_ahead = ahead
         config = self._client.connection.config
         self._client.send(
             (position,),
@@ -134,10 +137,10 @@ class PartitionFetch:
         """The answer to the last `ask`. Its records are views of `buffer`."""
         connection = self._client.connection
         config = connection.config
-        has_arrived = connection.is_open and connection.has_input()
+        has_arrived = self._is_ahead and connection.is_open and connection.has_input()
         response = self._client.receive(buffer, min(timeout, config.request_timeout + config.fetch_max_wait))
         if has_arrived:
-            response.seconds = None  # it may have waited here for long, while the caller decoded
+            response.seconds = None  # it may have arrived long ago
         return response
 
 
