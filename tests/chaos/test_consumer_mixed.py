@@ -160,10 +160,15 @@ class Rdkafka(Foreign):
         self._consumer.close()
 
 
-def repeated(found, others):
-    """The records that were read more than once, though no client that read them has reported anything."""
+def repeated(found, others, ours=()):
+    """The records that were read more than once, though no client that read them has reported anything: which members
+    have read how many of them."""
     excused = set().union(*(other.records for other in others if other.reports))
-    return sorted(record for record, count in found.items() if count > 1 and record not in excused)
+    twice = sorted(record for record, count in found.items() if count > 1 and record not in excused)
+    readers = {f"{type(each).__name__} {at}": each.records() for at, each in enumerate(ours)}
+    readers |= {f"{type(other).__name__} {at}": other.records for at, other in enumerate(others)}
+    by = {name: sum(record in read for record in twice) for name, read in readers.items()}
+    return f"{len(twice)}, the first {twice[:3]}, read by {by}" if twice else ""
 
 
 @pytest.mark.parametrize("assignor", OF_KAFKA_PYTHON)
@@ -210,7 +215,7 @@ def test_H6_a_group_shared_with_other_clients_reads_each_record_once(consumers, 
             found = sum((other.records for other in others), consumers.records())
             time.sleep(0.05)
         assert found.keys() == everything
-        assert not repeated(found, others)
+        assert not repeated(found, others, [mine, again])
         assert not mine.errors
         assert not again.errors
     finally:

@@ -12,6 +12,8 @@ from fixtures.consumer import eventually
 from penstock.wire.transport.connection import Connection
 
 PARTITIONS = 6
+CONSUMER = "consumer"
+"""The protocol in which the brokers assign, instead of an assignor."""
 
 
 class Cutting:
@@ -51,12 +53,14 @@ class Cutting:
         self._thread.join()
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", CONSUMER])
 def test_H13_connections_cut_at_random_lose_no_record(consumers, kafka, topic, monkeypatch, assignor):
     name = topic(partitions=PARTITIONS)
     cutting = Cutting(monkeypatch, 3, 0.1)
 
     def join(by):
+        if assignor == CONSUMER:
+            return consumers.reading(name, 2, by, group_protocol=CONSUMER)
         # A join whose first response is cut off leaves a member that the group waits for, until its session ends.
         return consumers.reading(name, 2, by, partition_assignment_strategy=assignor, session_timeout_ms=10_000)
 
@@ -77,6 +81,7 @@ def test_H13_connections_cut_at_random_lose_no_record(consumers, kafka, topic, m
             goes_on(second)
             second.connector.shutdown()
             goes_on(third)
+            assert third.connector.metrics().retries > 0
             count = sum(load.stop().values())
     assert cutting.cuts > 20
     eventually(lambda: len(consumers.records()) == count, "every record")

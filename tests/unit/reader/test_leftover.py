@@ -100,7 +100,7 @@ def log_of(monkeypatch):
             def __init__(self, *_):
                 pass
 
-            def ask(self, position, size):
+            def ask(self, position, size, *, ahead=False):
                 self.pending = True
                 self._answer = log.fetch(position.offset, size)
 

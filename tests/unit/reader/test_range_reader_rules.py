@@ -106,7 +106,7 @@ def scripted(monkeypatch):
             def __init__(self, *_):
                 self.pending = False
 
-            def ask(self, *_):
+            def ask(self, *_, **__):
                 self.pending = True
 
             def answer(self, _, timeout):

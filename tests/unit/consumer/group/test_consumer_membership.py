@@ -94,7 +94,7 @@ def member(group):
     for one in made:
         group.answering.set()
         one.close(DEADLINE)
-        assert not one._thread.is_alive()
+        assert not one._life.is_alive
         assert not one._heartbeats._thread.is_alive()
 
 
