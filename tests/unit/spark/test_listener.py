@@ -24,6 +24,7 @@ from pyspark.sql.streaming.listener import (
 
 from penstock.errors import UnknownQuery, UnsupportedSpark
 from penstock.metrics.source import SourceMetrics
+from penstock.metrics.worker import WorkerMetrics
 from penstock.spark import LagListener, await_end
 from penstock.spark import listener as module
 from penstock.spark.listener import describe
@@ -306,6 +307,14 @@ def test_F19_the_log_line_has_the_watermark_and_its_lag(watermark, lag, text):
         (
             [SourceMetrics(bytes_per_second=1500.0, commits_failed=2), SourceMetrics(bytes_per_second=2e9)],
             "query q: 0 records behind in 0 partitions, 2.0 GB/s, committed 0 times (2 failed)",
+        ),
+        (
+            [SourceMetrics(workers=(WorkerMetrics("a:1", throttle_seconds=0.25), WorkerMetrics("b:1", retries=1)))],
+            "query q: 0 records behind in 0 partitions, throttled for 0.25 s, 1 retry",
+        ),
+        (
+            [SourceMetrics(workers=(WorkerMetrics("a:1", 9, throttle_seconds=300.0, retries=1200),))],
+            "query q: 0 records behind in 0 partitions, throttled for 5 min, 1,200 retries",
         ),
     ],
 )
