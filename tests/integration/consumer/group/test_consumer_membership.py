@@ -33,7 +33,7 @@ def member(member):
 
 def asked(made, question):
     """The coordinator's answer to a question about the group of this member."""
-    coordinator = Coordinator(made.config.client, made.config.group, lambda seconds: False)
+    coordinator = Coordinator(made.config.client, made.config.group, lambda seconds: False, lambda: None)
     return coordinator.ask(coordinator.attempts("asking", DEADLINE), question)
 
 
