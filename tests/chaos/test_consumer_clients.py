@@ -125,6 +125,17 @@ class Clients:
     def records(self) -> Counter[Record]:
         return sum((member.records() for member in self.all), Counter())
 
+    def explain(self, records: set[Record]) -> str:
+        """Who has read these records, and which commits came too late."""
+        read = {member.name: member.records() for member in self.all}
+        lines = []
+        for record in sorted(records)[:20]:
+            lines.append(f"{record}: {[name for name, mine in read.items() if record in mine]}")
+        for member in self.all:
+            late = [line for line in member.log().splitlines() if line.startswith(("late", "refused"))]
+            lines += [f"{member.name}: {line}" for line in late]
+        return "\n".join(lines)
+
     def close(self) -> None:
         for member in self.all:
             member.kill()
@@ -161,7 +172,7 @@ def test_H8_members_of_three_clients_are_paused_and_killed_and_no_record_is_lost
         everything = group.everything()
         eventually(lambda: clients.records().keys() == everything, "every record")
         twice = {record for record, times in clients.records().items() if times > 1}
-        assert twice <= clients.may_come_again, sorted(twice - clients.may_come_again)[:20]
+        assert twice <= clients.may_come_again, clients.explain(twice - clients.may_come_again)
         last.leave()
     finally:
         clients.close()
