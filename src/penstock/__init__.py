@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from penstock.spark import register
     from penstock.streamer.dead_letters import DeadLetter, DeadLetterTopic
     from penstock.streamer.sinks.adbc import AdbcSink
+    from penstock.streamer.sinks.delta import DeltaSink
+    from penstock.streamer.sinks.iceberg import IcebergSink
     from penstock.streamer.sinks.parquet import ParquetSink
     from penstock.streamer.sinks.sink import CallableSink
     from penstock.streamer.streamer import Streamer
@@ -95,6 +97,7 @@ __all__ = [
     "DataLoss",
     "DeadLetter",
     "DeadLetterTopic",
+    "DeltaSink",
     "DenyTopics",
     "DeserializerFailed",
     "EmbeddedBrokerError",
@@ -102,6 +105,7 @@ __all__ = [
     "EventBatch",
     "EventTimeError",
     "EventTimeStatus",
+    "IcebergSink",
     "IncompatibleSchema",
     "MalformedRecord",
     "Message",
@@ -158,8 +162,10 @@ _MODULES = {
     "DeadLetterTopic": "penstock.streamer.dead_letters",
     "DenyTopics": "penstock.consumer.subscription",
     "EmbeddedKafka": "penstock.testing",
+    "DeltaSink": "penstock.streamer.sinks.delta",
     "EventBatch": "penstock.consumer.event_time.batch",
     "EventTimeStatus": "penstock.eventtime.tracker",
+    "IcebergSink": "penstock.streamer.sinks.iceberg",
     "Message": "penstock._kernel",
     "ParquetSink": "penstock.streamer.sinks.parquet",
     "PartitionEventTime": "penstock.eventtime.tracker",

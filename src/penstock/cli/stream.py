@@ -22,22 +22,28 @@ from penstock.wire.cluster import Cluster
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.consumer.subscription import TopicFilter
     from penstock.streamer.streamer import Streamer
 
 DESCRIPTION = """\
-Read a topic as a member of a consumer group and write it to Parquet files, a database, or the terminal. Every record is
-written at least once: offsets are committed after the records are written. The same command continues where it stopped.
+Read topics as a member of a consumer group and write them to Parquet files, a table, a database, or the terminal. Every
+record is written at least once: offsets are committed after the records are written. Tables of Delta Lake and Iceberg
+hold the offsets too, and have each record exactly once. The same command continues where it stopped.
 """
 EPILOG = """\
 targets (--to):
   parquet:DIR                           files in a folder; ?partition_by=topic,date adds a folder per value
+  delta:DIR, delta:s3://BUCKET/DIR      a Delta Lake table, created if missing (pip install 'penstock[delta]')
+                                        &partition_by=A,B, &create=false; others are options of the storage
+  iceberg:NAMESPACE.TABLE?catalog=C     an Iceberg table (pip install 'penstock[iceberg]'), the same parameters; others
+                                        are properties of the catalog: &type=sql&uri=...&warehouse=...
   adbc:postgresql://HOST/NAME?table=T   a table of a database with an ADBC driver (pip install 'penstock[postgresql]')
   adbc:sqlite:FILE?table=T              &mode=append requires an existing table (default: it is created)
                                         &schema=S is the table's schema
                                         &duplicates=skip skips rows whose key is in the table
   stdout                                JSON lines
 
-positions (--from), if no other member of the group runs (default: its committed offsets, or earliest):
+positions (--from), if no other member of the group runs (default: the offsets of the table or group, or earliest):
   earliest, latest      the beginning of a partition, its end now
   1234, -10             this offset, or ten before the end, in each partition
   2025-01-31T12:00Z     the first record at or after a time (without a zone: local time); 1738324800000 the same in ms
@@ -45,6 +51,10 @@ positions (--from), if no other member of the group runs (default: its committed
 
 examples:
   penstock stream clicks -b localhost:9092 --to parquet:clicks --until-end
+  penstock stream clicks,orders -b localhost:9092 --to delta:/data/events?partition_by=topic,date
+  penstock stream 'shop-.*' --pattern -b localhost:9092 --to delta:/data/shop
+  penstock stream orders -b localhost:9092 --to delta:/data/orders -o valueFormat=avro -o flatten=true \\
+    -o schemaRegistry.url=http://localhost:8081
   penstock stream clicks -b localhost:9092 --to 'adbc:postgresql://me@localhost/shop?table=clicks' --text --threads 4
   penstock stream clicks -b localhost:9092 --to adbc:sqlite:clicks.db?table=clicks --dead-letter clicks-failed
 
@@ -57,7 +67,8 @@ TICK = 0.2
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.epilog = EPILOG
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topic", metavar="TOPIC", help="a topic, or several: A,B")
+    parser.add_argument("--pattern", action="store_true", help="TOPIC is a regular expression of whole topic names")
     parser.add_argument("--to", required=True, metavar="TARGET", help="the destination: see below")
     parser.add_argument("--group", metavar="NAME", help="the consumer group (default: derived from topic and target)")
     parser.add_argument(
@@ -101,7 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
 def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
     from penstock.config.consumer import parse_config
     from penstock.config.option import merged
+    from penstock.consumer.subscription import AllowTopics
     from penstock.model.columns import checked_columns
+    from penstock.streamer.config import checked_topics
     from penstock.streamer.streamer import Streamer
 
     given = merged(
@@ -110,14 +123,17 @@ def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
         {"group.id": arguments.group} if arguments.group else {},
     )
     # A short time-out here, because the user waits. The running stream uses the default.
-    start = starting_point(Cluster(parse_config(given).client), arguments.topic, arguments.start)
+    topics: str | list[str] | AllowTopics = arguments.topic.split(",")
+    if arguments.pattern:
+        topics = AllowTopics(arguments.topic)
+    start = starting_point(Cluster(parse_config(given).client), checked_topics(topics), arguments.start)
     given = {name: value for name, value in given.items() if INTERACTIVE_OPTIONS.get(name) != value}
     columns = arguments.columns if target.columns is None else target.columns
     as_text = arguments.text and not target.is_stdout
     settings = ("limit", "flush_rows", "flush_bytes", "flush_interval", "retry_timeout", "max_retries")
     given_settings: Any = {name: value for name in settings if (value := getattr(arguments, name)) is not None}
     return Streamer(
-        arguments.topic,
+        topics,
         arguments.threads,
         with_text if as_text else None,
         target.sink,
@@ -131,17 +147,22 @@ def make_streamer(arguments: argparse.Namespace, target: Target) -> Streamer:
     )
 
 
-def starting_point(cluster: Cluster, topic: str, position: str | None) -> Any:
+def starting_point(cluster: Cluster, topics: tuple[str, ...] | TopicFilter, position: str | None) -> Any:
     """The start that `--from` means for a Streamer. Raises UnknownTopic: a Streamer would wait for the topic."""
-    partitions = [TopicPartition(topic, partition) for partition in cluster.metadata((topic,)).topics[topic].partitions]
+    listed = cluster.metadata(topics if isinstance(topics, tuple) else None).topics
+    names = topics if isinstance(topics, tuple) else sorted(topics.allowed(list(listed)))
     if position is None:
         return None
     start = parse_position("--from", position)
     if not isinstance(start, AtOffset | LastRecords):
         return start
-    begin = {tp.partition: offset for tp, offset in cluster.begin(partitions).items()}
-    end = {tp.partition: offset for tp, offset in cluster.end(partitions).items()}
-    return {TopicPartition(topic, partition): offset for partition, offset in nearest(start, begin, end).items()}
+    found = {}
+    for topic in names:
+        partitions = [TopicPartition(topic, partition) for partition in listed[topic].partitions]
+        begin = {tp.partition: offset for tp, offset in cluster.begin(partitions).items()}
+        end = {tp.partition: offset for tp, offset in cluster.end(partitions).items()}
+        found |= {TopicPartition(topic, partition): at for partition, at in nearest(start, begin, end).items()}
+    return found
 
 
 def with_text(records: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The target of `--to`: `parquet:DIR`, `adbc:URI?table=T`, `stdout`."""
+"""The target of `--to`: `parquet:DIR`, `delta:DIR`, `iceberg:TABLE`, `adbc:URI?table=T`, `stdout`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.cli.output import say
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from penstock.streamer.sinks.sink import Sink
 
-EXAMPLES = "parquet:DIR, adbc:postgresql://host/name?table=T, adbc:sqlite:FILE?table=T, or stdout"
+EXAMPLES = (
+    "parquet:DIR, delta:DIR, iceberg:NAMESPACE.TABLE?catalog=C, "
+    "adbc:postgresql://host/name?table=T, adbc:sqlite:FILE?table=T, or stdout"
+)
 PASSWORD = re.compile(r"(?<=://)([^/@:]*):\S*@")
 
 
@@ -54,6 +57,10 @@ def parse_target(text: str, topic: str, columns: Sequence[str] | None) -> Target
     match kind:
         case "parquet" if place:
             return _parquet(place, given)
+        case "delta" if place:
+            return _delta(place, given)
+        case "iceberg" if place:
+            return _iceberg(place, given)
         case "adbc" if place:
             return _adbc(place, given)
         case "stdout" | "-" if not rest:
@@ -72,6 +79,31 @@ def _parquet(place: str, given: Mapping[str, str]) -> Target:
     _refuse_others(given, ("partition_by",))
     by = [name for name in given.get("partition_by", "").split(",") if name]
     return Target(ParquetSink(place, partition_by=by), f"parquet:{place}", place=f"parquet:{Path(place).resolve()}")
+
+
+def _delta(place: str, given: dict[str, str]) -> Target:
+    from penstock.streamer.sinks.delta import DeltaSink
+
+    ours = _table_options(given)
+    sink = DeltaSink(place, storage_options=given, **ours)  # the other parameters belong to the storage
+    return Target(sink, f"delta:{place}", place=None if "://" in place else f"delta:{Path(place).resolve()}")
+
+
+def _iceberg(place: str, given: dict[str, str]) -> Target:
+    from penstock.streamer.sinks.iceberg import IcebergSink
+
+    ours = _table_options(given)
+    name = given.pop("catalog", "default")
+    # The other parameters belong to the catalog: its type, uri and warehouse.
+    return Target(IcebergSink(place, catalog={"name": name, **given}, **ours), f"iceberg:{place}?catalog={name}")
+
+
+def _table_options(given: dict[str, str]) -> dict[str, Any]:
+    """Take out the parameters that both kinds of tables have."""
+    by, create = given.pop("partition_by", ""), given.pop("create", "true")
+    if create not in ("true", "false"):
+        raise OptionError("--to", None, f"create must be true or false, not {create!r}")
+    return {"partition_by": [name for name in by.split(",") if name], "create": create == "true"}
 
 
 def _adbc(place: str, given: dict[str, str]) -> Target:

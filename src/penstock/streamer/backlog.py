@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import RowsRefused
 from penstock.model.topic_partition import Offsets, TopicPartition
@@ -22,6 +23,13 @@ class Piece:
     tp: TopicPartition
     records: pa.RecordBatch
     rows: pa.RecordBatch | list[Any]
+    offset_column: str = "offset"
+
+    @property
+    def first(self) -> int:
+        """The offset of the first record."""
+        offset: int = self.records.column(self.offset_column)[0].as_py()
+        return offset
 
     @property
     def count(self) -> int:
@@ -73,6 +81,9 @@ class Backlog:
             self.letters.append(letter)
             self._letters_size += letter.size + LETTER_BYTES
 
+    def clear_letters(self) -> None:
+        self.letters, self._letters_size = [], 0
+
     def reached(self, tp: TopicPartition, offset: int, now: float) -> None:
         """Every record of a partition below this offset is held here, or needs no writing."""
         # A lower offset too: the topic may have been recreated, or its log truncated.
@@ -91,6 +102,32 @@ class Backlog:
             return False
         size = self._size + self._letters_size
         return self._rows >= limits.rows or size >= limits.bytes or now - self._since >= limits.seconds
+
+    def first_offsets(self) -> Offsets:
+        """The first held offset of each partition with held records."""
+        first: Offsets = {}
+        for piece in self._pieces:
+            first.setdefault(piece.tp, piece.first)
+        return first
+
+    def drop_below(self, floors: Offsets, extraction: Extraction, on_refused: OnRefused) -> int:
+        """Drop the records below these offsets, and positions below them. Returns the number of records."""
+        dropped, kept = 0, []
+        for piece in self._pieces:
+            floor = floors.get(piece.tp)
+            if floor is None or piece.first >= floor:
+                kept.append(piece)
+                continue
+            rest = from_offset(piece.records, piece.offset_column, floor)
+            dropped += piece.records.num_rows - rest.num_rows
+            if rest.num_rows:
+                part = extracted_again(piece, rest, extraction, on_refused)
+                kept += [] if part is None else [part]
+        self._keep(kept)
+        for tp, floor in floors.items():
+            if self.positions.get(tp, floor) < floor:
+                del self.positions[tp]
+        return dropped
 
     def drop(self, partitions: Collection[TopicPartition]) -> int:
         """Drop what is held of these partitions. Returns the number of dropped records."""
@@ -116,13 +153,16 @@ class Backlog:
         self._rows = sum(piece.count for piece in pieces)
         self._size = sum(piece.size for piece in pieces)
 
-    def write(self, write: Callable[[Rows], None], extraction: Extraction, on_refused: OnRefused) -> int:
-        """Write the rows to the sink. Returns their number.
+    def write(
+        self, write: Callable[[Rows], None], extraction: Extraction, on_refused: OnRefused, *, keeps: bool = False
+    ) -> int:
+        """Write the rows to the sink. Returns their number. With `keeps`, rows that are not refused stay here.
 
         If the sink refuses rows, the pieces are bisected down to one message, none of whose rows are written. Any other
         error of `write` is raised, and the rows that are not written yet are kept for the retry.
         """
         written = 0
+        kept: list[Piece] = []
         todo = [self._pieces] if self._pieces else []
         while todo:
             pieces = todo.pop()
@@ -134,12 +174,24 @@ class Backlog:
                 else:
                     todo += reversed(halves(pieces, extraction, on_refused))
             except BaseException:
-                self._keep([piece for part in [pieces, *reversed(todo)] for piece in part])
+                self._keep([*kept, *(piece for part in [pieces, *reversed(todo)] for piece in part)])
                 raise
             else:
                 written += sum(piece.count for piece in pieces)
-        self._keep([])
+                if keeps:
+                    kept += pieces
+        self._keep(kept)
         return written
+
+    def rows(self) -> Rows | None:
+        """Everything that is held, as one table or list."""
+        return joined(self._pieces) if self._pieces else None
+
+
+def from_offset(records: pa.RecordBatch, offset_column: str, floor: int) -> pa.RecordBatch:
+    """The records at or past an offset. Offsets of a partition rise."""
+    below: int = pc.sum(pc.less(records.column(offset_column), floor)).as_py() or 0
+    return records.slice(below)
 
 
 def joined(pieces: list[Piece]) -> Rows:
@@ -157,10 +209,18 @@ def halves(pieces: list[Piece], extraction: Extraction, on_refused: OnRefused) -
     middle = piece.records.num_rows // 2
     found = []
     for records in (piece.records.slice(0, middle), piece.records.slice(middle)):
-        # Extract again: only the extractor knows which rows came from which record.
-        extracted = extraction.extract(piece.tp, records)
-        for at, error in extracted.failures:  # the extractor fails on the second call
-            on_refused(Piece(piece.tp, records.slice(at, 1), []), RowsRefused(f"{type(error).__name__}: {error}"))
-        if extracted.rows is not None:
-            found.append([Piece(piece.tp, records, extracted.rows)])
+        part = extracted_again(piece, records, extraction, on_refused)
+        if part is not None:
+            found.append([part])
     return found
+
+
+def extracted_again(
+    piece: Piece, records: pa.RecordBatch, extraction: Extraction, on_refused: OnRefused
+) -> Piece | None:
+    """A part of a piece: only the extractor knows which rows came from which record."""
+    extracted = extraction.extract(piece.tp, records)
+    for at, error in extracted.failures:  # the extractor fails on the second call
+        failed = Piece(piece.tp, records.slice(at, 1), [], piece.offset_column)
+        on_refused(failed, RowsRefused(f"{type(error).__name__}: {error}"))
+    return None if extracted.rows is None else Piece(piece.tp, records, extracted.rows, piece.offset_column)

@@ -19,6 +19,8 @@ class Counters:
     """Records on which the extractor raised, or whose rows the sink refused."""
     dead_lettered: int = 0
     """Failed records that were written to the dead-letter topic."""
+    already_stored: int = 0
+    """Records that were not written, because the table has them: another member of the group wrote them."""
     flushes: int = 0
     retries: int = 0
     """Retries of the sink, of dead letters and of the stream."""
@@ -37,6 +39,7 @@ class StreamerMetrics:
     skipped: int
     failed: int
     dead_lettered: int
+    already_stored: int
     flushes: int
     retries: int
     committed: int

@@ -1,6 +1,9 @@
 """Delivery of one thread: write rows to the sink, write dead letters, commit, in this order.
 
 The order makes a Streamer at-least-once: a record is written, skipped or dead-lettered before its offset is committed.
+
+A sink that stores offsets makes it exactly-once. Then dead letters come first, because the table's commit decides: a
+letter may be written twice, and none is lost. The group's offsets follow, for tools that show lag.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Protocol, cast
 
 import pyarrow as pa
 
@@ -30,6 +33,8 @@ from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.extraction import Extraction
 from penstock.streamer.run import Run
 from penstock.streamer.sinks.sink import Rows, Writer
+from penstock.streamer.sinks.table import TableWriter
+from penstock.streamer.table_offsets import OffsetsMoved, TableOffsets
 
 log = get_logger(__name__)
 
@@ -54,8 +59,10 @@ class Delivery:
         letters: LetterWriter | None,
         commits: Commits,
         on_failed_try: Callable[[], None],
+        table: TableOffsets | None = None,
     ) -> None:
-        """`on_failed_try` is called after each failed try: the time to give up revoked partitions."""
+        """`on_failed_try` is called after each failed try: the time to give up revoked partitions. `table`: the offsets
+        of a sink that stores them; its writer is a TableWriter."""
         self.backlog = Backlog()
         self.counters = Counters()
         self.committed: Offsets = {}
@@ -68,6 +75,9 @@ class Delivery:
         self._writer = writer
         self._letters = letters
         self._commits = commits
+        self._table = table
+        self._tried: Offsets = {}
+        """The positions of a commit to the table without an answer: it may have been made."""
         self._on_failed_try = on_failed_try
         self._written: Offsets = {}
         """Offsets up to which everything is written, and which are not committed yet."""
@@ -114,8 +124,7 @@ class Delivery:
                 self._counted = self.counters.records
                 self.has_given_up = True
                 break
-            self._awake.wait(min(self._config.retry_timeout, self._run.remaining))
-            self._awake.clear()
+            self.pause()
         self._commit()
 
     def may_retry(self, tries: int, error: Exception, what: str) -> bool:
@@ -144,20 +153,39 @@ class Delivery:
                 "%s: %d records of %s are not written and will be read again: %s", self._name, records, where, why
             )
 
+    def pause(self) -> None:
+        """Wait before a retry of something else than the sink. Ends early for a revocation, or to stop."""
+        self._awake.wait(min(self._config.retry_timeout, self._run.remaining))
+        self._awake.clear()
+
     # --- writing ----------------------------------------------------------------------------------------------------
+
+    def floor(self, tp: TopicPartition) -> int | None:
+        """The offset below which records of a partition are held already, or are in the table. None for a sink that
+        stores no offsets: there a record may be written twice."""
+        if self._table is None:
+            return None
+        known = (self._table.offset(tp), self.backlog.positions.get(tp))
+        return max((offset for offset in known if offset is not None), default=None)
 
     def _try_to_write(self) -> tuple[Exception, str] | None:
         """Returns a retriable error and what failed with it, or None."""
         backlog = self.backlog
         what = "the sink does not take rows"
         try:
-            if backlog.write(self._write, self._extraction, self._refused):
+            if self._table is not None:
+                backlog.write(self._writer.write, self._extraction, self._refused, keeps=True)
+            elif backlog.write(self._write, self._extraction, self._refused):
                 self.counters.flushes += 1
             if backlog.letters:
                 assert self._letters is not None
                 what = "dead letters cannot be written"
                 self._letters.write(backlog.letters)
                 self.counters.dead_lettered += len(backlog.letters)
+                backlog.clear_letters()
+            if self._table is not None:
+                what = "the table does not take a commit"
+                self._write_to_table(self._table)
         except NOT_RETRIABLE:
             raise
         except Exception as error:
@@ -166,6 +194,59 @@ class Delivery:
         self._uncommitted_records += self.counters.records - self._counted
         self._counted = self.counters.records
         return None
+
+    def _write_to_table(self, table: TableOffsets) -> None:
+        """Store what is held, with its offsets, in one commit. What the table has by then is dropped (I5)."""
+        writer = cast(TableWriter, self._writer)
+        backlog = self.backlog
+        while True:
+            # A partition may have come back with a higher offset, while records from before are held.
+            self._drop_stored({tp: at for tp in backlog.positions if (at := table.offset(tp)) is not None})
+            positions, moves = table.moves(backlog.positions)
+            if not positions:
+                return
+            rows = cast("pa.Table | None", backlog.rows())
+            try:
+                is_stored = writer.commit(rows, moves)
+            except OffsetsMoved as moved:
+                first = backlog.first_offsets()
+                newest = table.moved(moved.offsets, first)
+                was_made = all(newest.get(tp) == at == self._tried.get(tp) for tp, at in positions.items())
+                self._tried = {}
+                if was_made:  # the commit that had no answer
+                    self._stored(rows, positions, table)
+                    return
+            except SinkError:
+                raise
+            except Exception:
+                self._tried = positions
+                raise
+            else:
+                self._tried = {}
+                if is_stored:
+                    self._stored(rows, positions, table)
+                return
+
+    def _stored(self, rows: Rows | None, positions: Offsets, table: TableOffsets) -> None:
+        table.stored(positions)
+        if rows is not None:
+            self.counters.rows += len(rows)
+            self.counters.flushes += 1
+            self._failed_in_a_row["sink"] = 0
+
+    def _drop_stored(self, floors: Offsets) -> None:
+        """Drop held records that the table has: another member of the group was faster, or this one is not the owner
+        any more."""
+        dropped = self.backlog.drop_below(floors, self._extraction, self._refused)
+        if dropped:
+            self.already_stored(dropped)
+
+    def already_stored(self, records: int) -> None:
+        self.counters.already_stored += records
+        log.warning(
+            "%s: %d records are in %s already: another member of the group, or a commit without an answer, stored them",
+            *(self._name, records, self._config.sink),
+        )
 
     def _write(self, rows: Rows) -> None:
         self._writer.write(rows)
@@ -185,7 +266,7 @@ class Delivery:
         self.counters.failed += 1
         self._run.note_error(error)
         if not quietly:
-            offset = record.column("offset")[0].as_py()
+            offset = record.column(self._config.place.offset)[0].as_py()
             fate = "skipped" if self._letters is None else "dead-lettered"
             log.error("%s-%d, offset %d, was %s. %s: %s: %s", *tp, offset, fate, stage, type(error).__name__, error)
             log.debug("traceback:", exc_info=error)

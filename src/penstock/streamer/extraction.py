@@ -53,16 +53,34 @@ class Extraction(Protocol):
         """Extract at least the first record. After `seconds` the rest may be left for another call."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenColumns:
+    """The columns that the user has chosen, among those that are read."""
+
+    names: Sequence[str] | None = None
+    """None: all, less the next ones."""
+    without: Sequence[str] = ()
+    """Columns that only say where a record is, or that are not chosen. Typed columns are not known by name before they
+    are read."""
+
+    def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        if self.names is not None:
+            return records.select(list(self.names))
+        if not self.without:
+            return records
+        return records.select([name for name in records.schema.names if name not in self.without])
+
+
 class NoExtraction:
-    """Without an extractor the selected columns go to the sink unchanged."""
+    """Without an extractor the chosen columns go to the sink unchanged."""
 
     slice = None
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = list(columns)
+    def __init__(self, columns: ChosenColumns) -> None:
+        self._columns = columns
 
     def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
-        return Extracted(records.select(self._columns))
+        return Extracted(self._columns.of(records))
 
 
 class MessageExtraction:
@@ -148,17 +166,17 @@ class BatchExtraction:
     slice = SLICE
 
     def __init__(
-        self, function: Callable[[pa.RecordBatch], Any], *, columns: Sequence[str], schema: pa.Schema | None
+        self, function: Callable[[pa.RecordBatch], Any], *, columns: ChosenColumns, schema: pa.Schema | None
     ) -> None:
         self._function = function
-        self._columns = list(columns)
+        self._columns = columns
         self._schema = schema
         self._is_given = schema is not None
 
     def extract(self, tp: TopicPartition, records: pa.RecordBatch, seconds: float = FOREVER) -> Extracted:
         extracted = Extracted(None)
         made: list[pa.RecordBatch] = []
-        input_ = records.select(self._columns)
+        input_ = self._columns.of(records)
         ranges = [(0, records.num_rows)] if records.num_rows else []
         while ranges:
             at, count = ranges.pop()

@@ -1,10 +1,11 @@
-"""Streamer: copies a topic to a sink with several threads, at least once.
+"""Streamer: copies topics to a sink with several threads, at least once, or exactly once into a table.
 
     with penstock.Streamer("clicks", 4, sink=penstock.ParquetSink("clicks"), config=config) as streamer:
         streamer.wait()
 
 Each thread reads one stream of a ConsumerConnector (I2). Offsets are committed after the sink has stored their rows. So
-after a crash, a rebalance or an outage of the database, records may be written twice and are never lost.
+after a crash, a rebalance or an outage of the database, records may be written twice and are never lost. A sink that
+stores offsets with the rows has each record once: the Streamer continues from the table (I5).
 """
 
 from __future__ import annotations
@@ -12,19 +13,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from penstock.consumer.connector import ConsumerConnector
+from penstock.consumer.stream.stream import Stream
+from penstock.consumer.subscription import TopicFilter
 from penstock.errors import PenstockError, SinkError
 from penstock.masking import get_logger
 from penstock.model.topic_partition import Offsets, TopicPartition
-from penstock.streamer.config import StreamerSettings, streamer_config
+from penstock.streamer.config import StreamerSettings, streamer_config, topic_filter
 from penstock.streamer.counters import StreamerMetrics, summed
 from penstock.streamer.dead_letters import LetterWriter
 from penstock.streamer.run import Revocation, Run
 from penstock.streamer.sinks.sink import Sink, Writer
+from penstock.streamer.sinks.table import TableWriter
+from penstock.streamer.table_offsets import TableOffsets, new_partitions
+from penstock.streamer.table_start import TableStart
 from penstock.streamer.worker import Worker
 from penstock.wire.cluster import Cluster
 
@@ -40,25 +46,27 @@ class Streamer:
 
     def __init__(
         self,
-        topic: str,
+        topic: str | Sequence[str] | TopicFilter,
         threads: int = 1,
         extractor: Callable[[Any], Any] | None = None,
         sink: Sink | Callable[[Any], object] | None = None,
         **settings: Unpack[StreamerSettings],
     ) -> None:
-        """`topic`: the topic to read. `threads`: the number of threads; each reads one stream. More threads than
-        partitions are idle.
+        """`topic`: the topic to read, a list of topics, or a filter such as `penstock.AllowTopics("shop-.*")`.
+
+        `threads`: the number of threads; each reads one stream. More threads than partitions are idle.
 
         `extractor`: a function that turns a message (topic, partition, offset, timestamp, headers, key, value) into a
         row, a dict or a tuple, or None for no row. Without an extractor the records' columns go to the sink unchanged,
         which is fastest. It may be called twice for the same records.
 
-        `sink`: a ParquetSink, an AdbcSink, an object with their methods, or a function that gets a `pyarrow.Table` or a
-        list of rows.
+        `sink`: a DeltaSink or IcebergSink, which store each record exactly once, a ParquetSink, an AdbcSink, an object
+        with their methods, or a function that gets a `pyarrow.Table` or a list of rows.
 
         Further keyword arguments:
 
-        - `config`: Kafka's settings, as a ConsumerConnector takes them. Required.
+        - `config`: Kafka's settings, as a ConsumerConnector takes them. Required. With `valueFormat` or `keyFormat`,
+          rows have typed columns (docs/formats.md).
         - `extracts`: `"row"`, `"rows"` if the extractor returns an iterable of rows (the default for a generator
           function), or `"batch"` if it turns a `pyarrow.RecordBatch` of records into one of rows.
         - `schema`: the Arrow schema of the extractor's rows. Required if the sink takes only Arrow.
@@ -84,6 +92,8 @@ class Streamer:
         self._lock = threading.Lock()
         self._run: Run | None = None
         self._connector: ConsumerConnector | None = None
+        self._table: TableOffsets | None = None
+        self._at_table: TableStart | None = None
         self._workers: list[Worker] = []
         self._threads: list[threading.Thread] = []
         self._working = 0
@@ -104,11 +114,13 @@ class Streamer:
             self._run = Run(self._wake_all, ends, self._config.limit)
         opened: list[Writer | LetterWriter] = []
         try:
+            if self._config.stores_offsets:
+                self._start_at_table(opened)
             writers = [self._open(f"{self.topic}-{number}", opened) for number in range(self.threads)]
             connector = ConsumerConnector(self._config.consumer_settings, start=self._config.start)
             self._connector = connector
             connector.set_rebalance_listener(_Listener(self))
-            streams = connector.create_message_streams({self.topic: self.threads})[self.topic]
+            streams = self._create_streams(connector)
         except BaseException:
             for one in opened:
                 one.close()
@@ -116,7 +128,10 @@ class Streamer:
             raise
         for number, (stream, (writer, letters)) in enumerate(zip(streams, writers, strict=True)):
             name = f"penstock-streamer-{self.topic}-{number}"
-            self._workers.append(Worker(name, stream, connector, self._config, self._run, writer, letters))
+            worker = Worker(
+                name, stream, connector, self._config, self._run, writer, letters, self._table, self._check_log
+            )
+            self._workers.append(worker)
         self._working = len(self._workers)
         for worker, pair in zip(self._workers, writers, strict=True):
             thread = threading.Thread(target=self._work, args=[worker, pair], name=worker.name, daemon=True)
@@ -190,24 +205,53 @@ class Streamer:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _ends(self) -> Offsets:
-        cluster = Cluster(self._config.consumer.client)
-        partitions = cluster.metadata((self.topic,)).topics[self.topic].partitions
-        return cluster.end([TopicPartition(self.topic, partition) for partition in partitions])
+        """The ends that the topics have now."""
+        cluster, topics = Cluster(self._config.consumer.client), self._config.topics
+        listed = cluster.metadata(topics if isinstance(topics, tuple) else None).topics
+        names = listed if isinstance(topics, tuple) else topics.allowed(list(listed))
+        return cluster.end(
+            [TopicPartition(name, number) for name in sorted(names) for number in listed[name].partitions]
+        )
+
+    def _create_streams(self, connector: ConsumerConnector) -> list[Stream]:
+        """One stream per thread. All read all topics."""
+        topics = self._config.topics
+        if isinstance(topics, tuple) and len(topics) == 1:
+            return connector.create_message_streams({topics[0]: self.threads})[topics[0]]
+        return connector.create_message_streams_by_filter(topic_filter(topics), self.threads)
+
+    def _start_at_table(self, opened: list[Writer | LetterWriter]) -> None:
+        """Prepare for a sink that stores offsets. The membership thread has a writer of its own, to read them."""
+        assert self._run is not None
+        sink, consumer = self._config.sink, self._config.consumer
+        self._table = TableOffsets(str(sink))
+        writer = cast(TableWriter, self._opened_sink(f"{self.topic}-offsets"))
+        opened.append(writer)
+        self._at_table = TableStart(consumer.client, consumer.group, self._table, writer, self._run.stopping.wait)
+
+    def _check_log(self, tp: TopicPartition, offset: int) -> None:
+        """Any worker."""
+        if self._at_table is not None:
+            self._at_table.check_log(tp, offset)
 
     def _open(self, thread: str, opened: list[Writer | LetterWriter]) -> tuple[Writer, LetterWriter | None]:
         config = self._config
-        try:
-            writer = config.sink.open(thread)
-        except PenstockError:
-            raise
-        except Exception as error:
-            raise SinkError(f"{config.sink!r} cannot be opened. {type(error).__name__}: {error}") from error
+        writer = self._opened_sink(thread)
         opened.append(writer)
         letters = None
         if config.dead_letters is not None:
             letters = config.dead_letters.open(config.consumer.client, config.consumer.group)
             opened.append(letters)
         return writer, letters
+
+    def _opened_sink(self, thread: str) -> Writer:
+        sink = self._config.sink
+        try:
+            return sink.open(thread)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise SinkError(f"{sink!r} cannot be opened. {type(error).__name__}: {error}") from error
 
     def _work(self, worker: Worker, writers: tuple[Writer, LetterWriter | None]) -> None:
         """Runs in a worker's thread from start to end."""
@@ -235,6 +279,8 @@ class Streamer:
         """Leave the group. The last worker and the caller of `stop` call it; the second call does nothing."""
         if self._connector is not None:
             self._connector.shutdown(timeout)
+        if self._at_table is not None:
+            self._at_table.close()
         self._ended.set()
 
     def _wake_all(self) -> None:
@@ -273,6 +319,24 @@ class _Listener:
         streamer = self._streamer
         assert streamer._run is not None
         assert streamer._connector is not None
+        if streamer._at_table is not None and not self._seek_to_table(streamer._at_table):
+            return
         # Not by the ids in the assignment: two members may have the same consumer.id.
         streamer._run.expected = streamer._connector.assigned()
         streamer._run.assignments += 1
+
+    def _seek_to_table(self, at_table: TableStart) -> bool:
+        """Start new partitions at the table's offsets (I5). If that fails, the Streamer fails: at the group's offsets
+        records may be in the table already."""
+        streamer = self._streamer
+        assert streamer._run is not None
+        assert streamer._connector is not None
+        connector = streamer._connector
+        try:
+            seconds = min(REVOKE_SECONDS, streamer._config.consumer.rebalance_timeout / 2)
+            connector.seek(at_table.assigned(new_partitions(connector.assigned(), connector.assignment()), seconds))
+        except Exception as error:
+            log.error("%s: partitions cannot start at the table's offsets: %s", streamer, error)
+            streamer._run.fail(error)
+            return False
+        return True

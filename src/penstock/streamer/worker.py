@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.errors import ConsumerTimeout, CorruptBatch, NoGroupOffset, OffsetOutOfRange, RecordTooLarge
+from penstock.errors import (
+    ConsumerTimeout,
+    CorruptBatch,
+    DeserializerFailed,
+    IncompatibleSchema,
+    MalformedRecord,
+    NoGroupOffset,
+    OffsetOutOfRange,
+    OptionError,
+    PredicateFailed,
+    RecordTooLarge,
+    RegistryError,
+    RegistryRefused,
+    SchemaNotFound,
+    UnreadableSchema,
+)
 from penstock.model.topic_partition import Offsets, TopicPartition
-from penstock.streamer.backlog import Piece
+from penstock.streamer.backlog import Piece, from_offset
 from penstock.streamer.config import StreamerConfig
 from penstock.streamer.counters import Counters
 from penstock.streamer.dead_letters import LetterWriter
@@ -21,6 +36,19 @@ from penstock.streamer.delivery import Delivery
 from penstock.streamer.extraction import Extracted
 from penstock.streamer.run import Revocation, Run
 from penstock.streamer.sinks.sink import Writer
+from penstock.streamer.table_offsets import TableOffsets
+
+NOT_RETRIABLE = (
+    MalformedRecord,
+    DeserializerFailed,
+    PredicateFailed,
+    OptionError,
+    RegistryRefused,
+    SchemaNotFound,
+    UnreadableSchema,
+    IncompatibleSchema,
+)
+"""Errors of typed columns that the same records give again."""
 
 LOGGED_FAILURES = 10
 """Failures of one slice that are logged one by one."""
@@ -45,7 +73,7 @@ class Readable(Protocol):
 
     @property
     def thread_id(self) -> str: ...
-    def batches(self, columns: Sequence[str], *, where: str | None = None) -> Iterator[pa.RecordBatch]: ...
+    def batches(self, columns: Sequence[str] | None, *, where: str | None = None) -> Iterator[pa.RecordBatch]: ...
 
 
 class Worker:
@@ -60,14 +88,22 @@ class Worker:
         run: Run,
         writer: Writer,
         letters: LetterWriter | None,
+        table: TableOffsets | None = None,
+        check_log: Callable[[TopicPartition, int], None] = lambda tp, offset: None,
     ) -> None:
+        """`table`: the offsets of a sink that stores them. `check_log` is called when records come again: it raises if
+        they are those of another log."""
         self.name = name
         self._stream = stream
         self._consumer = consumer
         self._config = config
         self._run = run
         self._extraction = config.extraction()
-        self._delivery = Delivery(name, config, run, self._extraction, writer, letters, consumer, self._give_up_revoked)
+        self._delivery = Delivery(
+            name, config, run, self._extraction, writer, letters, consumer, self._give_up_revoked, table
+        )
+        self._table = table
+        self._check_log = check_log
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._taking: TopicPartition | None = None
         """The partition of the batch in progress: the consumer's position is ahead of the extracted records there."""
@@ -157,9 +193,13 @@ class Worker:
                 return  # it was revoked
             self._read_again_at[tp] = time.monotonic() + self._config.retry_timeout
         tries = self._tries.get(tp, 0)
+        if isinstance(error, NOT_RETRIABLE):
+            raise error
         if not self._delivery.may_retry(tries, error, f"{tp or self._config.topic} cannot be read"):
             raise error
         self._tries[tp] = tries + 1
+        if isinstance(error, RegistryError):
+            self._delivery.pause()  # the next batch asks again at once
 
     def _read_again(self, tp: TopicPartition) -> None:
         del self._read_again_at[tp]
@@ -171,7 +211,9 @@ class Worker:
     # records
 
     def _take(self, batch: pa.RecordBatch) -> None:
-        tp = TopicPartition(self._config.topic, batch.column("partition")[0].as_py())
+        tp = self._partition_of(batch)
+        if self._table is not None and not self._table.has(tp):
+            return  # its assignment has failed, which ends the Streamer
         for read in (tp, None):
             self._tries.pop(read, None)
         batch = self._wanted(tp, batch)
@@ -193,11 +235,33 @@ class Worker:
                 break
         self._taking = None
 
+    def _partition_of(self, batch: pa.RecordBatch) -> TopicPartition:
+        """All records of a batch are of one partition."""
+        place, topics = self._config.place, self._config.topics
+        one_topic = isinstance(topics, tuple) and len(topics) == 1
+        topic = topics[0] if one_topic else batch.column(place.topic)[0].as_py()  # type: ignore[index]
+        return TopicPartition(topic, batch.column(place.partition)[0].as_py())
+
+    def _new(self, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The part of a batch that is neither in the table nor held already.
+
+        A late revocation may be followed by an assignment, while records from before are held. And another member may
+        have stored more than this one has read.
+        """
+        floor, offset_column = self._delivery.floor(tp), self._config.place.offset
+        if floor is None or batch.column(offset_column)[0].as_py() >= floor:
+            return batch
+        self._check_log(tp, floor)
+        rest = from_offset(batch, offset_column, floor)
+        self._delivery.already_stored(batch.num_rows - rest.num_rows)
+        return rest
+
     def _wanted(self, tp: TopicPartition, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The part of a batch that is before the end and within the limit."""
+        batch = self._new(tp, batch)
         ends = self._run.ends
         if ends is not None:
-            inside = pc.sum(pc.less(batch.column("offset"), ends.get(tp, 0))).as_py()
+            inside = pc.sum(pc.less(batch.column(self._config.place.offset), ends.get(tp, 0))).as_py() or 0
             if inside < batch.num_rows:
                 batch = batch.slice(0, inside)
                 with suppress(ValueError):  # it was revoked after the batch was read
@@ -224,8 +288,9 @@ class Worker:
             failed = {failure.at for failure in failures}
             kept = records.take(pa.array([at for at in range(records.num_rows) if at not in failed], pa.int64()))
         if extracted.rows is not None:
-            delivery.backlog.add(Piece(tp, kept, extracted.rows))
-        delivery.backlog.reached(tp, records.column("offset")[-1].as_py() + 1, time.monotonic())
+            delivery.backlog.add(Piece(tp, kept, extracted.rows, self._config.place.offset))
+        last = records.column(self._config.place.offset)[-1].as_py()
+        delivery.backlog.reached(tp, last + 1, time.monotonic())
         if kept.num_rows:
             delivery.count_failures("extractor", 0, None)
         elif failures:
@@ -258,6 +323,8 @@ class Worker:
             if ends is not None and tp not in ends:
                 continue
             position = positions[tp] if ends is None else min(positions[tp], ends[tp])
+            if self._table is not None and (not self._table.has(tp) or position < (self._delivery.floor(tp) or 0)):
+                continue
             if self._delivery.committed.get(tp) != position:
                 self._delivery.backlog.reached(tp, position, now)
 

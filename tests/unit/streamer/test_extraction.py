@@ -14,7 +14,7 @@ from fixtures.streamer import P0, P1, batch_of
 from penstock import OptionError, RowsRefused
 from penstock.dead_letters.letter import DeadLetter
 from penstock.streamer.backlog import Backlog, Piece
-from penstock.streamer.extraction import BatchExtraction, MessageExtraction, NoExtraction, to_arrow
+from penstock.streamer.extraction import BatchExtraction, ChosenColumns, MessageExtraction, NoExtraction, to_arrow
 from penstock.streamer.sinks.sink import Limits
 
 SCHEMA = pa.schema([("number", pa.int32()), ("text", pa.string())])
@@ -92,7 +92,7 @@ def doubled(batch):
 
 @given(st.lists(st.sampled_from([b"good", b"bad", b"fine"]), min_size=1, max_size=40))
 def test_a_batch_that_fails_is_halved_until_it_is_known_which_messages_fail(values):
-    extracted = BatchExtraction(doubled, columns=["value"], schema=None).extract(P0, records(*values))
+    extracted = BatchExtraction(doubled, columns=ChosenColumns(["value"]), schema=None).extract(P0, records(*values))
     found = [] if extracted.rows is None else extracted.rows.column("twice").to_pylist()
     assert found == [v + b"-" + v for v in values if v != b"bad"]
     assert [failure.at for failure in extracted.failures] == [at for at, v in enumerate(values) if v == b"bad"]
@@ -105,21 +105,27 @@ def test_a_batch_function_sees_the_columns_asked_for_and_may_drop_rows():
         seen.append(batch.schema.names)
         return batch.filter(pc.equal(pc.bit_wise_and(batch.column("offset"), 1), 0))
 
-    extracted = BatchExtraction(even, columns=["offset", "value"], schema=None).extract(P0, records(b"a", b"b", b"c"))
+    extracted = BatchExtraction(even, columns=ChosenColumns(["offset", "value"]), schema=None).extract(
+        P0, records(b"a", b"b", b"c")
+    )
     assert extracted.rows.column("value").to_pylist() == [b"a", b"c"]
     assert seen == [["offset", "value"]]
-    none = BatchExtraction(lambda batch: None, columns=["value"], schema=None).extract(P0, records(b"a", b"b"))
+    none = BatchExtraction(lambda batch: None, columns=ChosenColumns(["value"]), schema=None).extract(
+        P0, records(b"a", b"b")
+    )
     assert (none.rows, none.skipped) == (None, 2)
-    table = BatchExtraction(lambda b: pa.Table.from_batches([b, b]), columns=["value"], schema=None)
+    table = BatchExtraction(lambda b: pa.Table.from_batches([b, b]), columns=ChosenColumns(["value"]), schema=None)
     assert table.extract(P0, records(b"a")).rows.num_rows == 2
 
 
 def test_a_batch_function_that_returns_something_else_is_a_usage_error():
     with pytest.raises(OptionError, match=r"returned list.*leave out extracts"):
-        BatchExtraction(lambda b: b.to_pylist(), columns=["value"], schema=None).extract(P0, records(b"a"))
+        BatchExtraction(lambda b: b.to_pylist(), columns=ChosenColumns(["value"]), schema=None).extract(
+            P0, records(b"a")
+        )
     schemas = iter([pa.int32(), pa.int64()])
     changing = BatchExtraction(
-        lambda b: pa.record_batch({"a": pa.array([1], next(schemas))}), columns=["value"], schema=None
+        lambda b: pa.record_batch({"a": pa.array([1], next(schemas))}), columns=ChosenColumns(["value"]), schema=None
     )
     changing.extract(P0, records(b"a"))
     with pytest.raises(OptionError, match="two schemas"):
@@ -128,7 +134,7 @@ def test_a_batch_function_that_returns_something_else_is_a_usage_error():
 
 def test_a_schema_given_is_what_batches_are_cast_to():
     schema = pa.schema([("value", pa.string())])
-    made = BatchExtraction(lambda batch: batch, columns=["offset", "value"], schema=schema).extract(
+    made = BatchExtraction(lambda batch: batch, columns=ChosenColumns(["offset", "value"]), schema=schema).extract(
         P0, records(b"a", b"\xff")
     )
     assert made.rows.schema == schema
@@ -152,7 +158,7 @@ def test_refused_rows_are_found_and_all_others_are_written_once(pieces, troubles
     if one_by_one:
         extraction = MessageExtraction(lambda m: [m.value, b"%d" % m.offset], many=False, schema=None)
     else:
-        extraction = NoExtraction(["value", "offset"])
+        extraction = NoExtraction(ChosenColumns(["value", "offset"]))
     backlog = Backlog()
     start = 0
     for values in pieces:

@@ -9,18 +9,16 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.errors import OptionError, RowsRefused, SinkError
+from penstock.streamer.sinks.partition_columns import DATE, days_of
 from penstock.streamer.sinks.sink import Limits, Rows, Writer, check_limits
 
-DATE = "date"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of rows without a value, as Hive names it."""
 
@@ -171,10 +169,7 @@ def _key(rows: pa.Table, name: str) -> pa.ChunkedArray:
     if name in rows.column_names:
         return rows.column(name)
     if name == DATE and "timestamp" in rows.column_names:
-        days = rows.column("timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
-        # A timestamp may be any number (such as microseconds read as milliseconds), and the calendar ends.
-        in_calendar = pc.and_(pc.greater_equal(days, date.min), pc.less_equal(days, date.max))
-        return pc.if_else(in_calendar, days, pa.scalar(None, pa.date32()))
+        return days_of(rows.column("timestamp"))
     raise SinkError(f"partition_by: the rows have no column {name!r}, only {', '.join(rows.column_names)}")
 
 
