@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks import environments, memory, report, sail, search, speed
+from benchmarks import environments, memory, report, sail, search, speed, streamer
 from benchmarks.consumer import joining, latency, protocols, readers, throughput
 from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
@@ -60,6 +60,7 @@ EVENT_TIME = "event-time"
 WRITE = "write"
 SEARCH = "search"
 SAIL = "sail"
+STREAMER_DELTA = streamer.STREAMER_DELTA
 SCALE = "scale"
 PARTS = {
     STREAMS: FIGURES,
@@ -69,6 +70,7 @@ PARTS = {
     WRITE: writing.FIGURES,
     SEARCH: (SEARCH,),
     SAIL: (SAIL,),
+    STREAMER_DELTA: (STREAMER_DELTA,),
     SCALE: scale.FIGURES,
 }
 """Groups of figures for `--only`. Each group has its own file of results."""
@@ -78,7 +80,7 @@ ALL_SIDES = tuple(
     dict.fromkeys(
         (
             *(*SIDES, *readers.READERS, *formats.SIDES, *event_time.SIDES, *writing.SIDES),
-            *(*search.SIDES, *sail.SIDES),
+            *(*search.SIDES, *sail.SIDES, *streamer.SIDES),
         )
     )
 )
@@ -188,6 +190,7 @@ def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> Non
         measured.write = measuring.measure(bench, names)
         measured.search = search.measure(bench) if SEARCH in names else []
         measured.sail = sail.measure(bench) if SAIL in names else []
+        measured.streamer = streamer.measure(bench) if STREAMER_DELTA in names else []
         measured.streams, measured.stream_memory = measure_streams(names, bench)
         measured.scale = scale_measuring.measure(bench, names)  # last: the broker is slower with 10,000 partitions
     progress.clear()
@@ -202,7 +205,7 @@ def make_rivals(
     """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
     beside_jvm = {
-        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL, scale.BROKER),
+        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL, STREAMER_DELTA, scale.BROKER),
         *(formats.FROM_JSON, formats.FROM_MALFORMED, formats.SELECT, formats.WHERE),
     }
     jvm_sink = {writing.BATCH, writing.FROM_JSON, writing.MICRO_BATCH} & set(names)

@@ -40,6 +40,9 @@ from penstock.testing.java import find_java
 Say = Callable[[str], None]
 
 JVM_SOURCE_VERSION = "4.2.0"
+DELTA_VERSION = "4.4.0"
+"""The first one for the Spark of the source."""
+
 AVRO_SOURCE_VERSION = "4.1.1"
 """The newest version for which spark-avro is available."""
 
@@ -63,6 +66,10 @@ _AVRO_SOURCE_JARS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", AVRO_SOURCE_VERSION),
     ("org.apache.spark", "spark-avro_2.13", AVRO_SOURCE_VERSION),
     *_BESIDE_THE_SOURCE,
+)
+_DELTA_JARS = (
+    ("io.delta", f"delta-spark_{JVM_SOURCE_VERSION.rpartition('.')[0]}_2.13", DELTA_VERSION),
+    ("io.delta", "delta-storage", DELTA_VERSION),
 )
 # With all dependencies: kafka-clients comes with the connector.
 _FLINK_JARS = (
@@ -121,6 +128,17 @@ def sail(say: Say) -> Rival:
     wanted = [f"pysail=={SAIL_VERSION}", f"pyspark-client=={SAIL_CLIENT_VERSION}", "pandas>=2.2,<3", "sqlglot>=30,<31"]
     _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
     return Rival(_python(folder))
+
+
+def delta_jars(say: Say) -> tuple[Path, ...]:
+    """The jars of Delta Lake for the Spark of Spark's Kafka source. Spark has their other dependencies."""
+    folder = Path(__file__).parent / ".envs" / f"delta-{DELTA_VERSION}"
+    made_of = [":".join(jar) for jar in _DELTA_JARS]
+    witness = folder / "jars" / f"delta-storage-{DELTA_VERSION}.jar"
+    _make(
+        folder, made_of, lambda: _fetch_jars("Delta", _DELTA_JARS, folder, say, with_dependencies=False), witness, say
+    )
+    return _jars(folder)
 
 
 def avro_source(say: Say) -> Rival:

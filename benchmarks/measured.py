@@ -24,6 +24,7 @@ class Measured:
     event_time: list[Measurement] = field(default_factory=list)
     write: list[Measurement] = field(default_factory=list)
     search: list[Measurement] = field(default_factory=list)
+    streamer: list[Measurement] = field(default_factory=list)
     sail: list[Measurement] = field(default_factory=list)
     scale: list[Measurement] = field(default_factory=list)
 

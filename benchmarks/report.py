@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks import sail, search, speed
+from benchmarks import sail, search, speed, streamer
 from benchmarks.consumer import targets as consumer_targets
 from benchmarks.event_time import targets as event_time_targets
 from benchmarks.figure import Figure
@@ -56,7 +56,7 @@ def figures(measured: Measured) -> list[Figure]:
     found += targets.figures(measured.streams) + targets.memory_figures(measured.stream_memory)
     found += consumer_targets.figures(measured.consumers) + format_targets.figures(measured.formats)
     found += event_time_targets.figures(measured.event_time) + write_targets.figures(measured.write)
-    found += search.figures(measured.search) + sail.figures(measured.sail)
+    found += search.figures(measured.search) + sail.figures(measured.sail) + streamer.figures(measured.streamer)
     return found + scale_targets.figures(measured.scale)
 
 
@@ -123,6 +123,7 @@ def text(measured: Measured) -> str:
         "event-time": measured.event_time,
         "write": measured.write,
         "search": measured.search,
+        "streamer-delta": measured.streamer,
         "Sail": measured.sail,
         "scale": measured.scale,
     }

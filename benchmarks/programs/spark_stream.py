@@ -1,5 +1,5 @@
 """A stream of all seven columns, by Penstock or by Spark's JVM source: one query at a time, into the noop sink; or of
-keys and values into the sink of a request.
+keys and values into the sink of a request; or of all columns into files or a table.
 
     spark_stream.py FORMAT CORES SETTINGS [JAR...]        FORMAT: penstock, kafka;  SETTINGS: of the session, JSON
 
@@ -211,6 +211,8 @@ class Stream:
         sink = request.get("sink")
         if sink is None:
             writer = frame.writeStream.format("noop")
+        elif "format" in sink:
+            writer = frame.writeStream.format(sink["format"]).option("path", sink["path"])
         else:
             options = {"kafka.bootstrap.servers": request["bootstrap"], **sink}
             writer = frame.select("key", "value").writeStream.format(self._format).options(**options)

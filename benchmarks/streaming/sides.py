@@ -32,11 +32,18 @@ def spark_sides(bench: BenchmarkRun) -> list[str]:
 
 
 class Stream(ReaderProcess):
-    """Spark with one stream: of all columns into the noop sink, or of keys and values into the same side's Kafka sink.
+    """Spark with one stream: of all columns into the noop sink, files or a table, or of keys and values into the same
+    side's Kafka sink.
 
-    `sink` has the options of the Kafka sink."""
+    `sink` has the options of the Kafka sink, or `format` and `path`."""
 
-    def __init__(self, side: str, bench: BenchmarkRun, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        side: str,
+        bench: BenchmarkRun,
+        settings: Mapping[str, str] | None = None,
+        more_jars: Sequence[Path] = (),
+    ) -> None:
         self.side = side
         self._bench = bench
         program, cores, words = PROGRAMS / "spark_stream.py", str(SPARK_CORES), json.dumps(dict(settings or {}))
@@ -45,7 +52,7 @@ class Stream(ReaderProcess):
         else:
             rival = bench.rivals.jvm_source
             assert rival is not None
-            command = [rival.python, program, "kafka", cores, words, *rival.jars]
+            command = [rival.python, program, "kafka", cores, words, *rival.jars, *more_jars]
         super().__init__(f"stream-{side}", command)
 
     def start(

@@ -19,6 +19,7 @@ FILES = {
     "event_time": "event-time",
     "write": "write",
     "search": "search",
+    "streamer": "streamer-delta",
     "sail": "sail",
     "scale": "scale",
 }
