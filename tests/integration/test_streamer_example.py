@@ -1,4 +1,4 @@
-"""examples/kafka_to_postgres.py as a user runs it."""
+"""examples/kafka_to_postgres.py and kafka_to_lake.py as a user runs them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fixtures.consumer import eventually
 from fixtures.produce import Rec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka_to_postgres.py"
+LAKE_EXAMPLE = EXAMPLE.with_name("kafka_to_lake.py")
 
 
 @pytest.fixture
@@ -65,3 +66,14 @@ def test_it_follows_until_ctrl_c(order, postgres):
     assert process.returncode == 0, err
     assert "200 events" in out
     assert "Traceback" not in err
+
+
+def test_a_lake_has_each_record_once_however_often_it_runs(kafka, topic, produce, lake, tmp_path):
+    one, two = topic(2), topic(1)
+    produce(one, [Rec(b"%d" % n, partition=n % 2, timestamp=1_738_324_800_000 + n) for n in range(100)])
+    produce(two, [Rec(b"x%d" % n, timestamp=1_738_324_800_000) for n in range(10)])
+    words = [sys.executable, str(LAKE_EXAMPLE), kafka.bootstrap_servers, f"{one},{two}", f"{lake.kind}:{tmp_path}/lake"]
+    assert "110 rows of 110 records written" in run(words)[0]
+    produce(two, [Rec(b"new", timestamp=1_738_324_800_000)])
+    assert "1 rows of 1 records written" in run(words)[0]
+    assert "0 rows of 0 records written" in run(words)[0]
