@@ -1,4 +1,7 @@
-"""Loads the fixtures, one plugin per subject, sorts long files first, and prints the versions under test."""
+"""Loads the fixtures, one plugin per subject, sorts long files first, and prints the versions under test.
+
+Workers of pytest-xdist take whole files, or single tests of some.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -86,10 +90,10 @@ EXTENDED = (
 LONG = (
     "spark/test_versions.py",
     "spark/test_checkpoint_migration.py",
+    "chaos/test_exactly_once_steps.py",
     "chaos/test_consumer_rebalances.py",
     "spark/test_standalone_cluster.py",
     "chaos/test_consumer_brokers.py",
-    "chaos/test_exactly_once_steps.py",
     "chaos/test_exactly_once_brokers.py",
     "chaos/test_exactly_once_tasks.py",
     "chaos/test_exactly_once_writer.py",
@@ -100,18 +104,41 @@ LONG = (
     "chaos/test_brokers.py",
     "spark/test_docs.py",
     "spark/test_logins.py",
-    "spark/test_event_time.py",
-    "integration/testing/test_cluster.py",
-    "spark/test_sink_restarts.py",
-    "spark/test_connect.py",
-    "spark/test_stream_reports.py",
-    "spark/test_typed_source.py",
     "spark/test_stream.py",
+    "spark/test_sink_restarts.py",
+    "integration/testing/test_cluster.py",
+    "spark/test_event_time.py",
+    "spark/test_typed_source.py",
     "spark/test_secrets.py",
+    "spark/test_connect.py",
+    "spark/test_batch.py",
+    "integration/wire/producer/test_producer.py",
+    "spark/test_sink.py",
+    "integration/planner/test_stream_losses.py",
+    "integration/wire/test_cluster_offsets.py",
+    "spark/test_sql.py",
+    "integration/cli/test_stream.py",
+    "spark/test_stream_reports.py",
+    "integration/planner/test_stream.py",
+    "spark/test_stream_restarts.py",
+    "integration/streamer/test_streamer.py",
 )
-"""Files that take a minute or more run first. A worker takes a whole file: a long one at the end would leave the other
-worker idle. Files that start several Sparks alternate with files that mostly wait for brokers, because two of the first
-kind compete for the cores, and two of the second kind leave them idle."""
+"""Files that take half a minute or more run first. A worker takes a whole file: a long one at the end would leave the
+other workers idle. Files that start several Sparks alternate with files that mostly wait for brokers, because two of
+the first kind compete for the cores, and two of the second kind leave them idle."""
+
+BY_TEST = (
+    "chaos/test_atomic_writes.py",
+    "chaos/test_consumer_rebalances.py",
+    "chaos/test_consumer_topics.py",
+    "chaos/test_exactly_once.py",
+    "chaos/test_exactly_once_brokers.py",
+    "chaos/test_exactly_once_steps.py",
+    "chaos/test_exactly_once_writer.py",
+    "chaos/test_killed_driver.py",
+    "chaos/test_killed_workers.py",
+)
+"""Files of which workers take single tests: each takes minutes, and they share no fixture of a module."""
 
 
 @cache
@@ -133,3 +160,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     yield
     turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path, len(LONG)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, with the exceptions of BY_TEST."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return nodeid if file.removeprefix("tests/") in BY_TEST else file
+
+    return Scheduling(config, log)
