@@ -34,6 +34,8 @@ class Member:
     def __init__(self, order: Mapping[str, Any]) -> None:
         self._file = os.open(order["records"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._lock = threading.Lock()
+        self._committing = threading.Lock()
+        """From looking at what is written to the answer: an older commit must not come after that of `revoked`."""
         self._written: dict[TopicPartition, int] = {}
         self.connector = ConsumerConnector(order["config"])
         self.connector.set_rebalance_listener(self)
@@ -79,6 +81,10 @@ class Member:
                 self._written[TopicPartition(topic, partition)] = offsets[-1] + 1
 
     def _commit(self, of: Any, unless: str) -> None:
+        with self._committing:
+            self._commit_now(of, unless)
+
+    def _commit_now(self, of: Any, unless: str) -> None:
         with self._lock:
             offsets = {tp: offset for tp, offset in self._written.items() if tp in of}
         if not offsets:

@@ -3,7 +3,8 @@
     python rdkafka_member.py <order.json>
 
 The file has librdkafka's `config`, `topic`, and `records`, a file that gets a line `partition first last` per record,
-as that of member.py. The member commits only what it has written there, and ends cleanly on SIGTERM.
+as that of member.py. The member commits only what it has written there, and ends cleanly on SIGTERM. It prints each
+commit that succeeded as JSON, and `refused` before each one that did not.
 """
 
 from __future__ import annotations
@@ -64,12 +65,21 @@ class Member:
         except KafkaException as error:
             if error.args[0].code() not in LATE:
                 raise
-            sys.stdout.write(f"late: {error}\n")
-            sys.stdout.flush()
+            say(f"refused {self._as_json(offsets)} {error}")
         else:
+            say(self._as_json(offsets))
             for tp in offsets:
                 if self._written.get((tp.topic, tp.partition)) == tp.offset:
                     del self._written[tp.topic, tp.partition]
+
+    @staticmethod
+    def _as_json(offsets: list[TopicPartition]) -> str:
+        return json.dumps({tp.partition: tp.offset for tp in offsets})
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def main() -> None:

@@ -44,6 +44,19 @@ class Rdkafka(Process):
         order.write_text(json.dumps({"config": config, "topic": topic, "records": str(self._records)}))
         Program.__init__(self, name, [sys.executable, RDKAFKA, order], folder)
 
+    def refused(self) -> set[Record]:
+        """Records whose commit the coordinator has refused: librdkafka's, from inside of a rebalance, may be late."""
+        found: set[Record] = set()
+        committed: dict[str, int] = {}
+        for line in self.log().splitlines():
+            if line.startswith("{"):
+                committed |= json.loads(line)
+            elif line.startswith("refused "):
+                for partition, stop in json.loads(line[line.index("{") : line.index("}") + 1]).items():
+                    offsets = range(committed.get(partition, 0), stop)
+                    found.update((self._topic, int(partition), offset) for offset in offsets)
+        return found & self.records().keys()
+
 
 class JavaMember(Process):
     """Kafka's console consumer, which prints each record and commits what it has printed."""
@@ -102,16 +115,16 @@ class Clients:
 
     def pause(self, member: Process, others: int) -> None:
         """Stop a process until the group goes on without it, and then let it continue."""
-        os.kill(member.pid, signal.SIGSTOP)
+        # Before it stops: afterwards the answers may come so late that others have its partitions, and have committed.
         owned, committed = self.group.partitions_of(member.name), self.group.committed()
         assert owned, self.group.members()
+        os.kill(member.pid, signal.SIGSTOP)
         self.group.await_members(others)
         os.kill(member.pid, signal.SIGCONT)
         self.group.await_members(others + 1)
         self._excuse(member, owned, committed)
 
     def kill(self, member: Process, others: int) -> None:
-        os.kill(member.pid, signal.SIGSTOP)  # so that it is the same member whose partitions are asked for
         owned, committed = self.group.partitions_of(member.name), self.group.committed()
         member.kill()
         self._excuse(member, owned, committed)
@@ -172,6 +185,8 @@ def test_H8_members_of_three_clients_are_paused_and_killed_and_no_record_is_lost
         everything = group.everything()
         eventually(lambda: clients.records().keys() == everything, "every record")
         twice = {record for record, times in clients.records().items() if times > 1}
+        for member in clients.all:
+            twice -= member.refused() if isinstance(member, Rdkafka) else set()
         assert twice <= clients.may_come_again, clients.explain(twice - clients.may_come_again)
         last.leave()
     finally:
