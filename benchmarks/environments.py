@@ -43,6 +43,9 @@ JVM_SOURCE_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
 """The first one for the Spark of the source."""
 
+ICEBERG_VERSION, ICEBERG_SPARK_VERSION = "1.12.0", "4.1.1"
+"""The newest Spark for which Iceberg has a release."""
+
 AVRO_SOURCE_VERSION = "4.1.1"
 """The newest version for which spark-avro is available."""
 
@@ -71,6 +74,8 @@ _DELTA_JARS = (
     ("io.delta", f"delta-spark_{JVM_SOURCE_VERSION.rpartition('.')[0]}_2.13", DELTA_VERSION),
     ("io.delta", "delta-storage", DELTA_VERSION),
 )
+_ICEBERG_SPARK = ICEBERG_SPARK_VERSION.rpartition(".")[0]
+_ICEBERG_JARS = (("org.apache.iceberg", f"iceberg-spark-runtime-{_ICEBERG_SPARK}_2.13", ICEBERG_VERSION),)
 # With all dependencies: kafka-clients comes with the connector.
 _FLINK_JARS = (
     ("org.apache.flink", "flink-connector-kafka", f"5.0.0-{FLINK_VERSION.rpartition('.')[0]}"),
@@ -132,13 +137,12 @@ def sail(say: Say) -> Rival:
 
 def delta_jars(say: Say) -> tuple[Path, ...]:
     """The jars of Delta Lake for the Spark of Spark's Kafka source. Spark has their other dependencies."""
-    folder = Path(__file__).parent / ".envs" / f"delta-{DELTA_VERSION}"
-    made_of = [":".join(jar) for jar in _DELTA_JARS]
-    witness = folder / "jars" / f"delta-storage-{DELTA_VERSION}.jar"
-    _make(
-        folder, made_of, lambda: _fetch_jars("Delta", _DELTA_JARS, folder, say, with_dependencies=False), witness, say
-    )
-    return _jars(folder)
+    return _only_jars("Delta Lake", f"delta-{DELTA_VERSION}", _DELTA_JARS, say)
+
+
+def iceberg_jars(say: Say) -> tuple[Path, ...]:
+    """The jar of Iceberg for ICEBERG_SPARK_VERSION, with all that it needs."""
+    return _only_jars("Iceberg", f"iceberg-{ICEBERG_VERSION}", _ICEBERG_JARS, say)
 
 
 def avro_source(say: Say) -> Rival:
@@ -237,6 +241,16 @@ def _spark(what: str, folder: Path, version: str, jars: Sequence[tuple[str, str,
 
     _make(folder, made_of, fill, _python(folder), say)
     return Rival(_python(folder), _jars(folder))
+
+
+def _only_jars(what: str, name: str, jars: Sequence[tuple[str, str, str]], say: Say) -> tuple[Path, ...]:
+    folder = Path(__file__).parent / ".envs" / name
+
+    def fill() -> None:
+        _fetch_jars(what, jars, folder, say, with_dependencies=False)
+
+    _make(folder, [":".join(jar) for jar in jars], fill, folder / "jars" / f"{jars[-1][1]}-{jars[-1][2]}.jar", say)
+    return _jars(folder)
 
 
 def _python_client(name: str, wanted: Sequence[str], say: Say) -> Rival:

@@ -82,6 +82,7 @@ EXTENDED = (
     "spark/test_logins.py",
     "spark/test_sail.py",
     "spark/test_standalone_cluster.py",
+    "spark/test_tables_in_spark.py",
     "spark/test_tour.py",
     "spark/test_versions.py",
 )

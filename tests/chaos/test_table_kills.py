@@ -31,7 +31,6 @@ PARTITIONS = 4
 MEMBERS = 2
 
 
-@pytest.mark.extended
 @pytest.mark.timeout(900)
 def test_I5_killed_streamers_store_each_record_once(topic, kafka, lake, tmp_path):
     """Two members of one group write to one table. One after the other is killed, and started again; each kill hits the

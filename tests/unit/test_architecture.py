@@ -278,8 +278,9 @@ def test_importing_the_package_is_light():
 
 def test_sinks_load_their_libraries_when_they_are_opened():
     code = (
-        "import sys, penstock; penstock.Streamer, penstock.AdbcSink, penstock.ParquetSink; "
-        "print(*{'pyarrow.parquet', 'adbc_driver_manager'} & set(sys.modules))"
+        "import sys, penstock; penstock.Streamer, penstock.AdbcSink, penstock.ParquetSink, "
+        "penstock.DeltaSink, penstock.IcebergSink; "
+        "print(*{'pyarrow.parquet', 'adbc_driver_manager', 'deltalake', 'pyiceberg'} & set(sys.modules))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""

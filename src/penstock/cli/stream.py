@@ -156,7 +156,7 @@ def starting_point(cluster: Cluster, topics: tuple[str, ...] | TopicFilter, posi
     start = parse_position("--from", position)
     if not isinstance(start, AtOffset | LastRecords):
         return start
-    found = {}
+    found: dict[TopicPartition, int] = {}
     for topic in names:
         partitions = [TopicPartition(topic, partition) for partition in listed[topic].partitions]
         begin = {tp.partition: offset for tp, offset in cluster.begin(partitions).items()}
