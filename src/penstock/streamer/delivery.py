@@ -38,6 +38,9 @@ from penstock.streamer.table_offsets import OffsetsMoved, TableOffsets
 
 log = get_logger(__name__)
 
+READ_AGAIN = 1_000_000
+"""Offsets without a row that a restart may read again. Each commit without rows is a version of the table."""
+
 NOT_RETRIABLE = (SinkError, OptionError, AuthenticationFailed, AuthorizationFailed)
 """Errors that a retry cannot fix."""
 
@@ -206,6 +209,8 @@ class Delivery:
             if not positions:
                 return
             rows = cast("pa.Table | None", backlog.rows())
+            if rows is None and not self._deserves_commit(positions, table):
+                return
             try:
                 is_stored = writer.commit(rows, moves)
             except OffsetsMoved as moved:
@@ -226,6 +231,14 @@ class Delivery:
                 if is_stored:
                     self._stored(rows, positions, table)
                 return
+
+    def _deserves_commit(self, positions: Offsets, table: TableOffsets) -> bool:
+        """Whether to store offsets without rows: if records were skipped or failed, or if the table has no offset yet.
+        Markers of transactions and records that a predicate left out are read again after a restart, up to a limit."""
+        if self.counters.records > self._counted:
+            return True
+        known = {tp: table.offset(tp) for tp in positions}
+        return any(known[tp] is None or at - (known[tp] or 0) >= READ_AGAIN for tp, at in positions.items())
 
     def _stored(self, rows: Rows | None, positions: Offsets, table: TableOffsets) -> None:
         table.stored(positions)

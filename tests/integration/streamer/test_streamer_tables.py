@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
 
 from chaos.processes import Program
-from fixtures.consumer import QUICK, WAIT, eventually
+from fixtures.consumer import QUICK, WAIT, eventually, quick
 from fixtures.produce import Rec, rdkafka, send
 from penstock import AllowTopics, OptionError, SinkError, Streamer, TopicPartition
 from support import lake_program
@@ -103,6 +103,26 @@ def test_I5_maintenance_of_the_table_keeps_the_offsets(topic, produce, config, l
     assert values(lake) == each_once(600)
 
 
+def test_I5_offsets_without_records_make_no_commits(topic, transaction, produce, config, cluster, lake):
+    """Markers of transactions move the position; the table is told with the next rows."""
+    name = topic(1)
+    with transaction(f"{name}-1") as send_in_transaction:
+        send_in_transaction(name, numbered(10, 1))
+    assert to_the_end(name, lake, config).rows == 10
+    commits = lake.commits()
+    with transaction(f"{name}-2", commit=False) as send_in_transaction:
+        send_in_transaction(name, numbered(10, 1))
+    committed = config | {"isolation.level": "read_committed"}
+    assert to_the_end(name, lake, committed).rows == 0
+    assert lake.commits() == commits
+    tp = TopicPartition(name, 0)
+    assert cluster.committed(config["group.id"], [tp])[tp] == cluster.end([tp])[tp] == 22
+    produce(name, numbered(11, 1, start=10))
+    assert to_the_end(name, lake, committed).rows == 1
+    assert (lake.offsets(), lake.commits()) == ({(name, 0): 23}, commits + 1)
+    assert values(lake) == each_once(11)
+
+
 class Gated:
     """A sink whose commits wait until a test lets them go."""
 
@@ -132,12 +152,12 @@ def test_I5_a_member_that_lost_its_partitions_stores_nothing_again(topic, produc
     name = topic(6)
     produce(name, numbered(600, 6))
     slow = Gated(lake.sink())
-    quick = config | {"max.poll.interval.ms": 6000}
+    impatient = config | {"max.poll.interval.ms": 6000}
     try:
-        with Streamer(name, 2, sink=slow, config=quick, flush_interval=0.2) as first:
+        with Streamer(name, 2, sink=slow, config=impatient, flush_interval=0.2) as first:
             assert slow.waits.wait(WAIT)
             eventually(lambda: first.metrics().records == 600, "it holds all records", 20)
-            with Streamer(name, 2, sink=lake.sink(), config=quick, flush_interval=0.2) as second:
+            with Streamer(name, 2, sink=lake.sink(), config=impatient, flush_interval=0.2) as second:
                 eventually(lambda: second.metrics().rows > 0, "the second has stored some", 40)
                 slow.go.set()
                 eventually(lambda: first.metrics().already_stored > 0, "the first finds them stored", 20)
@@ -174,10 +194,19 @@ def test_I5_a_commit_without_an_answer_is_not_made_twice(topic, produce, config,
     assert values(lake) == each_once(300)
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_I5_each_record_is_there_once_when_members_come_and_go(topic, kafka, config, assignor, lake):
+GROUPS = {
+    "range": {"partition.assignment.strategy": "range"},
+    "cooperative": {"partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param(name, marks=() if name == "cooperative" else pytest.mark.extended) for name in GROUPS]
+)
+def test_I5_each_record_is_there_once_when_members_come_and_go(topic, kafka, config, group, lake):
     name = topic(6)
-    config |= {"partition.assignment.strategy": assignor}
+    config = {key: config[key] for key in ("bootstrap.servers", "group.id")} | quick(GROUPS[group]) | GROUPS[group]
     stop, produced = threading.Event(), []
 
     def keep_producing():

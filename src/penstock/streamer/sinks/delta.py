@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import OptionError, SinkError
-from penstock.masking import masked
+from penstock.masking import get_logger, masked
 from penstock.streamer.sinks.sink import Limits, check_limits
 from penstock.streamer.sinks.table import (
     TableWriter,
@@ -26,6 +26,11 @@ from penstock.streamer.sinks.table import (
     with_partition_columns,
 )
 from penstock.streamer.table_offsets import OffsetMoves, TablePartition
+
+log = get_logger(__name__)
+
+TRIES = 5
+"""Tries of one commit that conflicts. Most conflicts are solved by deltalake itself."""
 
 RETENTION = "delta.setTransactionRetentionDuration"
 """The table property after which Delta forgets an application id that nothing has written to."""
@@ -119,6 +124,17 @@ class _DeltaWriter:
         return {} if table is None else self._offsets(table, partitions)
 
     def commit(self, rows: pa.Table | None, moves: OffsetMoves) -> bool:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return self._try_to_commit(rows, moves)
+            except Exception as error:
+                # Another commit of these partitions, or a change of the table: compare offsets and schema again.
+                if type(error).__name__ != "CommitFailedError" or attempt == TRIES:
+                    raise
+                log.info("%s: another writer was faster; try %d. %s", self._shown, attempt + 1, error)
+        raise AssertionError("the last try raises")
+
+    def _try_to_commit(self, rows: pa.Table | None, moves: OffsetMoves) -> bool:
         table = self._newest() if rows is None else self._newest_or_new(rows)
         if table is None:
             return False
@@ -136,7 +152,10 @@ class _DeltaWriter:
                 **self._sink.options,
             )
         except Exception as error:
-            raise self._translated(error) from error
+            translated = self._translated(error)
+            if translated is error:
+                raise
+            raise translated from error
         return True
 
     def close(self) -> None:
