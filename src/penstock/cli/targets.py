@@ -94,8 +94,10 @@ def _iceberg(place: str, given: dict[str, str]) -> Target:
 
     ours = _table_options(given)
     name = given.pop("catalog", "default")
-    # The other parameters belong to the catalog: its type, uri and warehouse.
-    return Target(IcebergSink(place, catalog={"name": name, **given}, **ours), f"iceberg:{place}?catalog={name}")
+    shown = f"iceberg:{place}?catalog={name}"
+    # The other parameters belong to the catalog. These two say which one it is.
+    catalog = [_plain(given[part]) for part in ("uri", "warehouse") if part in given]
+    return Target(IcebergSink(place, catalog={"name": name, **given}, **ours), shown, place="&".join([shown, *catalog]))
 
 
 def _table_options(given: dict[str, str]) -> dict[str, Any]:

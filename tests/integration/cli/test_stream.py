@@ -14,6 +14,7 @@ import time
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from fixtures.consumer import eventually
 from fixtures.produce import Rec
@@ -48,6 +49,25 @@ def words(topic, produce, cluster):
     cluster.committed("nobody", [TopicPartition(name, 0)])  # a new cluster has no groups yet, and says so
     produce(name, [Rec(b"word %d" % n, b"k", partition=n % 2, timestamp=1_738_324_800_000 + n) for n in range(100)])
     return name
+
+
+def test_topics_become_a_table_and_the_same_command_continues_from_it(stream, words, topic, produce, tmp_path):
+    other = topic(1)
+    produce(other, [Rec(b'{"n": 1}')])
+    order = (f"{words},{other}", "--to", "delta:lake?partition_by=topic", "--until-end")
+    code, out, err = stream(*order)
+    assert (code, err) == (0, "")
+    assert f"101 records of {words},{other}" in out
+    produce(words, [Rec(b"one more")])
+    code, out, err = stream(*order)
+    assert (code, err) == (0, "")
+    assert "1 rows to delta:lake" in out
+    rows = DeltaTable(tmp_path / "lake").to_pyarrow_table()
+    assert (rows.num_rows, len(set(rows.column("value").to_pylist()))) == (102, 102)
+
+    code, out, err = stream(words[:-1] + "[" + words[-1] + "]", "--pattern", "--to", "delta:by-pattern", "--until-end")
+    assert (code, err) == (0, "")
+    assert DeltaTable(tmp_path / "by-pattern").to_pyarrow_table().num_rows == 101
 
 
 def test_a_topic_becomes_parquet_and_the_same_command_goes_on_where_it_stopped(stream, words, produce, tmp_path):

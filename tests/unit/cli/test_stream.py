@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock import AdbcSink, OptionError, ParquetSink, SinkError, cli
+from penstock import AdbcSink, DeltaSink, IcebergSink, OptionError, ParquetSink, SinkError, cli
 from penstock.cli.live_line import LiveLine, status, summary
 from penstock.cli.targets import broken_pipe, parse_target
 from penstock.streamer.counters import Counters, summed
@@ -47,6 +47,24 @@ def test_databases(prefix):
     assert (sqlite.sink.driver, sqlite.sink.creates, sqlite.shown) == ("sqlite", False, "sqlite:clicks.db?table=clicks")
 
 
+def test_tables():
+    delta = target("delta:s3://bucket/clicks?partition_by=topic,date&create=false&AWS_SECRET_ACCESS_KEY=geheim")
+    assert isinstance(delta.sink, DeltaSink)
+    assert (delta.sink.table, delta.sink.partition_by) == ("s3://bucket/clicks", ("topic", "date"))
+    assert not delta.sink.creates
+    assert delta.sink.storage_options == {"AWS_SECRET_ACCESS_KEY": "geheim"}
+    assert (delta.shown, delta.place) == ("delta:s3://bucket/clicks", None)
+    iceberg = target("iceberg:shop.clicks?catalog=prod&type=sql&uri=postgresql://me:geheim@host/catalog")
+    assert isinstance(iceberg.sink, IcebergSink)
+    assert (iceberg.sink.table, iceberg.sink.creates) == ("shop.clicks", True)
+    uri = "postgresql://me:geheim@host/catalog"
+    assert iceberg.sink.catalog == {"name": "prod", "type": "sql", "uri": uri}
+    assert iceberg.shown == "iceberg:shop.clicks?catalog=prod"
+    assert "geheim" not in f"{delta} {iceberg}"
+    other = target("iceberg:shop.clicks?catalog=prod&type=sql&uri=sqlite:///x.db")
+    assert other.group("clicks") != iceberg.group("clicks")
+
+
 def test_what_belongs_to_the_database_reaches_it(monkeypatch):
     seen = []
     monkeypatch.setattr("penstock.streamer.sinks.adbc.open_connection", lambda *given: seen.append(given) or 1 / 0)
@@ -65,6 +83,9 @@ def test_what_belongs_to_the_database_reaches_it(monkeypatch):
         ("stdout:x", "is not a target"),
         ("parquet:x?by=date", "unknown parameter 'by'"),
         ("adbc:sqlite:x.db", "names no table"),
+        ("delta:", "is not a target"),
+        ("delta:x?create=maybe", "create must be true or false"),
+        ("iceberg:clicks", "must be a name with its namespace"),
         ("adbc:sqlite:x.db?table=t&mode=replace", "append or create_append"),
         ("adbc:x.db?table=t", "option driver: is missing"),
         ("adbc:sqlite:x.db?table=t&duplicates=drop", "must be skip"),
@@ -107,7 +128,7 @@ def test_the_same_command_has_the_same_group_and_another_target_another():
     assert with_password.group("clicks") == without.group("clicks")
 
 
-@pytest.mark.parametrize("text", ["parquet:a", "sqlite:a.db?table=t"])
+@pytest.mark.parametrize("text", ["parquet:a", "delta:a", "sqlite:a.db?table=t"])
 def test_the_same_path_from_another_folder_is_another_target(text, tmp_path, monkeypatch):
     groups = []
     for folder in (tmp_path / "x", tmp_path / "y"):
