@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ print(shown.data["text/html"])
 
 
 def test_a_cell_that_was_displayed_before_the_query_shows_how_it_failed():
+    missing = [name for name in ("ipykernel", "nbclient", "nbformat") if find_spec(name) is None]
+    assert not missing, f"this test needs {', '.join(missing)}: pip install --group notebook"
     command = [sys.executable, "-W", "ignore", "-c", FRONT_END, str(TESTS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ran.returncode == 0, ran.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.model.topic_partition import TopicPartition
+from penstock.monitor.rounds import Rounds
+from penstock.monitor.settings import MonitorSettings
 from penstock.wire.api.group_admin import DescribedGroup, GroupMember, ListedGroup
 from penstock.wire.api.metadata import Broker, Leader, Metadata, Topic
 from penstock.wire.lookup.next_records import NOTHING_LEFT, NextRecord
@@ -91,3 +93,14 @@ class FakeSurvey:
     def settings(self, topics, names):
         settings = {"retention.ms": "60000", "retention.bytes": "-1", "cleanup.policy": "delete"}
         return self._answer("settings", dict.fromkeys(topics, settings), {})
+
+
+def snapshot_of(survey, rounds=1, wall=1_800_000_000.0, before_each=lambda: None):
+    """The last of so many rounds, which are a second apart."""
+    monitor = Rounds(
+        survey, MonitorSettings(), clock=lambda: float(survey.asked.count("end offsets")), wall=lambda: wall
+    )
+    for _ in range(rounds):
+        before_each()
+        snapshot = monitor.run()
+    return snapshot

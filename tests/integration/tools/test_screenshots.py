@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 import sys
@@ -10,6 +9,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+
+from fixtures.page import needs_browser
 
 ROOT = Path(__file__).resolve().parents[3]
 FIGURES = ROOT / "docs" / "figures"
@@ -27,9 +28,7 @@ def size_of(path):
 
 
 def test_pictures_are_taken_as_they_are_in_the_docs(tmp_path):
-    if shutil.which("chromium") is None:
-        pytest.skip("this test needs a browser: apt-get install chromium")
-    pytest.importorskip("playwright", reason="this test needs pip install --group browser")
+    needs_browser()
     command = [sys.executable, "-m", "tools.screenshots", "--to", tmp_path]
     taken = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert taken.returncode == 0, taken.stdout + taken.stderr

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
-import shutil
 import socket
-import subprocess
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.errors import PenstockError
-from penstock.metrics.metric import Metric
 from penstock.model.topic_partition import TopicPartition
 from penstock.monitor.cluster_metrics import CLUSTER_METRICS
 from penstock.monitor.exporter import REQUESTS_AT_ONCE, Exporter, MetricsText
-from penstock.monitor.rounds import Rounds
-from penstock.monitor.settings import MonitorSettings
-from support.fake_survey import FakeSurvey
+from support.fake_survey import FakeSurvey, snapshot_of
 
 WALL = 1_800_000_000.0
-SHIPPED = Path(__file__).parents[3] / "monitoring"
 HOSTILE = 'g"}\n\x1b[31m\\ü 1\n# HELP x'
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def snapshot_of(survey, rounds=1):
-    monitor = Rounds(
-        survey, MonitorSettings(), clock=lambda: float(survey.asked.count("end offsets")), wall=lambda: WALL
-    )
-    for _ in range(rounds):
-        snapshot = monitor.run()
-    return snapshot
 
 
 def full():
@@ -102,7 +85,7 @@ def test_a_scrape_has_groups_topics_and_brokers(serve):
     assert value(found, "partition_end_offset", topic="t", partition="1") == 50
 
 
-def test_every_metric_has_samples_and_help():
+def test_every_metric_has_help():
     text, _ = MetricsText(full).text("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(text.decode())}
     assert families.keys() == {metric.prometheus_name for metric in CLUSTER_METRICS}
@@ -180,71 +163,3 @@ def test_a_port_in_use_is_an_error_that_names_it(serve):
     port = serve(None).port
     with pytest.raises(PenstockError, match=f"cannot listen on 127.0.0.1:{port}"):
         Exporter("127.0.0.1", port, lambda: None, stale_after=1)
-
-
-# --- what is shipped --------------------------------------------------------------------------------------------------
-
-
-def series_of(metric: Metric) -> str:
-    return metric.prometheus_name + ("_total" if metric.kind == "counter" else "")
-
-
-def unknown_series(text: str) -> set[str]:
-    return set(re.findall(r"\bpenstock_\w+", text)) - {series_of(metric) for metric in CLUSTER_METRICS}
-
-
-def test_the_dashboard_is_whole_and_names_metrics_that_exist():
-    text = (SHIPPED / "grafana-dashboard.json").read_text("utf-8")
-    dashboard = json.loads(text)
-    assert unknown_series(text) == set()
-    panels = dashboard["panels"]
-    numbers = [panel["id"] for panel in panels]
-    assert len(set(numbers)) == len(numbers)
-    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
-    taken = set()
-    for panel in panels:
-        assert panel["title"]
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not cells & taken, f"{panel['title']} covers another panel"
-        assert max(x for x, _ in cells) < 24
-        taken |= cells
-        if panel["type"] == "row":
-            continue
-        assert panel["description"]
-        assert panel["datasource"]["uid"] == "${datasource}"
-        assert panel["targets"]
-        letters = [target["refId"] for target in panel["targets"]]
-        assert len(set(letters)) == len(letters)
-        for target in panel["targets"]:
-            assert '{job=~"$job"' in target["expr"]
-    assert variables == {"datasource", "job", "group", "topic"}
-
-
-def test_the_alert_rules_name_metrics_that_exist():
-    for name in ("prometheus-alerts.yaml", "prometheus-alerts-test.yaml"):
-        assert unknown_series((SHIPPED / name).read_text("utf-8")) == set()
-
-
-@pytest.mark.parametrize(
-    "arguments", [("check", "rules", "prometheus-alerts.yaml"), ("test", "rules", "prometheus-alerts-test.yaml")]
-)
-def test_promtool_accepts_the_alert_rules(arguments):
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
-    ran = subprocess.run([promtool, *arguments], cwd=SHIPPED, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-
-
-def test_promtool_accepts_the_metrics():
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
-    text, _ = MetricsText(full).text("")
-    ran = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
-    assert ran.returncode == 0, (ran.stdout + ran.stderr).decode()
