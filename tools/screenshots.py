@@ -2,9 +2,9 @@
 
     python -m tools.screenshots [--to FOLDER]
 
-It needs Debian's chromium and Playwright (the dependency group `browser`), and takes half a minute. A shop writes
-orders, clicks and payments. Of its groups one keeps up, one has stopped, and one falls behind until a second member
-joins it.
+It needs Debian's chromium and Playwright (the dependency group `browser`), and takes a minute. A shop writes orders,
+clicks and payments. Of its groups one keeps up, one has stopped, and one falls behind until a second member joins it.
+Two of Spark's queries read it, a third one fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import contextlib
 import io
 import itertools
 import json
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -42,14 +45,14 @@ ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "docs" / "figures"
 LARGEST = 150_000
 """Bytes of a picture."""
-SECONDS = 40.0
+SECONDS = 120.0
 INTERVAL = 0.5
 WIDTH = 1100
 
-TOPICS = {"orders": 4, "clicks": 6, "payments": 3, "signups": 1, "shipments": 2}
-KEPT_HOURS = {"orders": 168, "clicks": 24, "payments": -1, "signups": 720, "shipments": 72}
-HISTORY = {"orders": 24_000, "clicks": 90_000, "payments": 12_000, "signups": 800, "shipments": 6_000}
-PER_SECOND = {"orders": 300, "clicks": 900, "payments": 120, "signups": 3, "shipments": 40}
+TOPICS = {"orders": 4, "clicks": 6, "payments": 3, "signups": 1, "shipments": 2, "returns": 1}
+KEPT_HOURS = {"orders": 168, "clicks": 24, "payments": -1, "signups": 720, "shipments": 72, "returns": 720}
+HISTORY = {"orders": 24_000, "clicks": 90_000, "payments": 12_000, "signups": 800, "shipments": 6_000, "returns": 0}
+PER_SECOND = {"orders": 300, "clicks": 900, "payments": 120, "signups": 3, "shipments": 40, "returns": 0}
 TICK = 0.1
 COUNTRIES, PAGES = ("DE", "FR", "NL", "PL", "SE"), ("/", "/cart", "/search", "/item/4711", "/item/23")
 
@@ -58,6 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--to", type=Path, default=FIGURES, help="the folder to write to (default docs/figures)")
     folder = parser.parse_args().to
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     with EmbeddedKafka() as kafka, Shop(kafka) as shop:
         take_pages(kafka, shop, folder)
         take_terminal(kafka, folder / "top.svg")
@@ -184,6 +188,8 @@ def take_pages(kafka: EmbeddedKafka, shop: Shop, folder: Path) -> None:
         rounds(page, 2)
         page.screenshot(path=folder / "watch-overview.png")
 
+        take_queries(stack, kafka, url, page, folder)
+
         page.emulate_media(color_scheme="dark")
         page.goto(url + "#/topic/orders")
         page.get_by_text("50 records among").wait_for()
@@ -195,6 +201,54 @@ def take_pages(kafka: EmbeddedKafka, shop: Shop, folder: Path) -> None:
         page.set_viewport_size({"width": WIDTH, "height": 780})
         page.evaluate("document.querySelector('main').scrollTo(0, 0)")
         page.screenshot(path=folder / "watch-records.png")
+
+
+def take_queries(stack: ExitStack, kafka: EmbeddedKafka, url: str, page: Any, folder: Path) -> None:
+    """Spark's queries: all of them, and one of them in full."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+
+    from penstock.spark import LagListener
+
+    scratch = stack.enter_context(TemporaryDirectory())
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
+    builder = builder.config("spark.sql.shuffle.partitions", 2).config("spark.log.level", "OFF")
+    spark = builder.config("spark.sql.warehouse.dir", f"{scratch}/warehouse").getOrCreate()
+    stack.callback(spark.stop)
+    listener = LagListener(page=url, log_interval=None)
+    stack.callback(listener.close)
+    spark.streams.addListener(listener)
+
+    def start(name: str, frame: Any, every: str) -> Any:
+        writer = frame.writeStream.format("noop").queryName(name).outputMode("update")
+        return writer.option("checkpointLocation", f"{scratch}/{name}").trigger(processingTime=every).start()
+
+    def read(topics: str, **options: object) -> Any:
+        reader = spark.readStream.format("penstock").options(**kafka.client_options())
+        return reader.options(subscribe=topics, startingOffsets="earliest", **options).load()
+
+    by_time = read("clicks,returns", maxOffsetsPerTrigger=4000, **{"eventTime.maxDrift": "10m"})
+    by_time = by_time.withWatermark("timestamp", "10 minutes").groupBy(F.window("timestamp", "1 minute"), "key").count()
+    amounts = read("payments").selectExpr("CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) AS amount")
+    start("payments-to-lake", amounts, "1 second")
+    running = start("clicks-by-minute", by_time, "0 seconds")
+    broken = read("orders", maxOffsetsPerTrigger=1000).selectExpr("raise_error('order 17 has no currency')")
+    start("orders-to-ledger", broken, "0 seconds")
+
+    page.goto(url + "#/queries")
+    page.get_by_text("failed", exact=True).wait_for()
+    page.goto(f"{url}#/query/{running.runId}")
+    page.get_by_text(re.compile("^Batches 0 to ([4-9]|[1-9][0-9]): ")).wait_for()
+    page.get_by_text("idle", exact=True).first.wait_for()
+    page.set_viewport_size({"width": WIDTH, "height": 1140})
+    page.screenshot(path=folder / "watch-query.png")
+    page.goto(url + "#/queries")
+    page.set_viewport_size({"width": WIDTH, "height": 260})
+    page.get_by_text("clicks-by-minute").wait_for()
+    page.screenshot(path=folder / "watch-queries.png")
+    page.set_viewport_size({"width": WIDTH, "height": 800})
+    for query in spark.streams.active:
+        query.stop()
 
 
 @contextmanager

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import html
 import signal
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from penstock.cli.connection import add_connection_arguments, connection_options
@@ -107,9 +112,11 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             url = page_url(arguments.address, server.port, token)
             say(url, flush=True)
-            if arguments.open:
-                threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-            return _wait(feed, ended)
+            with ExitStack() as opened:
+                if arguments.open:
+                    shown = url if token is None else opened.enter_context(_redirect(url))
+                    threading.Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
+                return _wait(feed, ended)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -122,6 +129,16 @@ def _wait(feed: Feed, ended: threading.Event) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
+
+
+@contextmanager
+def _redirect(url: str) -> Iterator[str]:
+    """The address of a file that only this user can read, and that leads to the URL. A browser's arguments are shown to
+    all users of the machine, and the URL has the token."""
+    with TemporaryDirectory(prefix="penstock-watch-") as folder:
+        path = Path(folder) / "open.html"
+        path.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url)}">', "utf-8")
+        yield path.as_uri()
 
 
 def page_url(address: str, port: int, token: str | None) -> str:

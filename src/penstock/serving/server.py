@@ -1,25 +1,39 @@
 """An HTTP server: Python's own, with a thread for each open connection.
 
-The number of connections is bounded: a client that reads slowly must not cost a thread for each connection it opens.
+What a client can cost is bounded before it has shown any token: the number of connections, also of one address, the
+time of a whole request, and the size of its head.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
+import math
 import socket
 import socketserver
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 from penstock.masking import get_logger
 
 log = get_logger(__name__)
 
 CLIENT_SECONDS = 20.0
-"""For a client that sends its request, or reads the answer, slowly."""
+"""For a whole request, however slowly its bytes come, and for each part of an answer to be taken."""
+
+HEAD_BYTES = 64 * 1024
+"""Of a request's line and headers together. Python's limits alone allow 6 MB for each connection."""
+
+SHARE_OF_ADDRESS = 0.75
+"""Of the connections, for one client address: others get an answer while it holds all that it can."""
 
 POLL_SECONDS = 0.1
 """How often the server looks whether it is closed."""
@@ -48,7 +62,6 @@ Respond: TypeAlias = "Callable[[Connection], None]"
 class Connection(BaseHTTPRequestHandler):
     """One request, in a thread of its own: `command`, `path`, `client_address`, `rfile`, `wfile`, and what is below."""
 
-    timeout = CLIENT_SECONDS
     server_version = "penstock"
     sys_version = ""
 
@@ -58,14 +71,29 @@ class Connection(BaseHTTPRequestHandler):
         self._secret = secret
         super().__init__(*given)  # handles the request
 
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self._request = _RequestReader(self.connection)
+        self.rfile = io.BufferedReader(self._request)
+
     def do_GET(self) -> None:
+        self._request.head_has_ended()
+        try:
+            urlsplit(self.path)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
         self._respond(self)
 
-    def do_HEAD(self) -> None:
-        self._respond(self)
+    do_HEAD = do_GET  # noqa: N815 (the name that http.server looks for)
+    do_POST = do_GET  # noqa: N815
 
-    def do_POST(self) -> None:
-        self._respond(self)
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Called for requests that cannot be read. Without their text, which http.server would repeat."""
+        self.close_connection = True
+        self.request_version = "HTTP/1.0"  # until it is known, http.server sends no headers
+        self.send(plain(code, HTTPStatus(code).phrase))
 
     def single_headers(self) -> dict[str, str]:
         """The headers by their names in title case; none at all if one of `ONCE` was sent twice."""
@@ -122,6 +150,35 @@ class HttpServer:
         self._thread.join()
 
 
+class _RequestReader(io.RawIOBase):
+    """The bytes of one request, until its deadline: a byte now and then does not hold a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + CLIENT_SECONDS
+        self._left: float = HEAD_BYTES
+
+    def head_has_ended(self) -> None:
+        self._left = math.inf
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._left <= 0:
+            raise HTTPException("the head of the request is too large")  # http.server answers it with 431
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        self._connection.settimeout(remaining)
+        try:
+            count = self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(CLIENT_SECONDS)
+        self._left -= count
+        return count
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # `cut_connections` ends them
@@ -131,8 +188,9 @@ class _Server(ThreadingHTTPServer):
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         self._connections = connections
+        self._of_address = math.ceil(connections * SHARE_OF_ADDRESS)
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, str] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
@@ -142,9 +200,10 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            is_full = len(self._open) >= self._connections
+            of_address = Counter(self._open.values())[client_address[0]]
+            is_full = len(self._open) >= self._connections or of_address >= self._of_address
             if not is_full:
-                self._open.add(request)
+                self._open[request] = client_address[0]
         if is_full:
             request.settimeout(1.0)
             with contextlib.suppress(OSError):
@@ -155,7 +214,7 @@ class _Server(ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
-            self._open.discard(request)
+            self._open.pop(request, None)
         super().shutdown_request(request)
 
     def cut_connections(self) -> None:

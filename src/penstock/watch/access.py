@@ -82,7 +82,9 @@ class Access:
 
     @property
     def set_cookie(self) -> str:
-        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+        """Lax: with Strict, the URL in a chat or a mail would lead to a page without its cookie. What another site's
+        link can open with it is the page alone; `refuses_origin` keeps the data from other sites."""
+        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
 
 
 def _netloc(origin: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -107,5 +108,10 @@ def _row(run: _Run) -> dict[str, Any]:
         "trigger_ms": phases.get("triggerExecution"),
         "event_time_lag": max(behind, default=None),
         "started_at": report.started_at,
-        "error": None if report.error is None else cut(report.error.lstrip().partition("\n")[0], MAX_REASON),
+        "error": None if report.error is None else cut(_reason(report.error), MAX_REASON),
     }
+
+
+def _reason(error: str) -> str:
+    """The first line, with `SparkException: ` for `org.apache.spark.SparkException: `: a cell is narrow."""
+    return re.sub(r"^(?:[\w$]+\.)+(?=[\w$]+: )", "", error.lstrip().partition("\n")[0])

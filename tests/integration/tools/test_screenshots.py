@@ -14,9 +14,9 @@ from fixtures.page import needs_browser
 
 ROOT = Path(__file__).resolve().parents[3]
 FIGURES = ROOT / "docs" / "figures"
-PAGES = ("watch-group.png", "watch-overview.png", "watch-records.png")
+PAGES = ("watch-group.png", "watch-overview.png", "watch-queries.png", "watch-query.png", "watch-records.png")
 
-pytestmark = [pytest.mark.extended, pytest.mark.broker]
+pytestmark = [pytest.mark.extended, pytest.mark.broker, pytest.mark.timeout(600)]
 
 
 def size_of(path):
@@ -30,7 +30,7 @@ def size_of(path):
 def test_pictures_are_taken_as_they_are_in_the_docs(tmp_path):
     needs_browser()
     command = [sys.executable, "-m", "tools.screenshots", "--to", tmp_path]
-    taken = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    taken = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=480)
     assert taken.returncode == 0, taken.stdout + taken.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["top.svg", *PAGES]
     for name in PAGES:

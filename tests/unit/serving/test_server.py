@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import logging
 import socket
+import sys
+import time
 
 import pytest
 
+from penstock.serving import server as server_module
 from penstock.serving.server import Answer, HttpServer
 
 DEADLINE = 60.0
@@ -84,3 +88,68 @@ def test_closing_cuts_connections_that_are_still_open():
         assert silent.recv(100) == b""
     with pytest.raises(ConnectionRefusedError):
         opened(server)
+
+
+def test_a_request_that_comes_byte_by_byte_ends_at_its_deadline(monkeypatch):
+    """Each byte comes in time for a limit of single reads, which would hold the connection for ever."""
+    monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
+    server = served()
+    try:
+        with opened(server) as slow:
+            began = time.monotonic()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                while time.monotonic() - began < DEADLINE:
+                    slow.sendall(b"G" if time.monotonic() - began < 0.05 else b"E")
+                    slow.settimeout(0.05)
+                    with contextlib.suppress(TimeoutError):
+                        assert slow.recv(100) == b""
+                        break
+            assert 0.5 <= time.monotonic() - began < DEADLINE
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("head", [b"X: " + b"x" * 60_000 + b"\r\n", b"X: y\r\n" * 20_000], ids=["long", "many"])
+def test_a_head_that_is_too_large_is_refused(server, head):
+    with opened(server) as raw:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head * 2)
+        with contextlib.suppress(ConnectionResetError):  # what was not read
+            assert raw.recv(100).startswith(b"HTTP/1.0 431")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"GET http://[ HTTP/1.1", 400),
+        (b"GET /<b>x</b> HTTP/9.9", 505),
+        (b"<script> / HTTP/1.1", 501),
+        (b"GET / <script> HTTP/1.1", 400),
+        (b"GET / HTTP/1.1\r\nA b: <b>", 200),
+    ],
+)
+def test_a_request_that_is_not_understood_is_not_repeated_in_the_answer(server, line, status):
+    with opened(server) as raw:
+        raw.sendall(line + b"\r\nHost: localhost\r\n\r\n")
+        answer = raw.makefile("rb").read()
+    assert answer.startswith(b"HTTP/1.0 %d" % status)
+    assert b"X-Own: 1" in answer
+    assert b"<" not in answer
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has one address")
+def test_one_address_cannot_hold_all_connections():
+    server = HttpServer("127.0.0.1", 0, echo, name="test-http", connections=4, headers={})
+    silent = [opened(server) for _ in range(3)]
+    try:
+        with opened(server) as refused:
+            assert refused.recv(100).startswith(b"HTTP/1.1 503")
+        with socket.create_connection(
+            ("127.0.0.1", server.port), timeout=DEADLINE, source_address=("127.0.0.2", 0)
+        ) as other:
+            other.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert other.recv(100).startswith(b"HTTP/1.0 200")
+    finally:
+        for each in silent:
+            each.close()
+        server.close()

@@ -135,13 +135,13 @@ export const QUERIES = [
 ];
 
 export const QUERY_PARTITIONS = [
-  { key: "topic", title: "Topic", wide: 3 },
+  { key: "topic", title: "Topic", wide: 2 },
   number("partition", "Partition", String),
   QUERY_LAG,
   number("current_offset", "Read", count, { low: true }),
   number("latest_offset", "End", count, { low: true }),
   number("committed_offset", "Committed", count, { low: true }),
-  { key: "watermark", title: "Watermark", wide: 2, text: (row) => moment(row.watermark) },
+  { key: "watermark", title: "Watermark", wide: 2.4, text: (row) => moment(row.watermark) },
   {
     key: "mark", title: "Marked", sort: (row) => (row.held ? 2 : row.idle ? 1 : 0),
     text: (row) => [row.idle ? "idle" : "", row.held ? "held" : ""].filter(Boolean).join(", ") || NONE,

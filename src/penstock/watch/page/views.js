@@ -66,7 +66,7 @@ export class Overview {
   update({ head, topics, groups }) {
     const allTopics = [...topics.values()], allGroups = [...groups.values()];
     const latest = allGroups.reduce((found, row) => ((row.seconds ?? -1) > (found?.seconds ?? -1) ? row : found), null);
-    setText(this.cluster, `${shown(head.cluster_id ?? "")} · a round of questions takes ${duration(head.round_seconds)} · ${plural(head.requests, "request")} so far`);
+    setText(this.cluster, `${shown(head.cluster_id ?? "")} · a round of questions takes ${head.round_seconds < 0.1 ? "less than 0.1 s" : duration(head.round_seconds)} · ${plural(head.requests, "request")} so far`);
     this.tiles.set(
       count(head.brokers.length), count(allTopics.length), count(sum(allTopics, "partitions")), rate(sum(allTopics, "rate_in")),
       bytes(sum(allTopics, "size")), count(allGroups.length), count(sum(allGroups, "lag")), latest ? lateness(latest) : NONE,
