@@ -205,8 +205,7 @@ def take_pages(kafka: EmbeddedKafka, shop: Shop, folder: Path) -> None:
 
 def take_queries(stack: ExitStack, kafka: EmbeddedKafka, url: str, page: Any, folder: Path) -> None:
     """Spark's queries: all of them, and one of them in full."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F
+    from pyspark.sql import SparkSession, functions
 
     from penstock.spark import LagListener
 
@@ -228,8 +227,11 @@ def take_queries(stack: ExitStack, kafka: EmbeddedKafka, url: str, page: Any, fo
         return reader.options(subscribe=topics, startingOffsets="earliest", **options).load()
 
     by_time = read("clicks,returns", maxOffsetsPerTrigger=4000, **{"eventTime.maxDrift": "10m"})
-    by_time = by_time.withWatermark("timestamp", "10 minutes").groupBy(F.window("timestamp", "1 minute"), "key").count()
-    amounts = read("payments").selectExpr("CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) AS amount")
+    minute = functions.window("timestamp", "1 minute")
+    by_time = by_time.withWatermark("timestamp", "10 minutes").groupBy(minute, "key").count()
+    amounts = read("payments").selectExpr(
+        "CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) AS amount"
+    )
     start("payments-to-lake", amounts, "1 second")
     running = start("clicks-by-minute", by_time, "0 seconds")
     broken = read("orders", maxOffsetsPerTrigger=1000).selectExpr("raise_error('order 17 has no currency')")

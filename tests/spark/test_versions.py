@@ -18,6 +18,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.server import PageServer
+from penstock.watch.watched_cluster import WatchedCluster
 
 # The first test of a version may have to fetch it, which is large.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(2400)]
@@ -170,7 +171,10 @@ def group_offsets(kafka, group: str, topic: str) -> dict[int, int]:
 def test_F26_queries_report_to_a_page(version, spark_version, stream, numbers, tmp_path):
     """Also what Spark says of a query that has failed. Sources of older versions report no lag."""
     registry = QueryRegistry()
-    with Feed(None, registry) as feed, PageServer("127.0.0.1", 0, feed, no_search, Access(), registry) as server:
+    with (
+        Feed(None, registry) as feed,
+        PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, no_search)}, Access(), registry) as server,
+    ):
         page = f"http://127.0.0.1:{server.port}"
         reporting = stream(batches=2, maxOffsetsPerTrigger=LIMIT) | {"page": page}
         failing = stream(startingOffsets=json.dumps({numbers: {"0": 10**9, "1": 0, "2": 0}}))

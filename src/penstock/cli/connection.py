@@ -72,7 +72,7 @@ def target_options(arguments: argparse.Namespace) -> dict[str, str]:
     Otherwise it gets no option of the source: a login must not be sent to another cluster.
     """
     own = merged(
-        read_properties(arguments.to_options_file) if arguments.to_options_file else {},
+        read_properties(arguments.to_options_file, "--to-options-file") if arguments.to_options_file else {},
         dict(arguments.to_option),
         {SERVERS: arguments.to_bootstrap_server} if arguments.to_bootstrap_server else {},
     )
@@ -102,6 +102,15 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
+def cluster_options(arguments: argparse.Namespace, path: str) -> dict[str, str]:
+    """The options of one of several clusters: those of its file, then -o, which all of them get."""
+    given = merged(INTERACTIVE_OPTIONS, read_properties(path, "--cluster"), dict(arguments.option))
+    if not _names_brokers(given):
+        # Without the environment: two names would show the same cluster.
+        raise OptionError("--cluster", path, f"has no {SERVERS}", f"Add a line {SERVERS}=HOST:PORT")
+    return given
+
+
 def _names_brokers(options: Mapping[str, str]) -> bool:
     return SINK_CLIENT_OPTIONS.gives(options, SINK_CLIENT_OPTIONS.declared_name(SERVERS))
 
@@ -113,13 +122,13 @@ def _assignment(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def read_properties(path: str) -> dict[str, str]:
+def read_properties(path: str, argument: str = "--options-file") -> dict[str, str]:
     """Read Java's .properties: comments, continued lines, `=`, `:` or a blank between name and value, escapes."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise OptionError("--options-file", path, f"cannot be read: {reason}") from error
+        raise OptionError(argument, path, f"cannot be read: {reason}") from error
     found = {}
     for line in re.sub(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*", r"\1", text).splitlines():
         line = line.lstrip()
@@ -128,7 +137,7 @@ def read_properties(path: str) -> dict[str, str]:
         # The error does not show the value: it may be a password.
         match = re.match(r"((?:[^\\=:\s]|\\.)+)\s*[=:\s]\s*(.*)", line) or re.match(r"(\S+)()$", line)
         if match is None:
-            raise OptionError("--options-file", path, f"line {line.split('=')[0][:20]!r}... is not name=value")
+            raise OptionError(argument, path, f"line {line.split('=')[0][:20]!r}... is not name=value")
         found[_unescaped(match[1])] = _unescaped(match[2])
     return found
 

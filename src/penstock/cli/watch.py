@@ -7,13 +7,13 @@ import html
 import signal
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from penstock.cli.connection import add_connection_arguments, connection_options
+from penstock.cli.connection import add_connection_arguments, cluster_options, connection_options
 from penstock.cli.exit_codes import INTERRUPTED, OK
 from penstock.cli.monitoring import add_monitoring_arguments, make_collector
 from penstock.cli.output import say
@@ -22,10 +22,12 @@ from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from penstock.watch.feed import Feed
+    from penstock.watch.resets import Resets
+    from penstock.watch.search import Search
 
 DESCRIPTION = """\
 Show the topics and groups of a cluster on a live page in the browser: lag in records and in seconds, rates, sizes, the
-newest records of a topic, rebalances and commits. It only reads: nothing on the page changes the cluster.
+newest records of a topic, rebalances and commits. It only reads, unless --allow-writes is given.
 """
 EPILOG = """\
 examples:
@@ -33,6 +35,7 @@ examples:
   penstock watch -b localhost:9092 --open
   penstock watch -b broker:9093 --options-file client.properties --interval 2
   penstock watch -b localhost:9092 -o schemaRegistry.url=http://localhost:8081 --topic-option 'shop.*:valueFormat=avro'
+  penstock watch --cluster production=production.properties --cluster staging=staging.properties
   penstock watch -b localhost:9092 --address 0.0.0.0          for other machines: the URL has a token
 
 The page listens on this machine only, unless --address says otherwise. Then it requires a token, which is part of the
@@ -57,7 +60,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_port, default=PORT, help=f"the port to listen on; 0 is a free one (default {PORT})"
     )
+    parser.add_argument(
+        "--cluster",
+        action="append",
+        default=[],
+        type=_cluster,
+        metavar="NAME=FILE",
+        help="a cluster, and a file of its options such as Kafka's client.properties, with bootstrap.servers; may be "
+        "repeated: the page switches between clusters; takes the place of -b and --options-file",
+    )
     parser.add_argument("--name", default="", help="what the page calls the cluster, if you have pages of several")
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="let the page reset the offsets of groups without members, with a preview; always requires the token",
+    )
     parser.add_argument(
         "--token", action="store_true", help="require a token on this machine too, which other users may share"
     )
@@ -84,48 +101,85 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    topics = TopicOptions(connection_options(arguments), arguments.topic_option)
-    collector = make_collector(arguments, topics.connection)
+    clusters = _clusters(arguments)
+    collectors = {name: make_collector(arguments, topics.connection) for name, topics in clusters.items()}
     from penstock.cli.arrow_start import without_pandas
-    from penstock.cli.newest_records import NewestRecords
     from penstock.serving.hosts import is_loopback
     from penstock.watch.access import Access, new_token
+    from penstock.watch.clusters import ClusterRows
     from penstock.watch.feed import Feed
     from penstock.watch.queries import QueryRegistry
     from penstock.watch.server import PageServer
+    from penstock.watch.watched_cluster import WatchedCluster
 
     without_pandas()
     if not arguments.address:
         raise OptionError("--address", "", "is empty", "Use 127.0.0.1, or 0.0.0.0 for every address of this machine")
-    token = new_token() if arguments.token or not is_loopback(arguments.address) else None
+    is_secret = arguments.token or arguments.allow_writes or not is_loopback(arguments.address)
+    token = new_token() if is_secret else None
     access = Access(token, frozenset(name.lower() for name in arguments.host_name))
     ended = threading.Event()
     previous = signal.signal(signal.SIGTERM, lambda number, _: ended.set())
     try:
         queries = QueryRegistry()
-        feed = Feed(collector, queries, arguments.name)
-        # The feed closes first, so that streams end, then the server, then the collector.
-        with (
-            collector,
-            PageServer(arguments.address, arguments.port, feed, NewestRecords(topics), access, queries) as server,
-            feed,
-        ):
+        rows = ClusterRows() if len(clusters) > 1 else None
+        feeds = {
+            name: Feed(collector, queries, name, clusters=rows, allows_writes=arguments.allow_writes)
+            for name, collector in collectors.items()
+        }
+        watched = {
+            name: WatchedCluster(feeds[name], *_on_request(topics, arguments.allow_writes))
+            for name, topics in clusters.items()
+        }
+        with ExitStack() as opened:
+            # The feeds close first, so that streams end, then the server, then the collectors.
+            for collector in collectors.values():
+                opened.enter_context(collector)
+            server = opened.enter_context(PageServer(arguments.address, arguments.port, watched, access, queries))
+            for feed in feeds.values():
+                opened.enter_context(feed)
             url = page_url(arguments.address, server.port, token)
             say(url, flush=True)
-            with ExitStack() as opened:
-                if arguments.open:
-                    shown = url if token is None else opened.enter_context(_redirect(url))
-                    threading.Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
-                return _wait(feed, ended)
+            if arguments.open:
+                shown = url if token is None else opened.enter_context(_redirect(url))
+                threading.Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
+            return _wait(list(feeds.values()), ended)
     finally:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _wait(feed: Feed, ended: threading.Event) -> int:
+def _clusters(arguments: argparse.Namespace) -> dict[str, TopicOptions]:
+    """The options of each cluster, by its name on the page."""
+    if not arguments.cluster:
+        return {arguments.name: TopicOptions(connection_options(arguments), arguments.topic_option)}
+    for name, given in (
+        ("--bootstrap-server", arguments.bootstrap_server),
+        ("--options-file", arguments.options_file),
+        ("--name", arguments.name),
+    ):
+        if given:
+            raise OptionError(name, None, "contradicts --cluster", f"Leave {name} out: FILE of NAME=FILE has it")
+    found: dict[str, TopicOptions] = {}
+    for name, path in arguments.cluster:
+        if name in found:
+            raise OptionError("--cluster", name, "is given twice")
+        found[name] = TopicOptions(cluster_options(arguments, path), arguments.topic_option)
+    return found
+
+
+def _on_request(topics: TopicOptions, allow_writes: bool) -> tuple[Search, Resets | None]:
+    from penstock.cli.newest_records import NewestRecords
+    from penstock.cli.page_resets import PageResets
+
+    return NewestRecords(topics), PageResets(topics.connection) if allow_writes else None
+
+
+def _wait(feeds: Sequence[Feed], ended: threading.Event) -> int:
     try:
         while not ended.wait(0.2):
-            if feed.failure is not None:
-                raise feed.failure
+            for feed in feeds:
+                if feed.failure is not None:
+                    raise feed.failure
     except KeyboardInterrupt:
         return INTERRUPTED
     return OK
@@ -146,6 +200,13 @@ def page_url(address: str, port: int, token: str | None) -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 (compared, not listened on)
     host = f"[{host}]" if ":" in host else host
     return f"http://{host}:{port}/" + ("" if token is None else f"?token={token}")
+
+
+def _cluster(text: str) -> tuple[str, str]:
+    name, equals, path = text.partition("=")
+    if not name.strip() or not equals or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FILE")
+    return name.strip(), path
 
 
 def _port(text: str) -> int:

@@ -12,6 +12,7 @@ from penstock.watch.query_report import QueryReport
 from penstock.watch.report_sender import PageAddress, ReportSender
 from penstock.watch.search import SearchRequest, SearchResult
 from penstock.watch.server import PageServer
+from penstock.watch.watched_cluster import WatchedCluster
 
 LOOPBACK = "127.0.0.1"
 
@@ -32,7 +33,7 @@ class OwnPage:
     def __init__(self) -> None:
         self._queries = QueryRegistry(repeated=False)
         self._feed = Feed(None, self._queries)
-        self._server = PageServer(LOOPBACK, 0, self._feed, _no_records, Access())
+        self._server = PageServer(LOOPBACK, 0, {"": WatchedCluster(self._feed, _no_records)}, Access())
         self._feed.start()
 
     @property

@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol, Self
 
 from penstock.masking import get_logger
 from penstock.monitor.snapshot import Snapshot
+from penstock.watch.clusters import ClusterRows
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.rows import (
     Row,
     Source,
     Tables,
+    cluster_row,
     compact,
     delta,
     detail,
@@ -40,6 +42,7 @@ class Seen(NamedTuple):
 
     snapshot: int = 0
     queries: int = 0
+    clusters: int = 0
 
 
 class Snapshots(Protocol):
@@ -79,14 +82,29 @@ class Feed:
     Browsers have no queue. Each asks for what is newer than the last event it got: it gets the changed rows if it
     has the snapshot before, otherwise all rows. So a slow browser skips to the newest snapshot, and costs no memory.
 
-    The rows of streaming queries are an event of their own: all of them, at most two times a second.
+    The rows of streaming queries are an event of their own: all of them, at most two times a second. So are the rows of
+    clusters, if there are several.
     """
 
-    def __init__(self, snapshots: Snapshots | None, queries: QueryRegistry | None = None, name: str = "") -> None:
+    def __init__(
+        self,
+        snapshots: Snapshots | None,
+        queries: QueryRegistry | None = None,
+        name: str = "",
+        *,
+        clusters: ClusterRows | None = None,
+        allows_writes: bool = False,
+    ) -> None:
         """Without snapshots the page shows queries only, without `queries` a cluster only. `name`: what the page calls
-        the cluster."""
+        the cluster. `clusters`: the rows of all clusters, if the page has several."""
         self._snapshots = snapshots
         self._queries = queries
+        self._clusters = clusters
+        self._clusters_number = 0
+        self._clusters_event = b""
+        self._allows_writes = allows_writes
+        if clusters is not None:
+            clusters.put(cluster_row(name, None))
         self._queries_number = 0
         self._queries_event = b""
         self._name = name
@@ -128,7 +146,9 @@ class Feed:
 
     def publish(self, snapshot: Snapshot) -> None:
         """Called by the thread of the feed."""
-        tables = tables_of(snapshot, self._name)
+        tables = tables_of(snapshot, self._name, allows_writes=self._allows_writes)
+        if self._clusters is not None:
+            self._clusters.put(cluster_row(self._name, tables))
         encoded = event("delta", snapshot.number, delta(self._tables, tables))
         with self._changed:
             self._timeline.learn(snapshot)
@@ -151,6 +171,15 @@ class Feed:
             self._query_details.clear()
             self._changed.notify_all()
 
+    def publish_clusters(self) -> None:
+        """Called by the thread of the feed."""
+        if self._clusters is None or (number := self._clusters.version) == self._clusters_number:
+            return
+        encoded = event("clusters", number, {"clusters": self._clusters.rows()})
+        with self._changed:
+            self._clusters_number, self._clusters_event = number, encoded
+            self._changed.notify_all()
+
     def after(self, seen: Seen, timeout: float) -> tuple[Seen, bytes] | None:
         """The event that follows the ones seen, and what is seen then. None if there is none in time, or at the end.
         Any thread may call this."""
@@ -160,6 +189,8 @@ class Feed:
                 return None
             if self._queries_number > seen.queries:
                 return seen._replace(queries=self._queries_number), self._queries_event
+            if self._clusters_number > seen.clusters:
+                return seen._replace(clusters=self._clusters_number), self._clusters_event
             newest = seen._replace(snapshot=self._number)
             if seen.snapshot and self._base == seen.snapshot:
                 return newest, self._delta
@@ -168,7 +199,8 @@ class Feed:
             return newest, self._full
 
     def _has_more(self, seen: Seen) -> bool:
-        return self._number > seen.snapshot or self._queries_number > seen.queries
+        mine = Seen(self._number, self._queries_number, self._clusters_number)
+        return any(one > other for one, other in zip(mine, seen, strict=True))
 
     @property
     def _number(self) -> int:
@@ -222,6 +254,7 @@ class Feed:
         try:
             while not self._closed:
                 self.publish_queries()
+                self.publish_clusters()
                 snapshot = self._next_snapshot(number)
                 if snapshot is not None:
                     number = snapshot.number

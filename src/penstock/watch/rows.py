@@ -21,10 +21,11 @@ class Tables:
     groups: Mapping[str, Row] = field(default_factory=dict)
 
 
-def tables_of(snapshot: Snapshot, name: str = "") -> Tables:
+def tables_of(snapshot: Snapshot, name: str = "", *, allows_writes: bool = False) -> Tables:
     """`name`: what the page calls the cluster."""
     head = {
         "name": name,
+        "allows_writes": allows_writes,
         "number": snapshot.number,
         "taken_at": snapshot.taken_at,
         "is_reachable": snapshot.is_reachable,
@@ -41,6 +42,27 @@ def tables_of(snapshot: Snapshot, name: str = "") -> Tables:
         {topic.name: topic_row(topic) for topic in snapshot.topics},
         {group.name: group_row(group) for group in snapshot.groups},
     )
+
+
+def cluster_row(name: str, tables: Tables | None) -> Row:
+    """A cluster in the table of clusters; without tables, before its first snapshot."""
+    if tables is None:
+        return {"name": name}
+    head, topics, groups = tables.head, tables.topics.values(), tables.groups.values()
+    latest = max(groups, key=lambda group: -1.0 if group["seconds"] is None else group["seconds"], default=None)
+    return {
+        "name": name,
+        "is_reachable": head["is_reachable"],
+        "answered_at": head["answered_at"],
+        "brokers": len(head["brokers"]),
+        "topics": len(topics),
+        "rate_in": _rounded(sum(topic["rate_in"] or 0.0 for topic in topics)),
+        "groups": len(groups),
+        "lag": sum(group["lag"] or 0 for group in groups),
+        "seconds": None if latest is None else latest["seconds"],
+        "certainty": None if latest is None else latest["certainty"],
+        "problems": len(head["problems"]),
+    }
 
 
 def topic_row(topic: MonitoredTopic) -> Row:

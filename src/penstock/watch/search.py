@@ -63,26 +63,31 @@ Search: TypeAlias = Callable[[SearchRequest], SearchResult]
 
 
 def parse_request(body: bytes) -> SearchRequest:
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        raise BadRequest("the request is not JSON") from None
-    if not isinstance(given, dict):
-        raise BadRequest("the request is not a JSON object")
+    given = json_object(body)
     topic, where = given.get("topic"), given.get("where")
     limit, partition = given.get("limit", DEFAULT_RECORDS), given.get("partition")
     if not isinstance(topic, str) or not topic:
         raise BadRequest("the request names no topic")
     if where is not None and (not isinstance(where, str) or len(where) > MAX_WHERE):
         raise BadRequest(f"the predicate is not text of at most {MAX_WHERE:,} characters")
-    if not _is_count(limit) or not 1 <= limit <= MAX_RECORDS:
+    if not is_count(limit) or not 1 <= limit <= MAX_RECORDS:
         raise BadRequest(f"the number of records is not between 1 and {MAX_RECORDS}")
-    if partition is not None and not _is_count(partition):
+    if partition is not None and not is_count(partition):
         raise BadRequest("the partition is not a number")
     return SearchRequest(topic, where.strip() or None if where else None, limit, partition)
 
 
-def _is_count(value: Any) -> bool:
+def json_object(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest("the request is not JSON") from None
+    if not isinstance(given, dict):
+        raise BadRequest("the request is not a JSON object")
+    return given
+
+
+def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

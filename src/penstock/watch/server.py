@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from types import TracebackType
 from typing import Any, Self
@@ -13,21 +14,25 @@ from penstock.errors import PenstockError
 from penstock.masking import get_logger, masked
 from penstock.serving.server import Answer, Connection, HttpServer, plain
 from penstock.watch.access import HEADERS, Access
-from penstock.watch.feed import Feed, Seen
+from penstock.watch.feed import Seen
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.query_report import MAX_BYTES, BadReport, parse_report
+from penstock.watch.resets import parse_commit, parse_plan
 from penstock.watch.rows import compact
-from penstock.watch.search import BadRequest, Search, parse_request, result_document
+from penstock.watch.search import BadRequest, parse_request, result_document
+from penstock.watch.watched_cluster import WatchedCluster
 
 log = get_logger(__name__)
 
 STREAMS, CONNECTIONS = 32, 96
 """Browsers that get events, and all open connections. Others get a 503 at once. A stream's thread takes some 50 KB."""
 SEARCHES = 2
-"""Searches at the same time: each reads from brokers, and uses up to one core."""
+"""Searches and resets at the same time: each asks brokers, and a search uses up to one core."""
 HEARTBEAT_SECONDS = 10.0
 """A comment in the stream. It finds connections that are gone, and tells the page that the server is alive."""
-MAX_BODY = 64 * 1024
+MAX_BODY = 2 * 1024 * 1024
+"""Of a browser's request that has passed all checks: a reset of 20,000 partitions, or a search."""
+NO_CLUSTER = "no such cluster is watched"
 
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -54,16 +59,16 @@ class PageServer:
         self,
         address: str,
         port: int,
-        feed: Feed,
-        search: Search,
+        clusters: Mapping[str, WatchedCluster],
         access: Access,
         reports: QueryRegistry | None = None,
     ) -> None:
-        """Port 0 is a free one. `reports` takes what the drivers of streaming queries send; None refuses it."""
-        self.feed = feed
+        """Port 0 is a free one. `clusters` by name; a request that names none means the first one. `reports` takes what
+        the drivers of streaming queries send; None refuses it."""
+        self._clusters = dict(clusters)
+        self._first = next(iter(self._clusters))
         self.access = access
         self._reports = reports
-        self._search = search
         self._files = page_files()
         self._searches = threading.BoundedSemaphore(SEARCHES)
         self.streams = threading.BoundedSemaphore(STREAMS)
@@ -135,12 +140,22 @@ class PageServer:
             return plain(400, masked(str(error)))
         return Answer(204, "text/plain", b"")
 
+    def cluster(self, target: str) -> WatchedCluster | None:
+        """The one that the request names; None if there is no such cluster."""
+        return self._clusters.get(parse_qs(urlsplit(target).query).get("cluster", [self._first])[0])
+
     def get(self, target: str) -> Answer:
         parts = urlsplit(target)
+        cluster = self.cluster(target)
+        if cluster is None:
+            # The page of a cluster that is no longer watched, such as a bookmark, leads to the first one.
+            is_page = parts.path == "/"
+            return Answer(303, "text/plain", b"", {"Location": "/"}) if is_page else plain(404, NO_CLUSTER)
         if parts.path in self._files:
             kind, content = self._files[parts.path]
             return Answer(200, kind, content)
-        details = {"/api/topic": self.feed.topic, "/api/group": self.feed.group, "/api/query": self.feed.query}
+        feed = cluster.feed
+        details = {"/api/topic": feed.topic, "/api/group": feed.group, "/api/query": feed.query}
         if (find := details.get(parts.path)) is not None:
             query = parse_qs(parts.query, keep_blank_values=True)
             since = query.get("since", ["0"])[0]
@@ -152,14 +167,20 @@ class PageServer:
         return plain(404, "not found")
 
     def post(self, target: str, kind: str, body: bytes) -> Answer:
-        if urlsplit(target).path != "/api/records":
-            return plain(404, "not found")
+        work = {"/api/records": _search, "/api/reset/plan": _plan_reset, "/api/reset": _reset}.get(
+            urlsplit(target).path
+        )
+        cluster = self.cluster(target)
+        if work is None or cluster is None:
+            return plain(404, "not found" if work is None else NO_CLUSTER)
+        if work is not _search and cluster.resets is None:
+            return plain(403, "this page only reads: penstock watch --allow-writes allows resets")
         if not _is_json(kind):
             return plain(415, "the request is not application/json")
         if not self._searches.acquire(blocking=False):
             return as_json(429, {"error": f"{SEARCHES} searches are running already: wait for one to end"})
         try:
-            return as_json(200, result_document(self._search(parse_request(body))))
+            return as_json(200, work(cluster, body))
         except BadRequest as error:
             return as_json(400, {"error": str(error)})
         except PenstockError as error:
@@ -167,6 +188,23 @@ class PageServer:
             return as_json(200, {"error": masked(str(error))})
         finally:
             self._searches.release()
+
+
+def _search(cluster: WatchedCluster, body: bytes) -> Any:
+    return result_document(cluster.search(parse_request(body)))
+
+
+def _plan_reset(cluster: WatchedCluster, body: bytes) -> Any:
+    assert cluster.resets is not None
+    return {"moves": [asdict(move) for move in cluster.resets.plan(parse_plan(body))]}
+
+
+def _reset(cluster: WatchedCluster, body: bytes) -> Any:
+    assert cluster.resets is not None
+    group, moves = parse_commit(body)
+    cluster.resets.commit(group, moves)
+    log.warning("offsets of group %r were reset in the page, in %d partitions", group, len(moves))
+    return {"committed": len(moves)}
 
 
 def _is_json(kind: str) -> bool:
@@ -207,6 +245,10 @@ def _with_body(connection: Connection, limit: int, answer: Callable[[bytes], Ans
 
 def _stream(page: PageServer, connection: Connection) -> None:
     """Send events until the browser or the server ends."""
+    cluster = page.cluster(connection.path)
+    if cluster is None:
+        connection.send(plain(404, NO_CLUSTER))
+        return
     if not page.streams.acquire(blocking=False):
         connection.send(plain(503, f"{STREAMS} pages are open already: close one"))
         return
@@ -215,13 +257,13 @@ def _stream(page: PageServer, connection: Connection) -> None:
         if connection.command == "HEAD":
             return
         connection.wfile.write(b"retry: 1000\n\n")
-        seen = Seen()
-        while not page.feed.is_closed:
-            found = page.feed.after(seen, HEARTBEAT_SECONDS)
+        seen, feed = Seen(), cluster.feed
+        while not feed.is_closed:
+            found = feed.after(seen, HEARTBEAT_SECONDS)
             if found is not None:
                 seen, encoded = found
                 connection.wfile.write(encoded)
-            elif not page.feed.is_closed:
+            elif not feed.is_closed:
                 connection.wfile.write(b"event: alive\ndata: {}\n\n")
         connection.wfile.write(b"event: end\ndata: {}\n\n")
     finally:

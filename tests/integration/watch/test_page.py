@@ -5,12 +5,16 @@ Needs Debian's Chromium and Playwright: see fixtures/page.py.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from fixtures.page import until
+from fixtures.page import opened, until
 from penstock.model.topic_partition import TopicPartition
+from support.axe import serious_findings
 from support.made_snapshots import HOSTILE
 from support.simulated_cluster import Group, SimulatedCluster, large_cluster
 
@@ -91,3 +95,84 @@ def test_what_is_down_is_said_and_the_page_recovers(page, watch):
         page.get_by_text("No connection to penstock watch").wait_for(state="detached")
         cluster.stop(0)
         page.get_by_text("Brokers do not answer").wait_for()
+
+
+def test_the_page_switches_between_clusters(page, watch, tmp_path):
+    began = now_ms()
+    groups = {"billing": Group({TopicPartition("orders", 0): 900})}
+    with (
+        SimulatedCluster({"orders": 3}, groups, time_of=lambda tp, offset: began - 90_000) as production,
+        SimulatedCluster({"clicks": 2}, {}, brokers=1) as staging,
+    ):
+        names = {"production": production, HOSTILE.replace("=", " "): staging}
+        for at, cluster in enumerate(names.values()):
+            (tmp_path / str(at)).write_text(f"bootstrap.servers={cluster.bootstrap}\n")
+        url = watch(None, *(f"--cluster={name}={tmp_path / str(at)}" for at, name in enumerate(names)))
+        page.goto(url)
+        page.keyboard.press("g")
+        page.keyboard.press("c")
+        page.get_by_role("heading", name="Clusters").wait_for()
+        page.get_by_text("answers", exact=True).nth(1).wait_for()
+        page.get_by_role("link", name="img src").click()
+        page.get_by_role("heading", name="Cluster", exact=True).wait_for()
+        page.get_by_role("link", name="Topics").click()
+        page.get_by_text("clicks", exact=True).wait_for()
+        page.get_by_label("Cluster", exact=True).select_option("production")
+        page.get_by_text("orders", exact=True).wait_for()
+        assert page.url.endswith("?cluster=production#/topics")
+        page.get_by_text("orders", exact=True).click()
+        until(page, "document.querySelector('[role=grid][aria-label=Partitions]').ariaRowCount === '4'")
+        staging.stop(0)
+        page.goto(url + "#/clusters")
+        page.get_by_text("does not answer", exact=True).wait_for()
+        assert page.locator("main img, header img").count() == 0
+    assert page.errors == []
+
+
+def test_axe_has_no_serious_findings_in_clusters(browser, watch, tmp_path):
+    with SimulatedCluster({"orders": 3}, {}) as cluster:
+        (tmp_path / "a").write_text(f"bootstrap.servers={cluster.bootstrap}\n")
+        url = watch(None, f"--cluster=a={tmp_path / 'a'}", f"--cluster=b={tmp_path / 'a'}")
+        context = browser.new_context(reduced_motion="reduce", bypass_csp=True)
+        try:
+            page = opened(context.new_page())
+            page.goto(url + "#/clusters")
+            page.get_by_text("answers", exact=True).nth(1).wait_for()
+            assert serious_findings(page) == []
+        finally:
+            context.close()
+
+
+def test_a_link_on_another_site_opens_the_page_and_nothing_else(page, watch):
+    """As a chat in the browser shows the URL. The cookie goes with it, the page's data does not."""
+    with SimulatedCluster({"t": 1}, {}) as cluster, other_site() as site:
+        url = watch(cluster, "--token")
+        site.html = f'<a href="{url}">look</a> <a href="{url.partition("?")[0]}api/topic?name=t">data</a>'
+        page.goto(f"http://evil.example:{site.server_port}/")
+        page.get_by_text("look").click()
+        page.get_by_text("Furthest behind", exact=True).wait_for()
+        assert "token" not in page.url
+        assert page.errors == []
+        page.goto(f"http://evil.example:{site.server_port}/")
+        page.get_by_text("data").click()
+        page.get_by_text("requests from other sites are refused").wait_for()
+
+
+@contextlib.contextmanager
+def other_site():
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(server.html.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

@@ -120,18 +120,20 @@ def test_axe_has_no_serious_findings(kafka, topic, produce, cluster, browser, wa
     name = topic(partitions=2)
     produce(name, [Rec(b'{"n": %d}' % at, partition=at % 2, timestamp=at) for at in range(100)])
     cluster.commit(name, {TopicPartition(name, 0): 3, TopicPartition(name, 1): 50})
-    url = watch(kafka, "--include-topics", name, "--include-groups", name)
+    entry = watch(kafka, "--include-topics", name, "--include-groups", name, "--allow-writes")
+    url = entry.partition("?")[0]
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=theme, reduced_motion="reduce", bypass_csp=True
     )
     try:
         page = opened(context.new_page())
+        page.goto(entry)
         for place, text in (
             ("#/", "Furthest behind"),
             ("#/topics", name),
             (f"#/topic/{name}", "50 records among"),
             ("#/groups", name),
-            (f"#/group/{name}", "Lag by partition"),
+            (f"#/group/{name}", "Reset offsets"),
         ):
             page.goto(url + place)
             page.get_by_text(text).first.wait_for()
@@ -164,3 +166,37 @@ def test_pages_of_other_sites_get_nothing(kafka, topic, browser, watch):
         assert page.evaluate(read, f"{url}api/topic?name={name}") == "blocked"
     finally:
         page.close()
+
+
+def test_offsets_of_a_group_are_reset_after_a_preview(kafka, topic, produce, cluster, page, watch):
+    name = topic(partitions=2)
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    produce(name, [Rec(b"v", partition=at % 2) for at in range(100)])
+    cluster.commit(group, {TopicPartition(name, 0): 10, TopicPartition(name, 1): 20})
+    url = watch(kafka, "--include-topics", name, "--include-groups", group, "--allow-writes")
+    page.goto(url)
+    page.goto(f"{url.partition('?')[0]}#/group/{group}")
+    page.get_by_label("New position").fill("latest")
+    page.keyboard.press("Enter")
+    page.get_by_text("Nothing has been changed yet.").wait_for()
+    moves = [row[1:5] for row in cells(page, "Moves")]
+    assert sorted(moves) == [["0", "10", "50", "+40"], ["1", "20", "50", "+30"]]
+    assert [row[2] for row in described(kafka, group)] == ["10", "20"]
+
+    cluster.commit(group, {TopicPartition(name, 1): 21})
+    page.get_by_role("button", name="Commit 2 offsets").click()
+    page.get_by_text("was committed meanwhile").wait_for()
+    assert [row[2] for row in described(kafka, group)] == ["10", "21"], "nothing was changed"
+
+    page.get_by_label("New position").fill("5")
+    page.get_by_label("Topic", exact=True).fill(name)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Commit 2 offsets").click()
+    page.get_by_text("Committed 2 offsets.").wait_for()
+    assert [row[2] for row in described(kafka, group)] == ["5", "5"]
+    page.get_by_text("offsets set back by").first.wait_for()
+
+    page.get_by_label("New position").fill("yesterday")
+    page.keyboard.press("Enter")
+    page.locator(".error").wait_for()
+    assert page.errors == []

@@ -12,6 +12,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.server import PageServer
+from penstock.watch.watched_cluster import WatchedCluster
 from support.axe import serious_findings
 from support.made_reports import report
 from support.made_snapshots import HOSTILE, group, snapshot, topic
@@ -39,7 +40,7 @@ def page(browser):
 def test_a_driver_s_own_page_shows_queries_and_no_cluster(page):
     queries = QueryRegistry(repeated=False)
     feed = Feed(None, queries)
-    with PageServer("127.0.0.1", 0, feed, no_search, Access()) as server, feed:
+    with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, no_search)}, Access()) as server, feed:
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.get_by_role("heading", name="Queries").wait_for()
         assert page.get_by_role("link", name="Topics").count() == 0
@@ -83,7 +84,7 @@ def test_axe_has_no_serious_findings(browser, theme, width):
     )
     try:
         page = opened(context.new_page())
-        with PageServer("127.0.0.1", 0, feed, no_search, Access()) as server, feed:
+        with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, no_search)}, Access()) as server, feed:
             url = f"http://127.0.0.1:{server.port}/"
             for place, text in (("", "failed"), ("#/query/run-1", "triggerExecution"), ("#/query/run-2", "at line 2")):
                 page.goto(url + place)
@@ -101,7 +102,7 @@ class NoSnapshots:
 def test_the_queries_appear_beside_the_cluster_with_the_first_report(page):
     queries = QueryRegistry()
     feed = Feed(NoSnapshots(), queries)
-    with PageServer("127.0.0.1", 0, feed, no_search, Access(), queries) as server, feed:
+    with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, no_search)}, Access(), queries) as server, feed:
         feed.publish(snapshot(1, [topic("t")], [group("g")]))
         page.goto(f"http://127.0.0.1:{server.port}/")
         page.get_by_role("heading", name="Cluster").wait_for()

@@ -15,6 +15,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed, Seen
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.server import PageServer
+from penstock.watch.watched_cluster import WatchedCluster
 from support.made_progress import run_query
 from support.made_snapshots import HOSTILE
 from support.own_logs import own_records
@@ -56,7 +57,7 @@ def test_a_page_of_this_process_shows_a_query_and_its_error(caplog):
 def test_a_page_elsewhere_gets_the_reports():
     queries = QueryRegistry()
     feed = Feed(None, queries)
-    with PageServer("127.0.0.1", 0, feed, None, Access("secret"), queries) as server, feed:
+    with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, None)}, Access("secret"), queries) as server, feed:
         url = f"http://127.0.0.1:{server.port}"
         listener = LagListener(page=f"{url}/?token=secret", log_interval=None)
         assert listener.page == url

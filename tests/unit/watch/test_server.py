@@ -18,6 +18,7 @@ from penstock.watch.access import Access
 from penstock.watch.feed import Feed, Seen
 from penstock.watch.search import Cut, SearchResult, ShownRecord
 from penstock.watch.server import PageServer, page_files
+from penstock.watch.watched_cluster import WatchedCluster
 from support.made_snapshots import HOSTILE, group, snapshot, topic
 
 DEADLINE = 30.0
@@ -45,7 +46,7 @@ def feed():
 
 @contextlib.contextmanager
 def serving(feed, search=no_search, access=None):
-    with PageServer("127.0.0.1", 0, feed, search, access or Access()) as server:
+    with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, search)}, access or Access()) as server:
         yield server
 
 
@@ -250,11 +251,11 @@ def test_errors_of_a_search_are_for_the_user(server):
     status, body, _ = ask(server, "POST", "/api/records", '{"topic": "t"}', **given)
     assert (status, json.loads(body)["error"]) == (200, "no such topic: t")
     assert ask(server, "POST", "/api/records", "{", **given)[0] == 400
-    assert ask(server, "POST", "/api/records", "x" * 70_000, **given)[0] == 413
+    assert ask(server, "POST", "/api/records", **given, Content_Length=str(server_module.MAX_BODY + 1))[0] == 413
     assert ask(server, "POST", "/api/other", "{}", **given)[0] == 404
     assert ask(server, "DELETE", "/", **given)[0] == 501
 
 
 def test_a_port_in_use_is_an_error(server, feed):
     with pytest.raises(PenstockError, match="cannot be served"):
-        PageServer("127.0.0.1", server.port, feed, no_search, Access())
+        PageServer("127.0.0.1", server.port, {"": WatchedCluster(feed, no_search)}, Access())

@@ -14,6 +14,7 @@ from penstock.watch.feed import Feed, Seen
 from penstock.watch.queries import QueryRegistry
 from penstock.watch.query_report import MAX_BYTES, encode_report
 from penstock.watch.server import PageServer
+from penstock.watch.watched_cluster import WatchedCluster
 from support.made_reports import report
 from support.made_snapshots import HOSTILE
 
@@ -29,7 +30,7 @@ def serving(access=None, *, takes_reports=True):
     queries = QueryRegistry()
     feed = Feed(None, queries)
     reports = queries if takes_reports else None
-    with PageServer("127.0.0.1", 0, feed, no_search, access or Access(), reports) as server, feed:
+    with PageServer("127.0.0.1", 0, {"": WatchedCluster(feed, no_search)}, access or Access(), reports) as server, feed:
         yield server
         feed.close()
 
@@ -58,7 +59,7 @@ def send(server, given, **headers):
 
 
 def event(server, seen):
-    seen, encoded = server.feed.after(seen, DEADLINE)
+    seen, encoded = server.cluster("/").feed.after(seen, DEADLINE)
     return seen, json.loads(encoded.partition(b"\ndata: ")[2])
 
 
@@ -137,4 +138,4 @@ def test_a_browser_skips_to_the_newest_rows(server):
         seen, data = event(server, seen)
     newest, data = event(server, Seen())
     assert (newest, len(data["queries"])) == (seen, 5)
-    assert server.feed.after(seen, 0) is None
+    assert server.cluster("/").feed.after(seen, 0) is None

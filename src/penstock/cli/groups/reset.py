@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from penstock.cli import table
 from penstock.cli.groups.event_time import refuse_event_time
-from penstock.cli.groups.lookup import EXIT_CODES, group_admin, in_use_text
-from penstock.cli.groups.moves import Listed, Move, Shift, Target, moves, parse_target, parse_topic, read_offsets_file
+from penstock.cli.groups.lookup import EXIT_CODES, group_admin
+from penstock.cli.groups.moves import Move, Shift, Target, parse_target, parse_topic, read_offsets_file
+from penstock.cli.groups.reset_plan import plan_reset, unused_group
 from penstock.cli.output import counted, json_text, number_or_dash, say
 from penstock.cli.verb import add_verb
-from penstock.errors import BrokerError, OptionError, UnknownTopic
-from penstock.model.offset_spec import AtTimestamp
+from penstock.errors import OptionError
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.group_admin import GroupAdmin
 
 EPILOG = f"""\
 positions (--to):
@@ -60,22 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     target = _target(arguments)
     topics = [parse_topic(text) for text in arguments.topic]
     admin, group = group_admin(arguments), arguments.group
-    described = admin.describe(group)
-    if described is not None and described.members:
-        raise BrokerError(in_use_text(described, "its offsets can be reset"))
-    committed = {tp: commit.offset for tp, commit in admin.all_commits(group).items()}
-    if isinstance(target, Listed) or arguments.all_topics:
-        given = target.offsets if isinstance(target, Listed) else committed
-        if not given:
-            raise BrokerError(f"group {group!r} has no committed offsets. Name topics with --topic")
-        partitions = _partitions(admin, [(tp.topic, (tp.partition,)) for tp in given])
-    else:
-        partitions = _partitions(admin, topics)
-    # The ends first: a record that is produced during the lookup of a time must not be past them.
-    ends = admin.end(partitions)
-    begins = admin.begin(partitions)
-    times = {tp: time for tp in partitions if isinstance(target, AtTimestamp) and (time := target.of(tp)) is not None}
-    plan = moves(target, partitions, committed, begins, ends, admin.first_at(times, ends))
+    described = unused_group(admin, group)
+    plan = plan_reset(admin, group, target, None if arguments.all_topics else topics)
     if arguments.execute:
         admin.commit(group, {TopicPartition(move.topic, move.partition): move.new for move in plan})
     _show(plan, arguments.json, executed=arguments.execute)
@@ -100,20 +85,6 @@ def _target(arguments: argparse.Namespace) -> Target:
         reason = "contradicts --all-topics" if named else "is missing"
         raise OptionError("--topic", None, reason, "Use --topic TOPIC, --topic TOPIC:0,1 or --all-topics")
     return Shift(arguments.by) if arguments.by is not None else parse_target(arguments.to)
-
-
-def _partitions(admin: GroupAdmin, named: Iterable[tuple[str, Iterable[int] | None]]) -> list[TopicPartition]:
-    """The named partitions; None means all partitions of a topic. Each must exist."""
-    named = list(named)
-    listed = admin.metadata(sorted({topic for topic, _ in named})).topics
-    wanted = set()
-    for topic, numbers in named:
-        there = listed[topic].partitions
-        for partition in there if numbers is None else numbers:
-            if partition not in there:
-                raise UnknownTopic(topic, partition, f"the topic has {counted(len(there), 'partition')}")
-            wanted.add(TopicPartition(topic, partition))
-    return sorted(wanted)
 
 
 def _show(plan: Sequence[Move], as_json: bool, executed: bool) -> None:

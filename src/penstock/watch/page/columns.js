@@ -1,5 +1,6 @@
 // The columns of the tables.
 
+import { clusterAddress } from "/api.js";
 import { bytes, count, duration, lateness, NONE, rate, retention, shown, signedRate } from "/text.js";
 
 /** The address of a topic or group within the page. A lone surrogate cannot be part of it. */
@@ -12,6 +13,22 @@ function partitionRecords(row) {
 }
 
 const number = (key, title, text, more = {}) => ({ key, title, number: true, text: (row) => text(row[key]), ...more });
+
+export const CLUSTERS = [
+  { key: "name", title: "Cluster", wide: 3, link: (row) => clusterAddress(row.name) },
+  {
+    key: "is_reachable", title: "State",
+    text: (row) => (row.is_reachable == null ? "not asked yet" : row.is_reachable ? "answers" : "does not answer"),
+    tone: (row) => (row.is_reachable === false ? "bad" : ""),
+  },
+  number("brokers", "Brokers", count),
+  number("topics", "Topics", count, { low: true }),
+  number("rate_in", "In/s", rate),
+  number("groups", "Groups", count, { low: true }),
+  number("lag", "Lag", count),
+  { key: "seconds", title: "Behind", number: true, text: lateness, tone: (row) => (row.seconds > 60 ? "late" : "") },
+  number("problems", "Problems", count, { low: true, tone: (row) => (row.problems ? "bad" : "") }),
+];
 
 export const TOPICS = [
   { key: "name", title: "Topic", wide: 3, link: (row) => address("topic", row.name) },
@@ -109,6 +126,20 @@ export const RECORDS = [
     key: "value", title: "Value", wide: 5, sort: (row) => row.value.text,
     text: (row) => (row.error == null ? "" : "⚠ ") + cutText(row.value), tone: (row) => (row.error == null ? "" : "bad"),
   },
+];
+
+const change = (row) => (row.old == null ? null : row.new - row.old);
+
+export const MOVES = [
+  { key: "topic", title: "Topic", wide: 3 },
+  number("partition", "Partition", String),
+  number("old", "Old", count),
+  number("new", "New", count),
+  {
+    key: "change", title: "Change", number: true, sort: change,
+    text: (row) => (change(row) > 0 ? "+" : "") + count(change(row)), tone: (row) => (change(row) > 0 ? "late" : ""),
+  },
+  { key: "note", title: "Note", wide: 2, low: true },
 ];
 
 export const milliseconds = (value) =>

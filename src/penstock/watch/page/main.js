@@ -1,13 +1,15 @@
 // Shows the view of the address, the state of the connection, and reacts to keys.
 
+import { clusterAddress } from "/api.js";
 import { queriesView, QueryView } from "/queries.js";
 import { Stream } from "/stream.js";
 import { clock, h, setText, shown } from "/text.js";
-import { groupsView, GroupView, Overview, topicsView, TopicView } from "/views.js";
+import { clustersView, groupsView, GroupView, Overview, topicsView, TopicView } from "/views.js";
 
 const main = document.getElementById("main");
 const status = document.getElementById("status");
 const cluster = document.getElementById("cluster");
+const clusters = document.getElementById("clusters");
 const age = document.getElementById("age");
 const keys = document.getElementById("keys");
 const themeButton = document.getElementById("theme");
@@ -24,6 +26,7 @@ function makeView() {
   } catch {
     // not an address of this page
   }
+  if (kind === "clusters") return [clustersView(), "clusters", "Clusters"];
   if (kind === "query" && name) return [new QueryView(name), "queries", "Query"];
   if (kind === "queries" || !stream.hasCluster) return [queriesView(), "queries", "Queries"];
   if (kind === "topics") return [topicsView(), "topics", "Topics"];
@@ -52,6 +55,13 @@ function route() {
 /** With the name of the cluster, which tells tabs of several clusters apart. */
 function showTitle() {
   const name = shown(stream.head?.name);
+  clusters.hidden = stream.clusters.size < 2;
+  cluster.hidden = !clusters.hidden;
+  const names = [...stream.clusters.keys()];
+  if (names.join("\n") !== [...clusters.options].map((option) => option.value).join("\n")) {
+    clusters.replaceChildren(...names.map((each) => h("option", { value: each }, shown(each))));
+  }
+  if (stream.head) clusters.value = stream.head.name;
   document.title = `${shown(title)} – ${name || "penstock watch"}`;
   setText(cluster, name);
 }
@@ -66,7 +76,9 @@ function changed() {
     route(); // to the views that there are
   } else updateView();
   for (const link of document.querySelectorAll("nav a")) {
-    link.hidden = link.dataset.view === "queries" ? stream.hasCluster && !stream.queries.size : !stream.hasCluster;
+    const view = link.dataset.view;
+    if (view === "clusters") link.hidden = stream.clusters.size < 2;
+    else link.hidden = view === "queries" ? stream.hasCluster && !stream.queries.size : !stream.hasCluster;
   }
   showTitle();
   showStatus();
@@ -138,7 +150,7 @@ function nextTheme() {
 
 // --- keys ------------------------------------------------------------------------------------------------------------
 
-const PLACES = { o: "#/", t: "#/topics", g: "#/groups", q: "#/queries" };
+const PLACES = { c: "#/clusters", o: "#/", t: "#/topics", g: "#/groups", q: "#/queries" };
 
 function escape(target) {
   if (target.matches?.("input")) {
@@ -164,7 +176,7 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     return;
   }
-  if (event.target.matches?.("input, textarea")) return;
+  if (event.target.matches?.("input, textarea, select")) return;
   if (pending === "g") {
     pending = "";
     if (PLACES[event.key]) {
@@ -181,6 +193,7 @@ addEventListener("keydown", (event) => {
 
 document.getElementById("help").addEventListener("click", () => keys.showModal());
 themeButton.addEventListener("click", nextTheme);
+clusters.addEventListener("change", () => location.assign(clusterAddress(clusters.value, location.hash || "#/")));
 showTheme(storedTheme());
 const stream = new Stream(changed);
 addEventListener("hashchange", route);

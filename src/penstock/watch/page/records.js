@@ -1,5 +1,6 @@
 // The newest records of a topic, with a predicate as a search box.
 
+import { post } from "/api.js";
 import { RECORDS } from "/columns.js";
 import { Table } from "/table.js";
 import { bytes, count, h, indented, plural, setText, shown, shownLines } from "/text.js";
@@ -38,18 +39,9 @@ export class RecordSearch {
     this.button.disabled = true;
     setText(this.result, "Reading…");
     try {
-      const response = await fetch("/api/records", {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ topic: this.topic, where: this.where.value || null }),
-      });
-      const text = await response.text();
-      const isJson = response.headers.get("Content-Type")?.startsWith("application/json");
-      const answer = isJson ? JSON.parse(text) : { error: text };
-      if (response.ok && answer.error == null) this.show(answer);
-      else this.fail(answer.error);
-    } catch {
-      this.fail("The connection to penstock watch is broken.");
+      this.show(await post("/api/records", { topic: this.topic, where: this.where.value || null }));
+    } catch (error) {
+      this.fail(error.message);
     } finally {
       this.isBusy = false;
       this.button.disabled = false;

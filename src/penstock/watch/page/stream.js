@@ -1,5 +1,7 @@
 // The rows of the newest snapshot, kept up to date by server-sent events.
 
+import { api } from "/api.js";
+
 const SILENCE_MS = 25000; // the server sends a heartbeat every 10 s
 const RETRY_MS = 1500;
 
@@ -20,6 +22,7 @@ export class Stream {
     this.topics = new Map();
     this.groups = new Map();
     this.queries = new Map();
+    this.clusters = new Map(); // none if the page has one cluster
     this.queriesNumber = 0; // how often rows of queries came
     this.hasCluster = true; // a driver's own page has none
     this.isConnected = false;
@@ -37,11 +40,12 @@ export class Stream {
 
   open() {
     this.heardAt = Date.now();
-    const source = new EventSource("/api/events");
+    const source = new EventSource(api("/api/events"));
     this.source = source;
     source.addEventListener("full", (event) => this.take(source, event, (data) => this.replace(data)));
     source.addEventListener("delta", (event) => this.take(source, event, (data) => this.change(data)));
     source.addEventListener("queries", (event) => this.take(source, event, (data) => this.replaceQueries(data)));
+    source.addEventListener("clusters", (event) => this.take(source, event, (data) => this.replaceClusters(data)));
     source.addEventListener("alive", () => {
       this.heardAt = Date.now();
     });
@@ -94,6 +98,10 @@ export class Stream {
     this.hasCluster = data.has_cluster;
     this.queriesNumber += 1;
     this.queries = new Map(data.queries.map((row) => [row.name, row]));
+  }
+
+  replaceClusters(data) {
+    this.clusters = new Map(data.clusters.map((row) => [row.name, row]));
   }
 
   change(data) {

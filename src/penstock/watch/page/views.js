@@ -1,7 +1,9 @@
 // The views. Each has an element, `update(stream)` for a new snapshot, and `close()`.
 
-import { BROKERS, GROUPS, MEMBERS, PARTITIONS, POSITIONS, TOPICS, address } from "/columns.js";
+import { api, clusterAddress } from "/api.js";
+import { BROKERS, CLUSTERS, GROUPS, MEMBERS, PARTITIONS, POSITIONS, TOPICS, address } from "/columns.js";
 import { RecordSearch } from "/records.js";
+import { OffsetReset } from "/resets.js";
 import { changeRows } from "/stream.js";
 import { Table } from "/table.js";
 import { bytes, clock, count, duration, h, lateness, NONE, plural, rate, retention, setText, shown, signedRate } from "/text.js";
@@ -97,6 +99,12 @@ export class Listing {
   }
 }
 
+export function clustersView() {
+  const made = new Listing("Clusters", CLUSTERS, "cluster", "lag", (stream) => stream.clusters);
+  made.table.openRow = (row) => location.assign(clusterAddress(row.name));
+  return made;
+}
+
 export const topicsView = () => new Listing("Topics", TOPICS, "topic", "rate_in", (stream) => stream.topics);
 export const groupsView = () => new Listing("Groups", GROUPS, "group", "lag", (stream) => stream.groups);
 
@@ -127,7 +135,7 @@ class Detail {
     this.fulls = stream.fulls;
     this.isBusy = true;
     try {
-      const response = await fetch(`/api/${this.kind}?name=${encodeURIComponent(this.name)}&since=${this.number}`);
+      const response = await fetch(api(`/api/${this.kind}`, { name: this.name, since: this.number }));
       const found = response.ok ? await response.json() : undefined;
       if (response.ok) this.missing.hidden = found != null;
       if (found != null) this.take(found);
@@ -196,6 +204,16 @@ export class GroupView extends Detail {
       section("Members", this.members.element),
     );
     this.tables = [this.positions, this.members];
+    this.resets = null;
+  }
+
+  async update(stream) {
+    if (stream.head.allows_writes && !this.resets) {
+      this.resets = new OffsetReset(this.name);
+      this.tables.push(this.resets.table);
+      this.element.append(section("Reset offsets", this.resets.element));
+    }
+    return super.update(stream);
   }
 
   show({ row, members, events, points, since }, positions) {
