@@ -78,6 +78,18 @@ def _mask_record(record: logging.LogRecord) -> bool:
     import traceback
 
     record.msg, record.args = masked(record.getMessage()), ()
-    if record.exc_info and record.exc_info[0] is not None:
-        record.exc_text = masked("".join(traceback.format_exception(*record.exc_info)).rstrip("\n"))
+    if record.exc_info and (error := record.exc_info[1]) is not None:
+        text = "".join(traceback.format_exception(*record.exc_info)).rstrip("\n")
+        record.exc_text = masked(text)
+        if record.exc_text != text:
+            # Do not rely on the text alone: formatters of JSON, such as PySpark's, read the error itself.
+            stand_in = _stand_in(error)
+            record.exc_info = type(stand_in), stand_in, record.exc_info[2]
     return True
+
+
+def _stand_in(error: BaseException) -> BaseException:
+    """An error of the same name, with a masked message and without its causes."""
+    cls = type(error)
+    made = type(cls.__name__, (Exception,), {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    return made(masked(str(error)))  # type: ignore[no-any-return]

@@ -232,6 +232,31 @@ def test_log_lines_and_their_tracebacks_are_masked(caplog):
     assert "not ours to touch" in caplog.text
 
 
+def test_formatters_that_read_the_error_itself_show_no_secret():
+    """As those of JSON do: PySpark's gives every process that logs for Spark one."""
+    shown = []
+
+    class Json(logging.Handler):
+        def emit(self, record):
+            shown.append((record.exc_info[0].__name__, str(record.exc_info[1]), record.exc_info[1].__cause__))
+
+    log, handler = get_logger("penstock.somewhere"), Json()
+    log.addHandler(handler)
+    try:
+        try:
+            raise ValueError(f"token={HUSH}")
+        except ValueError as cause:
+            raise OSError(f"password={HUSH}") from cause
+    except OSError:
+        log.exception("failed")
+    try:
+        raise KeyError("no secret")
+    except KeyError:
+        log.exception("failed")
+    log.removeHandler(handler)
+    assert shown == [("OSError", "password=***", None), ("KeyError", "'no secret'", None)]
+
+
 def test_names_say_which_settings_are_secret():
     assert is_secret("sasl.password")
     assert not is_secret("kafka.sasl.oauthbearer.token.endpoint.url")
