@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from penstock.serving.hosts import is_loopback, refuses_host
-
-COOKIE = "penstock-watch-"
-"""Before a digest of the token. Cookies of one host are shared by all its ports: several commands need a name each."""
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -44,15 +39,18 @@ class Access:
         """Names of other sites, which DNS may point at this machine."""
         return refuses_host(host, self.hosts)
 
-    def refuses_token(self, cookies: str | None) -> str | None:
-        if self.token is None or self.is_token(_cookie(cookies, self.cookie)):
+    def refuses_token(self, headers: Mapping[str, str]) -> str | None:
+        """The page's scripts send the token, never a cookie. A browser sends the cookies of a host to all its ports, so
+        another user's server on this machine would get it."""
+        if self.token is None or self._has_token(headers):
             return None
         return "a token is required: open the URL that penstock watch has printed"
 
-    def is_token(self, given: str | None) -> bool:
-        if self.token is None or given is None:
+    def _has_token(self, headers: Mapping[str, str]) -> bool:
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        if self.token is None or scheme.lower() != "bearer":
             return False
-        return secrets.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+        return secrets.compare_digest(given.strip().encode("utf-8", "replace"), self.token.encode())
 
     def refuses_origin(self, headers: Mapping[str, str], *, required: bool = False) -> str | None:
         """Requests that another site's page makes. `required`: browsers send an origin with every POST."""
@@ -71,20 +69,9 @@ class Access:
             return "reports of queries come from their drivers, not from browsers"
         if self.token is None:
             return None if is_loopback(client) else "reports without a token come from this machine only"
-        scheme, _, given = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.is_token(given.strip()):
+        if self._has_token(headers):
             return None
         return "a token is required: give LagListener the URL that penstock watch has printed"
-
-    @property
-    def cookie(self) -> str:
-        return COOKIE + hashlib.sha256((self.token or "").encode()).hexdigest()[:8]
-
-    @property
-    def set_cookie(self) -> str:
-        """Lax: with Strict, the URL in a chat or a mail would lead to a page without its cookie. What another site's
-        link can open with it is the page alone; `refuses_origin` keeps the data from other sites."""
-        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
 
 
 def _netloc(origin: str) -> str | None:
@@ -94,15 +81,3 @@ def _netloc(origin: str) -> str | None:
     except ValueError:
         return None
     return parts.netloc.lower() if parts.scheme in ("http", "https") and parts.netloc else None
-
-
-def _cookie(header: str | None, name: str) -> str | None:
-    if header is None:
-        return None
-    cookies = SimpleCookie()
-    try:
-        cookies.load(header)
-    except CookieError:
-        return None
-    found = cookies.get(name)
-    return None if found is None else found.value

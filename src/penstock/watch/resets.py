@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.watch.search import BadRequest, is_count, json_object
+from penstock.watch.search import LARGEST_OFFSET, LARGEST_PARTITION, BadRequest, is_count, json_object
 
 MAX_MOVES = 20_000
 """Partitions of one reset. They fit the largest body of a request."""
@@ -63,7 +63,8 @@ def _move(given: Any) -> PlannedMove:
     if not isinstance(given, list) or len(given) != 4:
         raise BadRequest("a move is not a topic, a partition, the old offset and the new one")
     topic, partition, old, new = given
-    if not is_count(partition) or not is_count(new) or not (old is None or is_count(old)):
+    offsets = [new] if old is None else [old, new]
+    if not is_count(partition, LARGEST_PARTITION) or not all(is_count(each, LARGEST_OFFSET) for each in offsets):
         raise BadRequest("a move has a partition or an offset that is not a number")
     return PlannedMove(_text(topic, "topic"), partition, old, new)
 

@@ -12,6 +12,8 @@ from penstock.errors import PenstockError
 MAX_RECORDS, DEFAULT_RECORDS = 200, 50
 MAX_WHERE = 10_000
 """Characters of a predicate."""
+LARGEST_PARTITION, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
+"""As Kafka's protocol has them."""
 
 
 class BadRequest(PenstockError):
@@ -70,9 +72,9 @@ def parse_request(body: bytes) -> SearchRequest:
         raise BadRequest("the request names no topic")
     if where is not None and (not isinstance(where, str) or len(where) > MAX_WHERE):
         raise BadRequest(f"the predicate is not text of at most {MAX_WHERE:,} characters")
-    if not is_count(limit) or not 1 <= limit <= MAX_RECORDS:
+    if not is_count(limit, MAX_RECORDS) or limit < 1:
         raise BadRequest(f"the number of records is not between 1 and {MAX_RECORDS}")
-    if partition is not None and not is_count(partition):
+    if partition is not None and not is_count(partition, LARGEST_PARTITION):
         raise BadRequest("the partition is not a number")
     return SearchRequest(topic, where.strip() or None if where else None, limit, partition)
 
@@ -84,11 +86,15 @@ def json_object(body: bytes) -> dict[str, Any]:
         raise BadRequest("the request is not JSON") from None
     if not isinstance(given, dict):
         raise BadRequest("the request is not a JSON object")
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair: neither Kafka nor Arrow can encode it
+        raise BadRequest("the request has text that is not Unicode") from None
     return given
 
 
-def is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def is_count(value: Any, largest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
 
 
 def result_document(result: SearchResult) -> dict[str, Any]:

@@ -29,7 +29,7 @@ STREAMS, CONNECTIONS = 32, 96
 SEARCHES = 2
 """Searches and resets at the same time: each asks brokers, and a search uses up to one core."""
 HEARTBEAT_SECONDS = 10.0
-"""A comment in the stream. It finds connections that are gone, and tells the page that the server is alive."""
+"""An event in the stream. It finds connections that are gone, and tells the page that the server is alive."""
 MAX_BODY = 2 * 1024 * 1024
 """Of a browser's request that has passed all checks: a reset of 20,000 partitions, or a search."""
 NO_CLUSTER = "no such cluster is watched"
@@ -107,15 +107,9 @@ class PageServer:
         """Why a request is not answered; None if it is. Called by the threads of requests, like all below."""
         if reason := self.access.refuses_host(headers.get("Host")):
             return plain(421, reason)
-        path = urlsplit(target).path
-        if self.access.token is not None:
-            given = parse_qs(urlsplit(target).query).get("token")
-            if not is_post and path == "/" and given and self.access.is_token(given[0]):
-                return Answer(303, "text/plain", b"", {"Location": "/", "Set-Cookie": self.access.set_cookie})
-            if reason := self.access.refuses_token(headers.get("Cookie")):
-                return plain(403, reason)
-        is_ours = is_post or path.startswith("/api/")
-        if is_ours and (reason := self.access.refuses_origin(headers, required=is_post)):
+        if not is_post and urlsplit(target).path in self._files:
+            return None  # public: the page itself takes the token from its address, and sends it with each request
+        if reason := self.access.refuses_origin(headers, required=is_post) or self.access.refuses_token(headers):
             return plain(403, reason)
         return None
 
@@ -256,7 +250,6 @@ def _stream(page: PageServer, connection: Connection) -> None:
         connection.start(200, "text/event-stream", {"X-Accel-Buffering": "no"})
         if connection.command == "HEAD":
             return
-        connection.wfile.write(b"retry: 1000\n\n")
         seen, feed = Seen(), cluster.feed
         while not feed.is_closed:
             found = feed.after(seen, HEARTBEAT_SECONDS)

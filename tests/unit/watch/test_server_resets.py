@@ -58,7 +58,7 @@ def ask(server, path, given, **more):
     headers = {
         "Origin": f"http://127.0.0.1:{server.port}",
         "Content-Type": "application/json",
-        "Cookie": server.access.set_cookie.partition(";")[0],
+        "Authorization": f"Bearer {server.access.token}",
     }
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE)
     try:
@@ -96,8 +96,8 @@ def test_without_the_permission_the_page_only_reads(path, given):
 @pytest.mark.parametrize(
     ("name", "value", "status"),
     [
-        ("Cookie", None, 403),
-        ("Cookie", "penstock-watch-00000000=secret", 403),
+        ("Authorization", None, 403),
+        ("Authorization", "Bearer wrong", 403),
         ("Origin", None, 403),
         ("Origin", "null", 403),
         ("Origin", "http://evil.example", 403),

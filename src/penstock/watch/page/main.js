@@ -87,7 +87,9 @@ function changed() {
 /** What is wrong. Written only when it differs: screen readers read it aloud. */
 function showStatus() {
   const texts = [];
-  if (!stream.isConnected && !stream.hasCluster) {
+  if (stream.refusal) {
+    texts.push(`No data: ${shown(stream.refusal)}.`);
+  } else if (!stream.isConnected && !stream.hasCluster) {
     texts.push("No connection to the driver: it has ended, or closed its page. Values are old.");
   } else if (!stream.isConnected) {
     texts.push("No connection to penstock watch. The page tries again until it is back; values are old.");

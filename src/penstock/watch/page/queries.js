@@ -1,6 +1,6 @@
 // Streaming queries: what drivers with LagListener report.
 
-import { api } from "/api.js";
+import { api, ask } from "/api.js";
 import { BATCHES, milliseconds, moment, OPERATORS, QUERIES, QUERY_PARTITIONS, SOURCES } from "/columns.js";
 import { Table } from "/table.js";
 import { bytes, count, duration, h, NONE, plural, rate, setText, shown, shownLines } from "/text.js";
@@ -60,7 +60,7 @@ export class QueryView {
     this.isBusy = true;
     const number = stream.queriesNumber;
     try {
-      const response = await fetch(api("/api/query", { name: this.runId }));
+      const response = await ask(api("/api/query", { name: this.runId }));
       if (response.ok) {
         const found = await response.json();
         this.missing.hidden = found != null;

@@ -1,6 +1,6 @@
 // The rows of the newest snapshot, kept up to date by server-sent events.
 
-import { api } from "/api.js";
+import { api, ask } from "/api.js";
 
 const SILENCE_MS = 25000; // the server sends a heartbeat every 10 s
 const RETRY_MS = 1500;
@@ -26,7 +26,7 @@ export class Stream {
     this.queriesNumber = 0; // how often rows of queries came
     this.hasCluster = true; // a driver's own page has none
     this.isConnected = false;
-    this.receivedAt = 0;
+    this.refusal = ""; // why the server gives no events
     this.fulls = 0; // how often all rows came: what was fetched before may be of another server
     this.updateMs = 0; // the script time of the last update
     this.onChange = onChange;
@@ -38,53 +38,69 @@ export class Stream {
     }, 1000);
   }
 
-  open() {
-    this.heardAt = Date.now();
-    const source = new EventSource(api("/api/events"));
+  /** By `fetch`, because an EventSource cannot send the token. */
+  async open() {
+    const source = new AbortController();
     this.source = source;
-    source.addEventListener("full", (event) => this.take(source, event, (data) => this.replace(data)));
-    source.addEventListener("delta", (event) => this.take(source, event, (data) => this.change(data)));
-    source.addEventListener("queries", (event) => this.take(source, event, (data) => this.replaceQueries(data)));
-    source.addEventListener("clusters", (event) => this.take(source, event, (data) => this.replaceClusters(data)));
-    source.addEventListener("alive", () => {
-      this.heardAt = Date.now();
-    });
-    source.addEventListener("open", () => {
-      this.heardAt = Date.now();
-      this.setConnected(true);
-    });
-    source.addEventListener("end", () => this.retry());
-    source.addEventListener("error", () => this.retry());
+    this.heardAt = Date.now();
+    let refusal = "";
+    try {
+      const response = await ask(api("/api/events"), { signal: source.signal }).catch(() => null);
+      if (source !== this.source) return;
+      if (response?.ok) {
+        this.setState(true);
+        await this.read(source, response.body.pipeThrough(new TextDecoderStream()).getReader());
+      } else if (response) refusal = (await response.text().catch(() => "")).trim();
+    } finally {
+      if (source === this.source) this.retry(refusal);
+    }
   }
 
-  /** EventSource gives up after some failures, so this page opens the next one itself. */
-  retry() {
-    this.source?.close();
+  async read(source, reader) {
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read().catch(() => ({ done: true }));
+      if (done || source !== this.source) return;
+      this.heardAt = Date.now();
+      let searched = Math.max(0, text.length - 1);
+      text += value;
+      for (let end; (end = text.indexOf("\n\n", searched)) >= 0; searched = 0) {
+        const lines = text.slice(0, end).split("\n");
+        text = text.slice(end + 2);
+        const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+        if (!this.take(field("event"), field("data"))) return;
+      }
+    }
+  }
+
+  retry(refusal = "") {
+    this.source?.abort();
     this.source = null;
-    this.setConnected(false);
+    this.setState(false, refusal);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.open(), RETRY_MS);
   }
 
-  setConnected(isConnected) {
-    if (this.isConnected !== isConnected) {
-      this.isConnected = isConnected;
-      this.onChange();
-    }
+  setState(isConnected, refusal = "") {
+    if (this.isConnected === isConnected && this.refusal === refusal) return;
+    this.isConnected = isConnected;
+    this.refusal = refusal;
+    this.onChange();
   }
 
-  take(source, event, apply) {
-    if (source !== this.source) return;
+  /** Returns false if the stream must begin again: it has ended, or an event was missed. */
+  take(kind, data) {
+    const apply = {
+      full: this.replace, delta: this.change, queries: this.replaceQueries, clusters: this.replaceClusters,
+    }[kind];
+    if (!apply) return kind !== "end";
     const began = performance.now();
-    this.heardAt = this.receivedAt = Date.now();
-    if (apply(JSON.parse(event.data)) === false) {
-      this.retry(); // an event was missed: a new stream begins with all rows
-      return;
-    }
+    if (apply.call(this, JSON.parse(data)) === false) return false;
     this.onChange();
     this.updateMs = performance.now() - began;
     document.documentElement.dataset.updateMs = this.updateMs.toFixed(1);
     document.documentElement.dataset.number = this.head?.number ?? 0;
+    return true;
   }
 
   replace(data) {

@@ -1,6 +1,6 @@
 // The views. Each has an element, `update(stream)` for a new snapshot, and `close()`.
 
-import { api, clusterAddress } from "/api.js";
+import { api, ask, clusterAddress } from "/api.js";
 import { BROKERS, CLUSTERS, GROUPS, MEMBERS, PARTITIONS, POSITIONS, TOPICS, address } from "/columns.js";
 import { RecordSearch } from "/records.js";
 import { OffsetReset } from "/resets.js";
@@ -135,7 +135,7 @@ class Detail {
     this.fulls = stream.fulls;
     this.isBusy = true;
     try {
-      const response = await fetch(api(`/api/${this.kind}`, { name: this.name, since: this.number }));
+      const response = await ask(api(`/api/${this.kind}`, { name: this.name, since: this.number }));
       const found = response.ok ? await response.json() : undefined;
       if (response.ok) this.missing.hidden = found != null;
       if (found != null) this.take(found);
