@@ -276,6 +276,19 @@ def test_importing_the_package_is_light():
     assert ran.stdout.strip() == ""
 
 
+def test_monitors_of_groups_and_topics_do_not_load_pyarrow():
+    """It takes 60 MB, and more time to load than the rest of the command."""
+    code = (
+        "import sys, penstock.cli.watch, penstock.cli.exporter, penstock.cli.top, penstock.watch.server, "
+        "penstock.monitor.collector, penstock.monitor.exporter\n"
+        "from penstock.config.source import parse_options\n"
+        "parse_options({'bootstrap.servers': 'localhost:9092', 'subscribePattern': '.*'})\n"
+        "print(*{'pyarrow', 'numpy', 'kafka'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == ""
+
+
 def test_sinks_load_their_libraries_when_they_are_opened():
     code = (
         "import sys, penstock; penstock.Streamer, penstock.AdbcSink, penstock.ParquetSink, "

@@ -40,4 +40,8 @@ class PageResets:
                     f"group {group!r} was committed meanwhile: {tp} is at {now}, and {shown} was shown. Nothing was "
                     "changed. Look at the moves again"
                 )
+        ends = admin.end(list(wanted))
+        for tp, move in wanted.items():
+            if move.new > ends[tp]:  # no plan has this: the log was truncated since, or the request is made up
+                raise BrokerError(f"{tp} ends at {ends[tp]}: group {group!r} cannot be reset to {move.new}")
         admin.commit(group, {tp: move.new for tp, move in wanted.items()})

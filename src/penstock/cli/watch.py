@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import html
 import signal
 import threading
@@ -103,7 +104,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     clusters = _clusters(arguments)
     collectors = {name: make_collector(arguments, topics.connection) for name, topics in clusters.items()}
-    from penstock.cli.arrow_start import without_pandas
     from penstock.serving.hosts import is_loopback
     from penstock.watch.access import Access, new_token
     from penstock.watch.clusters import ClusterRows
@@ -112,7 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
     from penstock.watch.server import PageServer
     from penstock.watch.watched_cluster import WatchedCluster
 
-    without_pandas()
     if not arguments.address:
         raise OptionError("--address", "", "is empty", "Use 127.0.0.1, or 0.0.0.0 for every address of this machine")
     is_secret = arguments.token or arguments.allow_writes or not is_loopback(arguments.address)
@@ -128,7 +127,9 @@ def run(arguments: argparse.Namespace) -> int:
             for name, collector in collectors.items()
         }
         watched = {
-            name: WatchedCluster(feeds[name], *_on_request(topics, arguments.allow_writes))
+            name: WatchedCluster(
+                feeds[name], _newest_records(topics), _resets(topics) if arguments.allow_writes else None
+            )
             for name, topics in clusters.items()
         }
         with ExitStack() as opened:
@@ -167,11 +168,23 @@ def _clusters(arguments: argparse.Namespace) -> dict[str, TopicOptions]:
     return found
 
 
-def _on_request(topics: TopicOptions, allow_writes: bool) -> tuple[Search, Resets | None]:
-    from penstock.cli.newest_records import NewestRecords
+def _newest_records(topics: TopicOptions) -> Search:
+    @functools.cache
+    def loaded() -> Search:
+        """With the first search: pyarrow takes 60 MB, which many pages do not need."""
+        from penstock.cli.arrow_start import without_pandas
+        from penstock.cli.newest_records import NewestRecords
+
+        without_pandas()
+        return NewestRecords(topics)
+
+    return lambda request: loaded()(request)
+
+
+def _resets(topics: TopicOptions) -> Resets:
     from penstock.cli.page_resets import PageResets
 
-    return NewestRecords(topics), PageResets(topics.connection) if allow_writes else None
+    return PageResets(topics.connection)
 
 
 def _wait(feeds: Sequence[Feed], ended: threading.Event) -> int:

@@ -13,7 +13,6 @@ from penstock.config.import_path import imported, is_import_path
 from penstock.config.option import Option, OptionTable, OptionValues
 from penstock.config.parsers import flag, text
 from penstock.errors import OptionError
-from penstock.model.columns import TYPES
 from penstock.model.duration import duration
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ class ImportedFunction:
     @property
     def columns(self) -> tuple[str, ...]:
         """Kafka's columns that it gets."""
+        from penstock.model.columns import TYPES  # with pyarrow, which commands about groups and topics do not need
+
         named = getattr(_loaded(self.path, self.option), "columns", DEFAULT_COLUMNS)
         if isinstance(named, str) or not all(name in TYPES for name in named):
             hint = f"There are {', '.join(TYPES)}"

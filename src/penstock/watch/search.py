@@ -12,6 +12,8 @@ from penstock.errors import PenstockError
 MAX_RECORDS, DEFAULT_RECORDS = 200, 50
 MAX_WHERE = 10_000
 """Characters of a predicate."""
+MAX_TOPIC = 249
+"""Characters. A longer name would not be answered by brokers: they close the connection."""
 LARGEST_PARTITION, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 """As Kafka's protocol has them."""
 
@@ -68,8 +70,8 @@ def parse_request(body: bytes) -> SearchRequest:
     given = json_object(body)
     topic, where = given.get("topic"), given.get("where")
     limit, partition = given.get("limit", DEFAULT_RECORDS), given.get("partition")
-    if not isinstance(topic, str) or not topic:
-        raise BadRequest("the request names no topic")
+    if not isinstance(topic, str) or not 1 <= len(topic) <= MAX_TOPIC:
+        raise BadRequest("the request names no topic, or one that is too long")
     if where is not None and (not isinstance(where, str) or len(where) > MAX_WHERE):
         raise BadRequest(f"the predicate is not text of at most {MAX_WHERE:,} characters")
     if not is_count(limit, MAX_RECORDS) or limit < 1:

@@ -22,6 +22,7 @@ def test_a_request():
         *(b'{"topic": "t", "limit": 0}', b'{"topic": "t", "limit": 201}', b'{"topic": "t", "limit": true}'),
         *(b'{"topic": "t", "limit": 1e3}', b'{"topic": "t", "partition": -1}', b'{"topic": "t", "where": 1}'),
         b'{"topic": "t", "where": "' + b"x" * 20_000 + b'"}',
+        b'{"topic": "' + b"t" * 250 + b'"}',
         *(b'{"topic": "t\\ud800"}', b'{"topic": "t", "partition": 2147483648}', b'{"topic": 1' + b"0" * 5000 + b"}"),
     ],
 )
