@@ -122,7 +122,7 @@ class _Run:
             """Called before a batch is filtered: a predicate that nothing meets gives no batch for a long time."""
             nonlocal first_time
             if first_time is None and batch.num_rows:
-                first_time = batch.column("timestamp").cast(pa.int64())[0].as_py()
+                first_time = batch.column("timestamp").view(pa.int64())[0].as_py()
             if reached := self._reached(deadline):
                 raise _LimitReached(reached)
             self.scanned += batch.num_rows

@@ -25,7 +25,7 @@ def shown(batch: pa.RecordBatch) -> list[tuple[int, ShownRecord]]:
     rows = batch.num_rows
     if rows == 0:
         return []
-    times = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    times = batch.column("timestamp").view(pa.int64()).to_pylist()
     keys, values = _cuts(batch.column("key")), _cuts(batch.column("value"))
     errors: list[str | None] = [None] * rows
     if ERROR in batch.schema.names:
@@ -58,7 +58,7 @@ def _is_of_key(error: str) -> bool:
 def _cuts(column: pa.Array) -> list[Cut]:
     """Text and bytes as text, other types as JSON. Only the beginning of a large text becomes a Python object."""
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
+        column = column.view(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
     elif not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
         # One row at a time, because each may be large.
         return [cut(_json(column.slice(at, 1))) for at in range(len(column))]
