@@ -58,7 +58,7 @@ export class Table {
     this.visible = this.columns.filter((column) => !(column.low && this.narrow.matches));
     const widths = this.visible.map((column) =>
       this.narrow.matches
-        ? column.wide ? "minmax(6rem, 2fr)" : "minmax(4.2rem, 1fr)"
+        ? column.wide ? "minmax(6rem, 1.4fr)" : "minmax(4.2rem, 1fr)"
         : column.wide ? `minmax(9rem, ${column.wide}fr)` : `minmax(${Math.max(5.5, 0.62 * column.title.length)}rem, ${column.number ? 1 : 1.2}fr)`,
     );
     this.grid.style.setProperty("--columns", widths.join(" "));
