@@ -122,10 +122,15 @@ class secured:  # noqa: N801 (a context manager, read like a function)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_documented_commands_run(line, documented, request, tmp_path):
+def test_documented_commands_run(line, documented, request, tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER", "true")  # --open opens nothing
     if REGISTRY in line:
         line = line.replace(REGISTRY, request.getfixturevalue("documented_registry").url)
+    for name in re.findall(r"[\w-]+\.properties", line):
+        (tmp_path / name).write_text(f"bootstrap.servers={documented.bootstrap_servers}\n")
     lasting = "Ctrl-C" if "--keep" in line or line.startswith("penstock broker") else None
+    if line.startswith(("penstock watch", "penstock exporter")):
+        line, lasting = f"{line} --port 0", "http://"
     with penstock(line, documented, cwd=tmp_path) as process:
         if lasting:
             for said in process.stdout:
