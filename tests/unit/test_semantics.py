@@ -19,7 +19,7 @@ CODE = re.compile(r"(?<![\w.#$])[FEHIW]\d{1,2}(?!\w)")
 """Not part of a word, a hexadecimal number, a linter's rule (three digits) or an anchor."""
 
 HEADING = re.compile(r"^### ([A-Z]\d+): \S", re.MULTILINE)
-RULES = {"F": 28, "E": 7, "H": 18, "I": 4, "W": 10}
+RULES = {"F": 28, "E": 7, "H": 18, "I": 5, "W": 10}
 """How many there are of each letter. A new rule is the next number; the number of a dropped one is not used again."""
 
 
