@@ -208,14 +208,20 @@ def arrow_of_text(schema):
     return arrow_of(StructType.fromDDL(schema))
 
 
-def test_F19_without_event_time_a_task_that_reads_bytes_reports_nothing(reading, topic, produce):
+@pytest.mark.parametrize("figures", ["true", "false"])
+def test_F19_without_event_time_a_task_that_reads_bytes_reports_at_most_its_requests(reading, topic, produce, figures):
     name = topic()
     produce(name, [Rec(b"x")])
-    reader = reading("value BINARY", subscribe=name)
+    reader = reading("value BINARY", subscribe=name, reportMetrics=figures)
     state = reader.initialOffset()
     end = reader.latestOffset(state, reader.getDefaultReadLimit())
-    assert [each.reports for each in reader.partitions(state, end)] == [None]
-    assert not {"lateRecords", "watermark", "watermarks"} & reader.reportLatestOffset()["#penstock"].keys()
+    (partition,) = reader.partitions(state, end)
+    assert (partition.reports is not None and partition.reports.wants_figures) == (figures == "true")
+    assert partition.watermarks == (None, None)
+    assert [batch.num_rows for batch in reader.read(partition)] == [1]
+    reader.latestOffset(end, reader.getDefaultReadLimit())
+    reported = reader.reportLatestOffset().get("#penstock", {})
+    assert not {"lateRecords", "watermark", "watermarks"} & reported.keys()
 
 
 @pytest.mark.parametrize("column", ["value.number.x", "value.text", "value.creatd"])

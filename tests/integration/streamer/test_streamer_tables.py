@@ -64,7 +64,7 @@ def test_I5_a_table_has_each_record_once_and_a_restart_continues_from_it(topic, 
     metrics = to_the_end(name, lake, config)
     assert (metrics.records, metrics.rows, metrics.already_stored) == (100, 100, 0)
     assert values(lake) == each_once(1000)
-    eventually(lambda: not left.threads(), "no thread is left")
+    left.no_thread()  # sockets are not counted: the Delta library keeps two of its own
 
 
 def set_back(config, tps):
