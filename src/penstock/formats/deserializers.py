@@ -80,7 +80,7 @@ class CustomFormat(ABC):
                     f"open(options) of {self.path} failed: {type(error).__name__}: {error}\n{_trace(error)}"
                 ) from error
         if callable(closes):
-            # Also if nobody calls `close`: an iteration over a stream may be abandoned.
+            # Also without a call of `close`: a caller may abandon its iteration over a stream.
             self._close = weakref.finalize(self, _closed, self.path, closes)
 
     def close(self) -> None:

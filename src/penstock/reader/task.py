@@ -27,7 +27,7 @@ COUNTS_SECONDS, END_SECONDS = 5.0, 10.0
 """How long a task tries to send its report: if it holds only counts, or if it says that the partition has ended."""
 
 FIGURES_SECONDS = 0.5
-"""The same for a report that has nothing but what its worker does at the brokers: nobody misses it for long."""
+"""The same for a report that has only figures of its worker. Losing one costs little: the next one repeats them."""
 
 TIMESTAMP = "timestamp"
 

@@ -382,7 +382,7 @@ def test_tables_are_aligned_and_cut():
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """Makes standard output a terminal. In the test, because pytest sets it anew after the fixtures."""
+    """Makes standard output a terminal. In the test, because pytest replaces it after the fixtures."""
 
     def use(columns):
         out = Terminal()

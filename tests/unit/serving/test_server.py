@@ -91,7 +91,7 @@ def test_closing_cuts_connections_that_are_still_open():
 
 
 def test_a_request_that_comes_byte_by_byte_ends_at_its_deadline(monkeypatch):
-    """Each byte comes in time for a limit of single reads, which would hold the connection for ever."""
+    """Each byte arrives within the limit of a single read, so such limits alone would hold the connection forever."""
     monkeypatch.setattr(server_module, "CLIENT_SECONDS", 0.5)
     server = served()
     try:

@@ -1,4 +1,4 @@
-"""Commits of rows and offsets to tables of both kinds, without a broker: each row once, whoever else commits (I5)."""
+"""Commits of rows and offsets to tables of both kinds, without a broker: each row once, also beside others (I5)."""
 
 from __future__ import annotations
 
