@@ -24,7 +24,7 @@ from penstock import Streamer
 from support import lake_program
 
 PROGRAM = Path(lake_program.__file__)
-KILLS = int(os.environ.get("PENSTOCK_TABLE_KILLS", "14"))
+KILLS = int(os.environ.get("PENSTOCK_TABLE_KILLS", "24"))
 """For each kind of table."""
 
 PARTITIONS = 4
@@ -78,7 +78,7 @@ def test_I5_killed_streamers_store_each_record_once(topic, kafka, lake, tmp_path
         assert rest.wait(WAIT)
     expected = {b"%d" % n: 1 for n in range(produced[0])}
     assert Counter(lake.rows().column("value").to_pylist()) == expected
-    found = duckdb.arrow(lake.rows()).aggregate(
+    found = duckdb.read_parquet(lake.files()).aggregate(
         'count(*), count(DISTINCT value), count(DISTINCT (partition, "offset"))'
     )
     assert found.fetchall() == [(produced[0],) * 3]

@@ -93,6 +93,16 @@ SEARCHES: dict[Case, str] = {
     ("search", "with a queue of 1 M messages"): "the same, kcat with a queue of 1 M messages, s",
 }
 SEARCH_SIDES = {"penstock": "`penstock read --where`", "kcat": "kcat and jq"}
+GROUPS = {
+    "consumer": "`group.protocol=consumer`",
+    "cooperative-sticky": "`classic`, `cooperative-sticky`",
+    "range": "`classic`, `range`",
+}
+TABLES: dict[Case, str] = {
+    ("streamer-delta", "Delta"): "into Delta Lake, M rows/s",
+    ("streamer-delta", "Parquet"): "into Parquet files, M rows/s",
+}
+TABLE_SIDES = {"penstock": "Streamer", "jvm": "Spark's Kafka source"}
 SUMS: dict[Case, str] = {
     ("sail", ""): "`sum(length(value))`, M rows/s",
     ("sail", "columns"): "the same with `columns=value`, M rows/s",
@@ -196,6 +206,26 @@ def consumer_groups() -> str:
     measured = side_by_side(run, CONSUMERS, CONSUMER_SIDES)
     clients = zip(CONSUMER_SIDES.values(), *(row[1:] for row in measured), strict=True)
     return table(("client", *(row[0] for row in measured)), clients)
+
+
+def group_protocols() -> str:
+    run = run_of("consumers")
+    speeds = {"consumer": "consumer", "range": "classic"}
+    rows = [
+        (
+            "four streams, Arrow batches, M rows/s",
+            *(shown(run.value("consumer-protocols", speeds.get(group, ""), "penstock")) for group in GROUPS),
+        ),
+        (
+            "a member joins eight: partitions that stay wait longer by, ms",
+            *(shown(run.value("consumer-join", group, "penstock")) for group in GROUPS),
+        ),
+    ]
+    return recorded_table(("", *GROUPS.values()), [row for row in rows if any(row[1:])])
+
+
+def streamer() -> str:
+    return recorded_table(("", *TABLE_SIDES.values()), side_by_side(run_of("streamer"), TABLES, TABLE_SIDES))
 
 
 def formats() -> str:

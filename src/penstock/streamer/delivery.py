@@ -204,8 +204,9 @@ class Delivery:
         backlog = self.backlog
         while True:
             # A partition may have come back with a higher offset, while records from before are held.
-            self._drop_stored({tp: at for tp in backlog.positions if (at := table.offset(tp)) is not None})
-            positions, moves = table.moves(backlog.positions)
+            known = table.known(backlog.positions)
+            self._drop_stored({tp: at for tp, at in known.items() if at is not None})
+            positions, moves = table.moves(backlog.positions, known)
             if not positions:
                 return
             rows = cast("pa.Table | None", backlog.rows())
@@ -215,7 +216,7 @@ class Delivery:
                 is_stored = writer.commit(rows, moves)
             except OffsetsMoved as moved:
                 first = backlog.first_offsets()
-                newest = table.moved(moved.offsets, first)
+                newest = table.moved(moved.offsets, moves.before, first)
                 was_made = all(newest.get(tp) == at == self._tried.get(tp) for tp, at in positions.items())
                 self._tried = {}
                 if was_made:  # the commit that had no answer

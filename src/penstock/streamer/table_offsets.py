@@ -89,15 +89,25 @@ class TableOffsets:
         with self._lock:
             return tp in self._names
 
-    def moves(self, positions: Offsets) -> tuple[Offsets, OffsetMoves]:
-        """The positions that the table does not have yet, and the commit's part about them."""
+    def known(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The offsets of assigned partitions, as they are at one moment."""
         with self._lock:
-            wanted: Offsets = {}
-            for tp, position in positions.items():
-                known = self._offsets.get(tp)
-                if tp in self._names and (known is None or position > known):
-                    wanted[tp] = position
-            before = {self._names[tp]: self._offsets[tp] for tp in wanted}
+            return {tp: self._offsets[tp] for tp in partitions if tp in self._names}
+
+    def moves(
+        self, positions: Offsets, known: Mapping[TopicPartition, int | None]
+    ) -> tuple[Offsets, OffsetMoves]:
+        """The positions that the table does not have yet, and the commit's part about them.
+
+        `known`: the offsets below which the caller has dropped what it holds. Not the present ones: a rebalance may
+        change those at any time, and then the commit would have rows of a partition and not its offset.
+        """
+        wanted: Offsets = {}
+        for tp, position in positions.items():
+            if tp in known and ((at := known[tp]) is None or position > at):
+                wanted[tp] = position
+        with self._lock:
+            before = {self._names[tp]: known[tp] for tp in wanted}
             return wanted, OffsetMoves(before, {self._names[tp]: position for tp, position in wanted.items()})
 
     def stored(self, positions: Offsets) -> None:
@@ -107,19 +117,23 @@ class TableOffsets:
                 self._offsets[tp] = max(position, self._offsets.get(tp) or 0)
 
     def moved(
-        self, moved: Mapping[TablePartition, int | None], held: Mapping[TopicPartition, int]
+        self,
+        moved: Mapping[TablePartition, int | None],
+        expected: Mapping[TablePartition, int | None],
+        held: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """Take over what another process has stored: the offset below which held records must be dropped.
 
-        `held`: the first held offset of partitions. Raises SinkError if the table's offsets do not continue: some
-        records would be stored twice, or never.
+        `expected`: the offsets that the commit expected, and not the present ones: a rebalance may have read newer ones
+        than the commit has found. `held`: the first held offset of partitions. Raises SinkError if the table's offsets
+        do not continue: some records would be stored twice, or never.
         """
         with self._lock:
             tps = {self._names[tp]: tp for tp in self._names}
             found: dict[TopicPartition, int] = {}
             for name, offset in moved.items():
                 tp = tps[name]
-                known = self._offsets[tp]
+                known = expected[name]
                 first = held.get(tp)
                 if offset is None or (known is not None and offset < known):
                     raise SinkError(
@@ -134,7 +148,8 @@ class TableOffsets:
                         "Streamers with the same `start` and auto.offset.reset; they continue from the table"
                     )
                 found[tp] = offset
-            self._offsets.update(found)
+            for tp, offset in found.items():
+                self._offsets[tp] = max(offset, self._offsets[tp] or 0)
             return found
 
 
@@ -144,6 +159,15 @@ def went_back(table: str, tp: TopicPartition, known: int, end: int) -> SinkError
         f"{table} holds the records of {tp.topic}-{tp.partition} up to offset {known}, and its log ends at {end}. The "
         "log was truncated, or the topic was created again on a broker without topic ids. Records with lower offsets "
         "would be taken for stored ones. Use another group.id for the records of the new log"
+    )
+
+
+def truncated(table: str, tp: TopicPartition, first: int, known: int) -> SinkError:
+    """The error for a log whose records were replaced by others while the Streamer read it."""
+    return SinkError(
+        f"{table} holds, or is about to hold, the records of {tp.topic}-{tp.partition} up to offset {known}, and its log "
+        f"was truncated to {first}: an unclean leader election. Its records from there on are others. Start the Streamer "
+        f"again: it continues at the table's offset, without those below it"
     )
 
 

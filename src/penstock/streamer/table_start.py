@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from uuid import UUID
 
 from penstock.errors import (
     AuthenticationFailed,
@@ -56,7 +57,7 @@ class TableStart:
         self._table = table
         self._writer = writer
         self._wait = wait
-        self._ids: dict[str, object | None] = {}
+        self._ids: dict[str, UUID | None] = {}
 
     def assigned(self, partitions: Collection[TopicPartition], seconds: float) -> Offsets:
         """The table's offsets of new partitions, which are to be sought. Partitions that the table does not have are
@@ -82,11 +83,7 @@ class TableStart:
         """Called when records below an offset come that the table has, or that are held. Raises SinkError if they are
         those of another log: the topic was created again, or its log truncated."""
         metadata = self._metadata([tp.topic])
-        if is_recreated(self._ids.get(tp.topic), metadata.topics[tp.topic].topic_id):  # type: ignore[arg-type]
-            raise SinkError(
-                f"topic {tp.topic!r} was deleted and created again. Start the Streamer again: it reads the new topic "
-                "from its beginning"
-            )
+        self._check_ids({tp.topic: metadata.topics[tp.topic].topic_id})
         end = Cluster(self._client).end([tp])[tp]
         if end < offset:
             raise went_back(self._table.table, tp, offset, end)
@@ -100,6 +97,7 @@ class TableStart:
             return {}
         metadata = self._metadata(topics)
         ids = {topic: metadata.topics[topic].topic_id for topic in topics}
+        self._check_ids(ids)
         logs = {topic: log_name(metadata.cluster_id, self._group, topic, ids[topic]) for topic in topics}
         names = {tp: TablePartition(logs[tp.topic], tp.partition) for tp in partitions}
         found = self._writer.offsets(names.values())
@@ -112,6 +110,16 @@ class TableStart:
         self._ids |= ids
         self._table.assigned(logs, {tp: offsets.get(tp) for tp in partitions})
         return offsets
+
+    def _check_ids(self, ids: Mapping[str, UUID | None]) -> None:
+        """Raises SinkError for a recreated topic: records of the old one may be held, and would be stored as records of
+        the new one."""
+        for topic, topic_id in ids.items():
+            if is_recreated(self._ids.get(topic), topic_id):
+                raise SinkError(
+                    f"topic {topic!r} was deleted and created again. Start the Streamer again: it reads the new topic "
+                    "from its beginning"
+                )
 
     def _metadata(self, topics: Collection[str]) -> Metadata:
         return Cluster(self._client).metadata(tuple(topics))

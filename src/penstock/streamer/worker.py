@@ -36,7 +36,7 @@ from penstock.streamer.delivery import Delivery
 from penstock.streamer.extraction import Extracted
 from penstock.streamer.run import Revocation, Run
 from penstock.streamer.sinks.sink import Writer
-from penstock.streamer.table_offsets import TableOffsets
+from penstock.streamer.table_offsets import TableOffsets, truncated
 
 NOT_RETRIABLE = (
     MalformedRecord,
@@ -114,6 +114,9 @@ class Worker:
         self._revoked: dict[TopicPartition, int] = {}
         """Revoked partitions, each with the number of the assignment before. Until the next assignment the consumer
         still lists them, with a position that counts dropped records."""
+        self._read_to: dict[TopicPartition, tuple[int, int]] = {}
+        """For a sink that stores offsets: the number of the assignment in which a partition was read last, and how
+        far."""
         self._tries: dict[TopicPartition | None, int] = {}
         """Errors of the stream since the last record, by partition; None: errors of no single partition."""
         self._last_error: Exception | None = None
@@ -248,10 +251,18 @@ class Worker:
         A late revocation may be followed by an assignment, while records from before are held. And another member may
         have stored more than this one has read.
         """
+        if self._table is None:
+            return batch
         floor, offset_column = self._delivery.floor(tp), self._config.place.offset
-        if floor is None or batch.column(offset_column)[0].as_py() >= floor:
+        offsets = batch.column(offset_column)
+        first, assignment = offsets[0].as_py(), self._run.assignments
+        read_in, read_to = self._read_to.get(tp, (-1, 0))
+        self._read_to[tp] = assignment, offsets[-1].as_py() + 1
+        if floor is None or first >= floor:
             return batch
         self._check_log(tp, floor)
+        if assignment == read_in and first < read_to:
+            raise truncated(self._table.table, tp, first, floor)
         rest = from_offset(batch, offset_column, floor)
         self._delivery.already_stored(batch.num_rows - rest.num_rows)
         return rest

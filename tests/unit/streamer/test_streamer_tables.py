@@ -15,6 +15,7 @@ from fixtures.streamer import P0, SECONDS, running
 from penstock import SinkError, TopicPartition
 from penstock.streamer import streamer as front_door
 from penstock.streamer import table_start
+from penstock.streamer.backlog import Backlog
 from penstock.streamer.table_offsets import OffsetMoves, TablePartition
 
 TOPIC_ID = uuid.uuid4()
@@ -165,3 +166,55 @@ def test_I5_a_topic_that_is_recreated_while_it_is_read_ends_the_streamer(fake_co
         with pytest.raises(SinkError, match=r"'t' was deleted and created again. Start the Streamer again"):
             streamer.wait(SECONDS)
     assert table.values == numbers(0, 5)
+
+
+def test_I5_a_log_that_is_truncated_while_it_is_read_ends_the_streamer(fake_connector, cluster):
+    """The log has grown again: only that its offsets went back shows that its records are others."""
+    table = ListTable()
+    with running(fake_connector, table, partitions=(0,)) as streamer:
+        fake_connector.put(0, numbers(0, 5))
+        assert until(lambda: table.offset() == 5, SECONDS)
+        fake_connector._ends[P0] = 3  # the consumer has found the truncation, and reads from there
+        fake_connector.put(0, numbers(100, 104))
+        with pytest.raises(SinkError, match=r"records of t-0 up to offset 5, and its log was truncated to 3"):
+            streamer.wait(SECONDS)
+    assert table.values == numbers(0, 5)
+
+
+def test_I5_a_topic_that_is_recreated_before_a_rebalance_ends_the_streamer(fake_connector, cluster):
+    """A thread may hold records of the old topic, and the table would take them for those of the new one."""
+    table = ListTable()
+    with running(fake_connector, table, partitions=(0,)) as streamer:
+        fake_connector.put(0, numbers(0, 5))
+        assert until(lambda: table.offset() == 5, SECONDS)
+        fake_connector.release([0])
+        cluster.topic_id = uuid.uuid4()
+        fake_connector.assign([0], {0: 0})
+        with pytest.raises(SinkError, match=r"'t' was deleted and created again"):
+            streamer.wait(SECONDS)
+    assert table.values == numbers(0, 5)
+
+
+def test_I5_a_rebalance_while_held_records_are_compared_stores_nothing_twice(fake_connector, cluster, monkeypatch):
+    """The partition goes and comes back while a thread compares what it holds with the table: another member has stored
+    more in between."""
+    table = ListTable()
+    with running(fake_connector, table, partitions=(0,)) as streamer:
+        fake_connector.put(0, numbers(0, 2))
+        assert until(lambda: table.offset() == 2, SECONDS)
+        [name] = table.stored
+        honest, done = Backlog.drop_below, []
+
+        def drop_below(self, floors, *arguments):
+            dropped = honest(self, floors, *arguments)
+            if self.positions and not done:
+                done.append(True)
+                table.values += numbers(2, 8)
+                table.stored[name] = 8
+                streamer._table.assigned({"t": name.log}, {P0: 8})
+            return dropped
+
+        monkeypatch.setattr(Backlog, "drop_below", drop_below)
+        fake_connector.put(0, numbers(2, 6))
+        assert until(lambda: done and streamer.metrics().already_stored == 4, SECONDS)
+    assert Counter(table.values) == Counter(numbers(0, 8))

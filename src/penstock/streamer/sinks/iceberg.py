@@ -156,10 +156,12 @@ class _IcebergWriter:
             table = self._newest() if rows is None else self._newest_or_new(rows)
             if table is None:
                 return False
+            newest = offsets_in(table.properties, moves.before)
             try:
-                moves.check(offsets_in(table.properties, moves.before))
+                moves.check(newest)
             except OffsetsMoved:
-                _delete(table, written or ())
+                if was_not_made(moves, newest):
+                    _delete(table, written or ())
                 raise
             layout = (table.metadata.table_uuid, table.metadata.current_schema_id, table.metadata.default_spec_id)
             try:
@@ -274,6 +276,16 @@ class _IcebergWriter:
         if type(error).__name__ in NOT_RETRIABLE or isinstance(error, NotImplementedError):
             return SinkError(f"{self._shown} cannot be written to: {masked(str(error))}")
         return error
+
+
+def was_not_made(moves: OffsetMoves, newest: Mapping[TablePartition, int]) -> bool:
+    """Whether no try to commit these offsets can have been made. `newest`: the table's offsets afterwards.
+
+    Do not take a failed try for one that was not made: a catalog's client may repeat a request whose answer was lost,
+    and the repetition fails because the first one was made. Then the offsets are these or higher ones, and the files
+    are the table's.
+    """
+    return any(newest.get(name, -1) < offset for name, offset in moves.after.items())
 
 
 def _delete(table: Any, files: Iterable[Any]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from penstock import IcebergSink, OptionError, SinkError
 from penstock.streamer.sinks.iceberg import SUMMARY, changed_properties, offsets_in
-from penstock.streamer.table_offsets import OffsetMoves, TablePartition
+from penstock.streamer.table_offsets import OffsetMoves, OffsetsMoved, TablePartition
 
 LOG = "penstock/1/c/g/t/id"
 P0, P1 = TablePartition(LOG, 0), TablePartition(LOG, 1)
@@ -41,6 +42,46 @@ def test_I5_snapshots_may_expire_and_others_may_follow(iceberg):
     summary = iceberg.table().current_snapshot().summary.additional_properties[SUMMARY]
     assert json.loads(summary) == {LOG: {"0": [3, 4]}}
     assert "commit.retry.num-retries" not in iceberg.table().properties
+
+
+def test_I5_files_of_a_commit_that_was_made_are_kept_though_the_catalog_says_it_failed(iceberg, monkeypatch):
+    """A catalog's client repeats a request whose answer was lost. The repetition conflicts with the first one."""
+    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.table import Transaction
+
+    writer = iceberg.sink().open("t")
+    writer.commit(ROWS, OffsetMoves({P0: None}, {P0: 1}))
+    honest = Transaction.commit_transaction
+
+    def commit_transaction(self):
+        honest(self)
+        monkeypatch.undo()
+        raise CommitFailedException("branch main has changed")
+
+    monkeypatch.setattr(Transaction, "commit_transaction", commit_transaction)
+    with pytest.raises(OffsetsMoved):
+        writer.commit(ROWS, OffsetMoves({P0: 1}, {P0: 2}))
+    assert iceberg.rows().num_rows == 2
+
+
+def test_I5_files_of_a_commit_that_lost_are_deleted(iceberg, monkeypatch):
+    slow, quick = iceberg.sink().open("slow"), iceberg.sink().open("quick")
+    quick.commit(ROWS, OffsetMoves({P0: None}, {P0: 1}))
+    honest, done = OffsetMoves.check, []
+
+    def check(self, newest):
+        honest(self, newest)
+        if not done:
+            done.append(True)
+            quick.commit(ROWS, OffsetMoves({P0: 1}, {P0: 2}))
+
+    monkeypatch.setattr(OffsetMoves, "check", check)
+    with pytest.raises(OffsetsMoved):
+        slow.commit(ROWS, OffsetMoves({P0: 1}, {P0: 3}))
+    files = {Path(task.file.file_path).name for task in iceberg.table().scan().plan_files()}
+    folder = Path(iceberg.properties["warehouse"].removeprefix("file://"))
+    assert {path.name for path in folder.rglob("*.parquet")} == files
+    assert len(files) == 2
 
 
 def test_a_table_whose_layout_changes_during_a_commit_gets_files_of_the_new_one(iceberg, monkeypatch):
