@@ -337,10 +337,16 @@ class Lines:
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    (tmp_path / "own_lines.py").write_text(OWN)
+def folder(tmp_path, monkeypatch):
+    """For modules that the driver can import."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
+    return tmp_path
+
+
+@pytest.fixture
+def own(folder):
+    (folder / "own_lines.py").write_text(OWN)
     return "own_lines:Lines"
 
 
@@ -353,6 +359,48 @@ def test_F3_F4_an_own_class_skips_and_ends_a_stream(spark, kafka, topic, produce
     query = frame.writeStream.format("memory").queryName("lines").trigger(availableNow=True).start()
     assert query.awaitTermination(180)
     assert [(row.line, row.at) for row in spark.table("lines").orderBy("at").collect()] == [("one", 0), ("two", 2)]
+
+
+PRICES = """
+class Prices:
+    def __init__(self, currency, trace):
+        self.currency, self.trace = currency, trace
+
+    def schema(self):
+        return "price STRING"
+
+    def note(self, text):
+        with open(self.trace, "a") as file:
+            file.write(text + "\\n")
+
+    def open(self, options):
+        self.note("open " + ",".join(sorted(options)))
+
+    def deserialize_record(self, record):
+        return {"price": record.value.decode() + " " + self.currency}
+
+    def close(self):
+        self.note("close")
+"""
+
+
+def test_F2_an_own_class_gets_its_arguments_and_is_opened_and_closed_in_each_task(
+    spark, reader, topic, produce, folder
+):
+    (folder / "own_prices.py").write_text(PRICES)
+    spark.sparkContext.addPyFile(str(folder / "own_prices.py"))
+    name = topic(partitions=2)
+    produce(name, [Rec(b"%d" % number, partition=number % 2) for number in range(4)])
+    trace = folder / "trace"
+    arguments = json.dumps({"currency": "EUR", "trace": str(trace)})
+    options = {"valueFormat": "own_prices:Prices", "valueFormatArguments": arguments, "flatten": "true"}
+    frame = reader(name, **options).load()
+    assert sorted(row.price for row in frame.select("price").collect()) == [f"{number} EUR" for number in range(4)]
+    assert sorted(trace.read_text().splitlines()) == ["close"] * 2 + ["open currency,trace"] * 2
+    assert "EUR" not in frame._jdf.queryExecution().toString(), "arguments may be secrets"
+    message = failure(reader(name, **options | {"valueFormatArguments": '{"curency": "EUR"}'}).load)
+    assert "creating an instance of own_prices:Prices failed" in message
+    assert "curency" in message
 
 
 def test_an_error_of_an_own_class_names_the_record(spark, reader, topic, produce, tmp_path, own):
