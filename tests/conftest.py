@@ -122,6 +122,7 @@ LONG = (
     "spark/test_stream_reports.py",
     "integration/planner/test_stream.py",
     "spark/test_stream_restarts.py",
+    "integration/streamer/test_streamer_tables.py",
     "integration/streamer/test_streamer.py",
 )
 """Files that take half a minute or more run first. A worker takes a whole file: a long one at the end would leave the

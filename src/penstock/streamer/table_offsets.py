@@ -94,9 +94,7 @@ class TableOffsets:
         with self._lock:
             return {tp: self._offsets[tp] for tp in partitions if tp in self._names}
 
-    def moves(
-        self, positions: Offsets, known: Mapping[TopicPartition, int | None]
-    ) -> tuple[Offsets, OffsetMoves]:
+    def moves(self, positions: Offsets, known: Mapping[TopicPartition, int | None]) -> tuple[Offsets, OffsetMoves]:
         """The positions that the table does not have yet, and the commit's part about them.
 
         `known`: the offsets below which the caller has dropped what it holds. Not the present ones: a rebalance may
@@ -165,9 +163,9 @@ def went_back(table: str, tp: TopicPartition, known: int, end: int) -> SinkError
 def truncated(table: str, tp: TopicPartition, first: int, known: int) -> SinkError:
     """The error for a log whose records were replaced by others while the Streamer read it."""
     return SinkError(
-        f"{table} holds, or is about to hold, the records of {tp.topic}-{tp.partition} up to offset {known}, and its log "
-        f"was truncated to {first}: an unclean leader election. Its records from there on are others. Start the Streamer "
-        f"again: it continues at the table's offset, without those below it"
+        f"{table} holds, or is about to hold, the records of {tp.topic}-{tp.partition} up to offset {known}, and its "
+        f"log was truncated to {first}: an unclean leader election. Its records from there on are others. Start the "
+        "Streamer again: it continues at the table's offset, without those below it"
     )
 
 

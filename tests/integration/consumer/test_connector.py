@@ -242,8 +242,8 @@ def test_H15_without_auto_commit_only_explicit_commits_count(kafka, consumers, t
 def test_positions_seek_pause_and_resume(consumers, topic, produce):
     name = topic(partitions=2)
     write(produce, name, 2, 200)
-    # Longer than a broker holds back an empty answer: a seek takes effect only after that.
-    connector = consumers.connector(consumer_timeout_ms=3000, enable_auto_commit=False)
+    # The time-out is longer than a broker holds back an empty answer: a seek takes effect only after that.
+    connector = consumers.connector(consumer_timeout_ms=1000, fetch_max_wait_ms=100, enable_auto_commit=False)
     stream = connector.create_message_streams({name: 1})[name][0]
     eventually(lambda: len(connector.position()) == 2, "both starts are known")
     assert connector.position() == {tp(name, 0): 0, tp(name, 1): 0}

@@ -140,7 +140,7 @@ def test_messages_reach_an_extractor_with_all_they_have(topic, produce, config):
 # --- killed ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["parquet", "sqlite"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("sqlite", marks=pytest.mark.extended)])
 def test_a_process_that_is_killed_in_the_middle_loses_nothing(topic, produce, config, tmp_path, kind):
     """Killed with SIGKILL three times while it writes, then left to end: every record is there, and files are whole. In
     a table with a key none is there twice."""
@@ -286,7 +286,7 @@ def test_I1_a_dead_letter_topic_that_is_not_there_fails_the_start(topic, config,
 # --- members that come and go ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("assignor", [pytest.param("range", marks=pytest.mark.extended), "cooperative-sticky"])
 def test_nothing_is_missing_when_members_come_and_go(topic, kafka, config, assignor, left):
     """Three streamers, one after the other, while records keep coming; each holds rows back until it must write."""
     name = topic(6)

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as Place
 
 from chaos.processes import Program
 from fixtures.consumer import QUICK, WAIT, eventually, quick
+from fixtures.lake import DELTA_FIRST
 from fixtures.produce import Rec, rdkafka, send
 from penstock import AllowTopics, OptionError, SinkError, Streamer, TopicPartition
 from support import lake_program
@@ -146,6 +147,7 @@ class Gated:
         return writer
 
 
+@DELTA_FIRST
 def test_I5_a_member_that_lost_its_partitions_stores_nothing_again(topic, produce, config, lake):
     """The first member hangs in its commit for longer than the group waits. The second gets its partitions and stores
     the records; then the first goes on."""
@@ -201,6 +203,7 @@ GROUPS = {
 }
 
 
+@DELTA_FIRST
 @pytest.mark.parametrize(
     "group", [pytest.param(name, marks=() if name == "cooperative" else pytest.mark.extended) for name in GROUPS]
 )

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from fixtures.consumer import QUICK, WAIT
+from fixtures.lake import DELTA_FIRST
 from fixtures.produce import Rec
 from penstock import AdbcSink, MalformedRecord, ParquetSink, SinkError, Streamer, TopicPartition
 
@@ -74,6 +75,7 @@ def to_the_end(topic, sink, config, **more):
         return streamer.metrics()
 
 
+@DELTA_FIRST
 @pytest.mark.parametrize("format_", VALUES, ids=lambda name: name.rpartition(":")[2])
 def test_a_format_gives_the_columns_of_every_sink(topic, produce, config, lake, tmp_path, format_):
     name = topic(2)

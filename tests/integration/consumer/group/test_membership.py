@@ -267,7 +267,10 @@ def test_settings_that_the_coordinator_refuses_raise_an_error_with_a_hint(member
     assert group in str(error)
 
 
-@pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky", "penstock-fixed"])
+OTHER_EAGER = [pytest.param(name, marks=pytest.mark.extended) for name in ("roundrobin", "penstock-fixed")]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", *OTHER_EAGER])
 def test_H8_no_partition_ever_has_two_owners(kafka, topic, group, assignor):
     """Members come, go and ask for rebalances, faster than the group can settle."""
     name = topic(partitions=7)
