@@ -86,7 +86,7 @@ def _not_read(config: ConsumerConfig, mine: list[Cursor]) -> str:
 def _nothing_new(config: ConsumerConfig, mine: list[Cursor]) -> str:
     ends = f"{mine[0].tp} has" if len(mine) == 1 else f"all {len(mine)} partitions of the stream have"
     text = f"{ends} no new records"
-    if config.reset == "latest" and all(cursor.uncommitted_since is None for cursor in mine):
+    if config.group and config.reset == "latest" and all(cursor.uncommitted_since is None for cursor in mine):
         reset = config.client.option("auto.offset.reset")
         text += f". A new group starts at the end, because {reset} is latest: set it to earliest for older records"
     return text

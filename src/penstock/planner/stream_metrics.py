@@ -71,9 +71,9 @@ class StreamMetrics:
         workers = [] if self._planner.reports is None else self._planner.reports.workers()
         if workers:
             log.info(
-                "requests of this run's %d workers: %d fetches, throttled for %.3g s, %d retries",
-                len(workers),
+                "fetches of this run: %d, by %d Python workers; throttled for %.3g s, retries: %d",
                 sum(each.fetches for each in workers),
+                len(workers),
                 sum(each.throttle_seconds for each in workers),
                 sum(each.retries for each in workers),
             )

@@ -11,6 +11,7 @@ from penstock.consumer.wait_reason import MembershipStatus, wait_reason
 from penstock.model.topic_partition import TopicPartition
 
 CONFIG = parse_config({"bootstrap.servers": "h:1", "group.id": "g"})
+NO_GROUP = parse_config({"bootstrap.servers": "h:1"}, needs_group=False)
 EARLIEST = parse_config({"kafka.bootstrap.servers": "h:1", "group.id": "g", "auto.offset.reset": "earliest"})
 STABLE = MembershipStatus(is_stable=True, problem=None, topics=1)
 
@@ -82,3 +83,4 @@ def test_a_new_group_that_starts_at_the_end_is_told_how_to_read_older_records():
     )
     assert reason(STABLE, cursor(read=3), config=CONFIG) == "t-0 has no new records"
     assert reason(STABLE, cursor()) == "t-0 has no new records"
+    assert reason(STABLE, cursor(), config=NO_GROUP) == "t-0 has no new records", "its starts are the user's"
