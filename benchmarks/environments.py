@@ -3,6 +3,7 @@
     <user's cache>/jvm-source-4.2.0/    PySpark 4.2.0 and the jars of Spark's Kafka source; tests use it, too
     <user's cache>/pyspark-*/           another PySpark alone; for tests
     <user's cache>/sail-*/              Sail, and PySpark's client for it; tests use it, too
+    <user's cache>/duckdb-*/            DuckDB with its extensions for Delta Lake and Iceberg; for tests
     benchmarks/.envs/avro-source-*/     the same with PySpark 4.1.1 and spark-avro
     benchmarks/.envs/confluent-*/       confluent-kafka and pyarrow
     benchmarks/.envs/kafka-python-*/    kafka-python, with its optional C libraries
@@ -53,6 +54,8 @@ CONFLUENT_VERSION = "2.16.1"
 KAFKA_PYTHON_VERSION = "3.0.12"
 AIOKAFKA_VERSION = "0.14.0"
 FLINK_VERSION = "2.2.0"
+DUCKDB_VERSION = "1.5.5"
+"""The newest one for which packages with these extensions are published."""
 SAIL_VERSION = "0.7.2"
 SAIL_CLIENT_VERSION = "4.1.1"
 PYARROW_VERSION = "26.0.1"
@@ -131,6 +134,15 @@ def sail(say: Say) -> Rival:
     """Sail, with what Penstock needs beside itself and Arrow."""
     folder = cache_folder() / f"sail-{SAIL_VERSION}"
     wanted = [f"pysail=={SAIL_VERSION}", f"pyspark-client=={SAIL_CLIENT_VERSION}", "pandas>=2.2,<3", "sqlglot>=30,<31"]
+    _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
+    return Rival(_python(folder))
+
+
+def duckdb(say: Say) -> Rival:
+    """DuckDB, and its own extensions for tables."""
+    folder = cache_folder() / f"duckdb-{DUCKDB_VERSION}"
+    names = ("duckdb", *(f"duckdb-extension-{name}" for name in ("avro", "delta", "iceberg", "parquet")))
+    wanted = [f"{name}=={DUCKDB_VERSION}" for name in names]
     _make(folder, wanted, lambda: _install(_make_venv(folder), wanted, say), _python(folder), say)
     return Rival(_python(folder))
 
