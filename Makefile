@@ -28,6 +28,8 @@ FUZZ_TARGETS ?= raw fixed_crc encoder json avro protobuf avro_schema protobuf_sc
 # Limits for one input: seconds, and megabytes. Schemas of a few bytes can ask for far more of both.
 FUZZ_LIMITS ?= -timeout=60 -rss_limit_mb=3072 -malloc_limit_mb=2048
 WORKERS ?= 3
+# Tests of chaos wait for processes and time-outs: one more keeps the cores busy.
+ALL_WORKERS ?= 4
 TESTS ?= tests
 
 say = @printf '\n==> %s\n'
@@ -133,7 +135,7 @@ test-all: ## also chaos, Spark's own source, docs, cluster and Connect, older br
 	@command -v chromium >/dev/null || { echo "make test-all needs a browser: apt-get install chromium"; exit 1; }
 	@$(MAKE) $(VENV)/.kerberos $(VENV)/.browser
 	@$(MAKE) old-broker-jars
-	@$(MAKE) test ARGS="-m 'not soak' --hypothesis-profile=thorough $(ARGS)"
+	@$(MAKE) test WORKERS=$(ALL_WORKERS) ARGS="-m 'not soak' --hypothesis-profile=thorough $(ARGS)"
 
 # What pytest needs, in the order in which it begins. The kernel takes longest, so it begins as soon as maturin is there.
 ready: $(VENV)/.maturin $(VENV)/.built-dev $(VENV)/.packages kernel-dev broker $(VENV)/spark.jsa $(VENV)/kafka.jsa \
