@@ -36,4 +36,4 @@ def measure(bench: BenchmarkRun) -> Iterable[Measurement]:
     entries = [entry for entry in possible if entry.side in bench.sides]
     size = Size(warm_up=bench.sized(12, 2), settling=bench.sized(3, 1), counted=bench.sized(12, 4))
     with OnDemandProducer(bench, PARTITIONS, topics) as producer:
-        return measure_triggers(bench, BROKER, entries, producer, ROWS, size, planning_time)
+        return measure_triggers(bench, {BROKER: planning_time}, entries, producer, ROWS, size)
