@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import shutil
 import signal
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks import environments, memory, report, sail, search, speed, streamer
+from benchmarks import environments, memory, recording, report, sail, search, speed, streamer
 from benchmarks.consumer import joining, latency, protocols, readers, throughput
 from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
@@ -27,6 +26,7 @@ from benchmarks.measurement import Measurement
 from benchmarks.memory import PARTITION_BYTES, Peak
 from benchmarks.processes import ReaderFailed
 from benchmarks.progress import Progress
+from benchmarks.recording import GROUPS
 from benchmarks.run import BenchmarkRun
 from benchmarks.scale import figures as scale
 from benchmarks.scale import measuring as scale_measuring
@@ -34,7 +34,6 @@ from benchmarks.speed import READERS, Result, Rivals
 from benchmarks.streaming import catch_up, idle, memory_growth, micro_batch, triggers, yahoo
 from benchmarks.streaming.measurement import (
     CATCH_UP,
-    FIGURES,
     IDLE,
     MICRO_BATCH,
     PLANNING,
@@ -49,33 +48,9 @@ from benchmarks.writing import measuring
 from penstock.errors import PenstockError
 from penstock.testing import Distribution, EmbeddedKafka, get_distribution
 
-RESULTS = Path(__file__).parent / "results"
 CODECS = ("none", "lz4", "zstd")
 MEMORY_CODECS = ("none", "zstd")
-MEMORY = "memory"
-STREAMS = "streams"
-CONSUMER = "consumer"
-FORMATS = "formats"
-EVENT_TIME = "event-time"
-WRITE = "write"
-SEARCH = "search"
-SAIL = "sail"
-STREAMER_DELTA = streamer.STREAMER_DELTA
-SCALE = "scale"
-PARTS = {
-    STREAMS: FIGURES,
-    CONSUMER: readers.FIGURES,
-    FORMATS: formats.FIGURES,
-    EVENT_TIME: event_time.FIGURES,
-    WRITE: writing.FIGURES,
-    SEARCH: (SEARCH,),
-    SAIL: (SAIL,),
-    STREAMER_DELTA: (STREAMER_DELTA,),
-    SCALE: scale.FIGURES,
-}
-"""Groups of figures for `--only`. Each group has its own file of results."""
-
-NAMES = (*READERS, MEMORY, *(name for figures in PARTS.values() for name in figures))
+NAMES = tuple(figure for group in GROUPS.values() for figure in group.figures)
 ALL_SIDES = tuple(
     dict.fromkeys(
         (
@@ -86,8 +61,7 @@ ALL_SIDES = tuple(
 )
 PARTITIONS = 4
 ROWS = 6_000_000
-ROUNDS = 5
-STREAM_ROUNDS = 3
+ROUNDS = 3
 QUICK = 10
 """--quick divides the number of records by this."""
 
@@ -107,10 +81,9 @@ def parse_arguments() -> argparse.Namespace:
         "--only",
         action="append",
         metavar="NAME",
-        choices=tuple(dict.fromkeys((*NAMES, *PARTS))),
-        help=f"run only this figure (repeatable): {', '.join(NAMES)}; or {STREAMS} for all stream- figures, "
-        f"{CONSUMER} for all consumer- figures, {FORMATS} for all formats- figures, {EVENT_TIME} for all "
-        f"event-time- figures, {WRITE} for all write- figures, {SCALE} for all scale- figures",
+        choices=(*NAMES, *(name for name in GROUPS if name not in NAMES)),
+        help=f"run only this figure, or all figures of this group (repeatable); figures: {', '.join(NAMES)}; "
+        f"groups: {', '.join(GROUPS)}",
     )
     parser.add_argument(
         "--side",
@@ -119,13 +92,7 @@ def parse_arguments() -> argparse.Namespace:
         help="run only this side of the stream, consumer, format, event-time and write figures (repeatable)",
     )
     parser.add_argument("--codecs", default=",".join(CODECS), help="comma-separated codecs (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, help=f"timed runs of each reader (default: {ROUNDS})")
-    parser.add_argument(
-        "--stream-rounds",
-        type=int,
-        help="rounds of each stream, consumer, format, event-time and write figure "
-        f"(default: --rounds if given, else {STREAM_ROUNDS})",
-    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="timed runs of each side (default: %(default)s)")
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="batch.size of the producer (default: %(default)s, Kafka's)"
     )
@@ -134,18 +101,23 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="write these figures into the results of their group, and keep its other figures as they were recorded",
     )
+    parser.add_argument(
+        "--prepare",
+        action="store_true",
+        help="create the environments that these figures need, and measure nothing: the first time takes minutes",
+    )
     arguments = parser.parse_args()
     arguments.codecs = arguments.codecs.split(",")
     if unknown := set(arguments.codecs) - {*CODECS, "gzip", "snappy"}:
         parser.error(f"unknown codec: {', '.join(sorted(unknown))}")
-    arguments.stream_rounds = arguments.stream_rounds or arguments.rounds or STREAM_ROUNDS
-    arguments.rounds = arguments.rounds or ROUNDS
-    if min(arguments.rounds, arguments.stream_rounds) < 1:
+    if arguments.rounds < 1:
         parser.error("at least one round is needed")
     if arguments.update and (arguments.quick or arguments.side or not arguments.only):
         parser.error("--update needs --only, and takes whole figures: neither --quick nor --side")
     if arguments.only:
-        arguments.only = [figure for name in arguments.only for figure in PARTS.get(name, (name,))]
+        arguments.only = [
+            figure for name in arguments.only for figure in (GROUPS[name].figures if name in GROUPS else (name,))
+        ]
     return arguments
 
 
@@ -157,46 +129,88 @@ def main() -> int:
     progress = Progress()
     scratch = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
     try:
-        run(arguments, scratch, progress)
+        return run(arguments, scratch, progress)
     except KeyboardInterrupt:
-        progress.note("interrupted: broker and readers were stopped, no results were written")
+        progress.note("interrupted: broker and readers were stopped; groups that were complete are written")
         return 130
-    except (ReaderFailed, environments.EnvironmentMissing, speed.WrongRead, PenstockError) as error:
+    except (environments.EnvironmentMissing, PenstockError) as error:
         progress.note(f"failed: {error}")
         return 1
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return 0
 
 
-def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> None:
+def run(arguments: argparse.Namespace, scratch: Path, progress: Progress) -> int:
+    """Measure all groups, and return the exit code. Each group is written at once: a later one that fails or is
+    interrupted does not take it along."""
     names = arguments.only or list(NAMES)
     busy = load_average()
     if busy > 0.5:
         progress.note(f"the machine is not idle (load {busy}): figures will be too low")
     distribution = get_distribution()
     rivals = make_rivals(arguments, names, distribution, progress)
+    if arguments.prepare:
+        progress.note("the environments are ready")
+        return 0
     progress("starting the broker")
+    measured, written, failed = Measured(), dict[Path, None](), list[str]()
     with EmbeddedKafka(heap_mb=BROKER_HEAP_MB, jvm_options=(), settings=BROKER_SETTINGS) as kafka:
-        measured = Measured(speed=measure_speed(arguments, names, kafka, rivals, scratch, progress))
-        if MEMORY in names:
-            measured.memory = measure_memory(arguments, kafka, distribution, progress)
-        bench = BenchmarkRun(
-            kafka, rivals, sides_of(arguments), arguments.stream_rounds, arguments.quick, scratch, progress
-        )
-        measured.consumers = measure_consumers(names, bench)
-        measured.formats = reading.measure(bench, names)
-        measured.event_time = measure_event_time(names, bench)
-        measured.write = measuring.measure(bench, names)
-        measured.search = search.measure(bench) if SEARCH in names else []
-        measured.sail = sail.measure(bench) if SAIL in names else []
-        measured.streamer = streamer.measure(bench) if STREAMER_DELTA in names else []
-        measured.streams, measured.stream_memory = measure_streams(names, bench)
-        measured.scale = scale_measuring.measure(bench, names)  # last: the broker is slower with 10,000 partitions
+        bench = BenchmarkRun(kafka, rivals, sides_of(arguments), arguments.rounds, arguments.quick, scratch, progress)
+        done: list[str] = []
+        for name, group in GROUPS.items():
+            figures = [figure for figure in group.figures if figure in names]
+            if not figures:
+                continue
+            try:
+                measure(name, figures, measured, arguments, bench)
+            except (ReaderFailed, speed.WrongRead, PenstockError) as error:
+                progress.note(f"{name} failed: {error}")
+                failed.append(name)
+                continue
+            done += figures
+            facts = facts_of(arguments, busy, distribution)
+            if arguments.update:
+                paths = recording.update(figures, measured, facts)
+            else:
+                paths = recording.write(done, measured, facts, whole=is_whole(arguments))
+            written |= dict.fromkeys(paths)
     progress.clear()
     sys.stdout.write("\n" + report.text(measured) + "\n\n")
-    path = write_results(arguments, names, measured, busy, distribution)
-    sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
+    for path in written:
+        sys.stdout.write(f"Written to {path.relative_to(Path(__file__).parent.parent)}\n")
+    if failed:
+        progress.note(f"failed, and not written: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def measure(
+    group: str, names: list[str], measured: Measured, arguments: argparse.Namespace, bench: BenchmarkRun
+) -> None:
+    """Measure these figures of a group."""
+    match group:
+        case "reads":
+            measured.speed = measure_speed(arguments, names, bench)
+            measured.memory = measure_memory(arguments, bench) if recording.MEMORY in names else []
+        case "consumer":
+            measured.consumers = measure_consumers(names, bench)
+        case "formats":
+            measured.formats = reading.measure(bench, names)
+        case "event-time":
+            measured.event_time = measure_event_time(names, bench)
+        case "write":
+            measured.write = measuring.measure(bench, names)
+        case "search":
+            measured.search = search.measure(bench)
+        case "sail":
+            measured.sail = sail.measure(bench)
+        case "streamer-delta":
+            measured.streamer = streamer.measure(bench)
+        case "streams":
+            measured.streams, measured.stream_memory = measure_streams(names, bench)
+        case "scale":
+            measured.scale = scale_measuring.measure(bench, names)
+        case _:
+            raise ValueError(group)
 
 
 def make_rivals(
@@ -205,7 +219,17 @@ def make_rivals(
     """Create the environments of all selected sides before anything is measured."""
     sides = sides_of(arguments)
     beside_jvm = {
-        *(CATCH_UP, MICRO_BATCH, IDLE, PLANNING, YAHOO, event_time.REPLAY, SAIL, STREAMER_DELTA, scale.BROKER),
+        *(
+            CATCH_UP,
+            MICRO_BATCH,
+            IDLE,
+            PLANNING,
+            YAHOO,
+            event_time.REPLAY,
+            sail.FIGURE,
+            streamer.STREAMER_DELTA,
+            scale.BROKER,
+        ),
         *(formats.FROM_JSON, formats.FROM_MALFORMED, formats.SELECT, formats.WHERE),
     }
     jvm_sink = {writing.BATCH, writing.FROM_JSON, writing.MICRO_BATCH} & set(names)
@@ -228,8 +252,8 @@ def make_rivals(
         environments.kafka_python(progress) if readers.KAFKA_PYTHON in group else None,
         environments.aiokafka(progress) if readers.AIOKAFKA in group else None,
         environments.avro_source(progress) if JVM in sides and formats.FROM_AVRO in names else None,
-        environments.sail(progress) if SAIL in names and sail.SAIL in sides else None,
-        environments.search(progress) if SEARCH in names and search.KCAT in sides else None,
+        environments.sail(progress) if sail.FIGURE in names and sail.SAIL in sides else None,
+        environments.search(progress) if search.SEARCH in names and search.KCAT in sides else None,
     )
 
 
@@ -237,17 +261,11 @@ def sides_of(arguments: argparse.Namespace) -> list[str]:
     return arguments.side or list(ALL_SIDES)
 
 
-def measure_speed(
-    arguments: argparse.Namespace,
-    names: list[str],
-    kafka: EmbeddedKafka,
-    rivals: Rivals,
-    scratch: Path,
-    progress: Progress,
-) -> list[Result]:
+def measure_speed(arguments: argparse.Namespace, names: list[str], bench: BenchmarkRun) -> list[Result]:
     if not set(names) & set(READERS):
         return []
     results: list[Result] = []
+    kafka, rivals, progress = bench.kafka, bench.rivals, bench.progress
     for codec in arguments.codecs:
         topic = load(
             kafka,
@@ -259,32 +277,30 @@ def measure_speed(
             batch_size=arguments.batch_size,
             say=progress,
         )
-        results += speed.measure(topic, names, kafka.bootstrap_servers, rivals, arguments.rounds, scratch, progress)
+        results += speed.measure(topic, names, kafka.bootstrap_servers, rivals, bench.rounds, bench.scratch, progress)
         kafka.delete_topic(topic.name)  # frees the page cache for the next topic
     return sorted(results, key=lambda result: READERS.index(result.reader))
 
 
-def measure_memory(
-    arguments: argparse.Namespace, kafka: EmbeddedKafka, distribution: Distribution, progress: Progress
-) -> list[Peak]:
+def measure_memory(arguments: argparse.Namespace, bench: BenchmarkRun) -> list[Peak]:
     if sys.platform != "linux":
-        progress.note("memory: skipped, because it is read from /proc, which this system does not have")
+        bench.progress.note("memory: skipped, because it is read from /proc, which this system does not have")
         return []
     peaks: list[Peak] = []
     size = PARTITION_BYTES // QUICK if arguments.quick else PARTITION_BYTES
     for codec in (codec for codec in MEMORY_CODECS if codec in arguments.codecs):
         topic = load(
-            kafka,
-            distribution,
+            bench.kafka,
+            bench.rivals.distribution,
             f"bench-memory-{codec}",
             codec,
             round(size / RECORD_BYTES),
             partitions=1,
             batch_size=arguments.batch_size,
-            say=progress,
+            say=bench.progress,
         )
-        peaks += memory.measure(topic, kafka.bootstrap_servers, progress)
-        kafka.delete_topic(topic.name)
+        peaks += memory.measure(topic, bench.kafka.bootstrap_servers, bench.progress)
+        bench.kafka.delete_topic(topic.name)
     return peaks
 
 
@@ -322,21 +338,14 @@ def measure_streams(names: list[str], bench: BenchmarkRun) -> tuple[list[Measure
     return measured, growths
 
 
-def write_results(
-    arguments: argparse.Namespace, names: list[str], measured: Measured, busy: float, distribution: Distribution
-) -> Path:
-    """Write `latest.json` for a full run, or the file of a group (such as `streams.json`) if exactly its figures ran.
+def is_whole(arguments: argparse.Namespace) -> bool:
+    """Whether the figures of this run are fit to be recorded."""
+    return not arguments.quick and not arguments.side and set(CODECS) <= set(arguments.codecs)
 
-    Anything shorter goes to `partial.json`, which git ignores.
-    """
-    full = not arguments.quick and not arguments.side
-    name = "partial"
-    if full and not arguments.only and set(CODECS) <= set(arguments.codecs):
-        name = "latest"
-    elif full:
-        name = next((part for part, figures in PARTS.items() if set(names) == set(figures)), name)
-    path = RESULTS / f"{name}.json"
-    content: dict[str, Any] = {
+
+def facts_of(arguments: argparse.Namespace, busy: float, distribution: Distribution) -> dict[str, Any]:
+    """What a file of results says about its run."""
+    return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": arguments.quick,
         "machine": machine(),
@@ -348,40 +357,11 @@ def write_results(
             "partitions": PARTITIONS,
             "producer_batch_size": arguments.batch_size,
             "rounds": arguments.rounds,
-            "stream_rounds": arguments.stream_rounds,
             "warm_ups": speed.WARM_UPS,
             "spark_master": f"local[{speed.SPARK_CORES}]",
             "broker_heap_mb": BROKER_HEAP_MB,
-            "contestants": names,
         },
-        "figures": [figure.as_json() for figure in report.figures(measured)],
-        **measured.as_json(),
     }
-    if arguments.update:
-        return _update(content, names)
-    RESULTS.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    return path
-
-
-def _update(content: dict[str, Any], names: list[str]) -> Path:
-    """Replace the figures of this run in the file of their group."""
-    part = next((part for part, figures in PARTS.items() if set(names) <= set(figures)), None)
-    if part is None:
-        raise PenstockError("--update takes figures of one group")
-    path = RESULTS / f"{part}.json"
-    if path.exists():
-        before = json.loads(path.read_text("utf-8"))
-        new = {figure["figure"] for figure in content["figures"]}
-        content["figures"] += [figure for figure in before["figures"] if figure["figure"] not in new]
-        for key, measured in content.items():
-            if isinstance(measured, list) and key != "figures":
-                kept = [one for one in before.get(key, []) if one.get("figure") not in names]
-                content[key] = kept + measured
-        earlier = set(before["setting"]["contestants"]) | set(names)
-        content["setting"]["contestants"] = [name for name in PARTS[part] if name in earlier]
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    return path
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

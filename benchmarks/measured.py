@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from benchmarks.measurement import Measurement
@@ -28,5 +29,11 @@ class Measured:
     sail: list[Measurement] = field(default_factory=list)
     scale: list[Measurement] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        return {name: [one.as_json() for one in getattr(self, name)] for name in self.__slots__}
+    def as_json(self, parts: Iterable[str]) -> dict[str, list[Any]]:
+        return {part: [one.as_json() for one in getattr(self, part)] for part in parts}
+
+    @classmethod
+    def from_json(cls, parts: Mapping[str, Iterable[dict[str, Any]]]) -> Measured:
+        kinds: dict[str, Any] = {"speed": Result, "memory": Peak, "stream_memory": Growth}
+        named = {each.name: kinds.get(each.name, Measurement) for each in fields(cls)}
+        return cls(**{part: [named[part].from_json(one) for one in found] for part, found in parts.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -31,3 +32,7 @@ class Measurement:
             "rounds": [round(value, 4) for value in self.rounds],
             "extra": self.extra,
         }
+
+    @classmethod
+    def from_json(cls, one: Mapping[str, Any]) -> Measurement:
+        return cls(one["figure"], one["case"], one["side"], one["unit"], one["rounds"], one["extra"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class Peak:
     def as_json(self) -> dict[str, Any]:
         numbers = {key: round(value, 1) if isinstance(value, float) else value for key, value in asdict(self).items()}
         return {**numbers, "over_idle_mb": round(self.over_idle_mb, 1)}
+
+    @classmethod
+    def from_json(cls, one: Mapping[str, Any]) -> Peak:
+        return cls(**{each.name: one[each.name] for each in fields(cls)})
 
 
 def measure(topic: Topic, bootstrap: str, progress: Progress) -> list[Peak]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -39,6 +39,8 @@ JAVA_CONSUMER = "java-consumer"
 JAVA_WARM = "java-consumer-warm"
 PYTHON_CONFLUENT = "python-confluent"
 CONFLUENT_TUNED = "python-confluent-tuned"
+WARM_AT_ONCE = (JAVA_CONSUMER, PYTHON_CONFLUENT, CONFLUENT_TUNED)
+"""Readers that one more run would not make faster: each of its runs is a new JVM, or it has no JVM."""
 
 SPARK = (SPARK_PENSTOCK, SPARK_JVM, SPARK_CEILING)
 PLAIN = (PYTHON_PENSTOCK, PYTHON_AHEAD, JAVA_CONSUMER, JAVA_WARM, PYTHON_CONFLUENT, CONFLUENT_TUNED)
@@ -72,6 +74,10 @@ class Result:
             "runs_seconds": [round(run, 4) for run in self.runs],
             "extra": self.extra,
         }
+
+    @classmethod
+    def from_json(cls, one: Mapping[str, Any]) -> Result:
+        return cls(one["contestant"], one["codec"], one["rows"], one["runs_seconds"], one["extra"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +127,14 @@ def _measure_group(
         for name in names:
             request = _request(name, topic, bootstrap, scratch)
             reader = stack.enter_context(_start(name, rivals))
-            for warm_up in range(WARM_UPS):
-                progress(f"{topic.codec}: warming {name}, {warm_up + 1} of {WARM_UPS}")
-                answer = reader.ask({**request, "verify": warm_up == 0})
-                if warm_up == 0:
-                    _check(name, topic, request["rows"], answer)
+            progress(f"{topic.codec}: checking what {name} reads")
+            _check(name, topic, request["rows"], reader.ask({**request, "verify": True}))
             running[name] = reader, request
+        # After all checks: Spark ends Python workers that are idle for a minute, and to check a rival may take as long.
+        for name, (reader, request) in running.items():
+            if name not in WARM_AT_ONCE:
+                progress(f"{topic.codec}: warming {name}")
+                reader.ask(request)
         results = {name: Result(name, topic.codec, running[name][1]["rows"]) for name in names}
         for turn in range(rounds):
             for name, (reader, request) in running.items():

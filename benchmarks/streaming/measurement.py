@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,3 +40,7 @@ class Growth:
             "ratio": round(self.ratio, 3),
             "series_mb": [round(value, 1) for value in self.series_mb],
         }
+
+    @classmethod
+    def from_json(cls, one: Mapping[str, Any]) -> Growth:
+        return cls(one["what"], one["first_mb"], one["last_mb"], one["series_mb"])

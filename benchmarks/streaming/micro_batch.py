@@ -39,12 +39,12 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
 
 
 def _on_demand(bench: BenchmarkRun) -> list[Measurement]:
-    size = Size(warm_up=bench.sized(30, 5), settling=bench.sized(10, 2), counted=bench.sized(40, 10))
+    size = Size(warm_up=bench.sized(25, 5), settling=bench.sized(5, 2), counted=bench.sized(30, 10))
     return _measure(bench, "bench-micro-batch", _times(MICRO_BATCH, MICRO_BATCH_TASKS), size)
 
 
 def _steady(bench: BenchmarkRun) -> list[Measurement]:
-    size = Size(warm_up=bench.sized(60, 10), settling=bench.sized(5, 2), counted=bench.sized(95, 32))
+    size = Size(warm_up=bench.sized(40, 10), settling=bench.sized(5, 2), counted=bench.sized(65, 32))
     times = _times(STEADY_MICRO_BATCH, STEADY_MICRO_BATCH_TASKS)
     return _measure(bench, "bench-steady-micro-batch", times, size, STEADY_SECONDS)
 

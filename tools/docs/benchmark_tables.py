@@ -7,7 +7,7 @@ from typing import Any
 
 from tools.docs.bar_chart import number
 from tools.docs.markdown import table
-from tools.docs.results import WHOLE, Run, all_runs, run_of, whole_run
+from tools.docs.results import Run, all_runs, run_of
 
 Case = tuple[str, str]
 """A figure and one case of it, as the results name them."""
@@ -123,7 +123,7 @@ EVENT_TIME_COST: dict[Case, str] = {
 
 def headline() -> str:
     """The five rows of the README."""
-    batch, streams, formats = whole_run(), run_of("streams"), run_of("formats")
+    batch, streams, formats = run_of("speed"), run_of("streams"), run_of("formats")
     event_time, consumers = run_of("event_time"), run_of("consumers")
     read, lost = ("stream-catch-up", "1 M per trigger"), ("event-time-replay", "records lost")
     rows = [
@@ -166,7 +166,7 @@ def machine() -> str:
             f"`benchmarks/results/{run.file}.json`",
             run.date,
             run.data["machine"]["cpu"],
-            str(run.setting["rounds"] if run.file == WHOLE else run.setting["stream_rounds"]),
+            str(run.setting.get("stream_rounds", run.setting["rounds"])),
             str(run.data["load_before"]),
         )
         for run in runs
@@ -269,7 +269,7 @@ def memory() -> str:
             f"{peak['peak_mb']:.0f}",
             f"{peak['over_idle_mb']:.0f}",
         )
-        for peak in whole_run().data["memory"]
+        for peak in run_of("memory").measured
     ]
     return table(("process", "codec", "bytes read, MB", "idle, MB", "peak, MB", "peak over idle, MB"), rows)
 
@@ -300,12 +300,12 @@ def targets() -> str:
 
 def speed(run: Run, reader: str, codec: str) -> float | None:
     """Million rows per second."""
-    found = (one for one in run.data["speed"] if (one["contestant"], one["codec"]) == (reader, codec))
+    found = (one for one in run.measured if (one["contestant"], one["codec"]) == (reader, codec))
     return next((one["rows_per_second"] / 1e6 for one in found), None)
 
 
 def codecs_of(run: Run) -> list[str]:
-    return list(dict.fromkeys(one["codec"] for one in run.data["speed"]))
+    return list(dict.fromkeys(one["codec"] for one in run.measured))
 
 
 def side_by_side(run: Run, cases: Mapping[Case, str], sides: Iterable[str]) -> list[tuple[str, ...]]:
@@ -325,7 +325,7 @@ def shown(value: float | None) -> str:
 
 
 def _by_codec(header: str, readers: Mapping[str, str]) -> str:
-    run = whole_run()
+    run = run_of("speed")
     codecs = codecs_of(run)
     rows = [(text, *(_hundredths(speed(run, reader, codec)) for codec in codecs)) for reader, text in readers.items()]
     return table((header, *codecs), [row for row in rows if any(row[1:])])
@@ -340,5 +340,4 @@ def _hundredths(value: float | None) -> str:
 
 
 def _stream_memory() -> list[dict[str, Any]]:
-    measured: list[dict[str, Any]] = run_of("streams").data["stream_memory"]
-    return measured
+    return run_of("stream_memory").measured

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from tools.docs.bar_chart import Bar, Chart, Group, Kind
 from tools.docs.benchmark_tables import CONSUMER_SIDES, STREAM_SIDES, codecs_of, speed
 from tools.docs.line_chart import Line, LineChart, Panel
-from tools.docs.results import Run, run_of, whole_run
+from tools.docs.results import Run, run_of
 from tools.docs.scale_tables import (
     CHANGES,
     GROUP_STEPS,
@@ -142,7 +142,7 @@ def growth() -> str:
 
 
 def _by_codec(readers: Mapping[str, str]) -> list[Group]:
-    run = whole_run()
+    run = run_of("speed")
     groups = []
     for codec in codecs_of(run):
         speeds = {reader: speed(run, reader, codec) for reader in readers}

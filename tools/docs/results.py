@@ -11,9 +11,11 @@ from statistics import median
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
-WHOLE = "latest"
 FILES = {
+    "speed": "reads",
+    "memory": "reads",
     "streams": "streams",
+    "stream_memory": "streams",
     "consumers": "consumer",
     "formats": "formats",
     "event_time": "event-time",
@@ -23,7 +25,7 @@ FILES = {
     "sail": "sail",
     "scale": "scale",
 }
-"""A part of the benchmark, and the file with its results where the last whole run did not include it."""
+"""A part of the benchmark, and the file with its results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Run:
 
     file: str
     data: dict[str, Any]
-    part: str = ""
+    part: str
 
     @property
     def date(self) -> str:
@@ -69,22 +71,14 @@ class Run:
 
 
 @cache
-def whole_run() -> Run:
-    return Run(WHOLE, _read(WHOLE))
-
-
-@cache
 def run_of(part: str) -> Run:
-    """The newest recorded run of a part: the last whole run if it included the part, else the part's own file."""
-    whole = whole_run().data
-    if whole.get(part):
-        return Run(WHOLE, whole, part)
+    """The recorded run of a part."""
     return Run(FILES[part], _read(FILES[part]), part)
 
 
 def all_runs() -> Iterator[Run]:
-    """Every recorded run that a page shows, each once."""
-    runs = {run.file: run for run in (*(run_of(part) for part in reversed(FILES)), whole_run())}
+    """Every recorded run, each once."""
+    runs = {file: run_of(part) for part, file in reversed(FILES.items())}
     return (run for run in reversed(runs.values()) if run.data)
 
 
