@@ -235,11 +235,21 @@ def formats() -> str:
 def columns_and_filters() -> str:
     rows = side_by_side(run_of("formats"), COLUMNS_AND_FILTERS, FORMAT_SIDES)
     sides = (FORMAT_SIDES["penstock"], FORMAT_SIDES["jvm"])
-    return recorded_table(("M rows/s", *sides), [row[: 1 + len(sides)] for row in rows])
+    recorded = recorded_table(("M rows/s", *sides), [row[: 1 + len(sides)] for row in rows])
+    chart = "![Columns and filters: rows per second with and without them](figures/columns-and-filters.svg)\n\n"
+    return chart + recorded if has_filters() else recorded
+
+
+def has_filters() -> bool:
+    """Whether the recorded run of the formats has queries that select or filter."""
+    run = run_of("formats")
+    return any(one["figure"] in ("formats-select", "formats-where") for one in run.measured)
 
 
 def search() -> str:
-    return recorded_table(("", *SEARCH_SIDES.values()), side_by_side(run_of("search"), SEARCHES, SEARCH_SIDES))
+    rows = side_by_side(run_of("search"), SEARCHES, SEARCH_SIDES)
+    chart = "![Search from a shell, and a batch on Sail](figures/search-and-sail.svg)\n\n" if rows else ""
+    return chart + recorded_table(("", *SEARCH_SIDES.values()), rows)
 
 
 def sail() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tools.docs.bar_chart import Bar, Chart, Group, Kind
-from tools.docs.benchmark_tables import CONSUMER_SIDES, STREAM_SIDES, codecs_of, speed
+from tools.docs.benchmark_tables import CONSUMER_SIDES, STREAM_SIDES, codecs_of, has_filters, speed
 from tools.docs.line_chart import Line, LineChart, Panel
 from tools.docs.results import Run, run_of
 from tools.docs.scale_tables import (
@@ -83,6 +83,44 @@ def typed_columns() -> str:
     ]
     subtitle = "million rows per second, Spark batch read, lz4; longer is faster"
     return Chart("Typed columns", subtitle, groups, one_scale=True).svg()
+
+
+def filters() -> str:
+    """What needs no scale of its own: rows per second of queries that select or filter."""
+    run = run_of("formats")
+    jvm = {"jvm": "Spark's source + from_json"}
+    groups = [
+        Group(
+            'JSON, select("value.*")',
+            bars(run, "formats-select", "columns", {"penstock": "Penstock with columns=value"})
+            + bars(run, "formats-select", "", {"penstock": "Penstock", **jvm}),
+        ),
+        Group(
+            "JSON, one record of 1,000",
+            bars(run, "formats-where", "", {"penstock": "Penstock with where"})
+            + bars(run, "formats-where", "Spark's filter", {"penstock": "Penstock, Spark's filter", **jvm}),
+        ),
+    ]
+    subtitle = "million rows per second, Spark batch read, lz4; longer is faster"
+    return Chart("Columns and filters", subtitle, groups, one_scale=True).svg()
+
+
+def without_spark() -> str:
+    search, sums = run_of("search"), run_of("sail")
+    groups = [
+        Group(
+            "search among 6 M records of JSON, s; shorter is better",
+            bars(search, "search", "", {"penstock": "penstock read --where", "kcat": "kcat and jq"})
+            + bars(search, "search", "with a queue of 1 M messages", {"kcat": "kcat with a longer queue, jq"}),
+        ),
+        Group(
+            "sum(length(value)), M rows/s; longer is faster",
+            bars(sums, "sail", "", {"sail": "Penstock on Sail"}, "penstock")
+            + bars(sums, "sail", "", {"penstock": "Penstock on Spark", "jvm": "Spark and its Kafka source"}),
+        ),
+    ]
+    measured = [group for group in groups if group.bars]
+    return Chart("Search from a shell, and a batch without a JVM", "a scale for each figure", measured).svg()
 
 
 def skewed_replay() -> str:
@@ -174,5 +212,9 @@ FIGURES: dict[str, Callable[[], str]] = {
 }
 if run_of("write").measured:
     FIGURES["docs/figures/spark-write.svg"] = spark_write
+if has_filters():
+    FIGURES["docs/figures/columns-and-filters.svg"] = filters
+if run_of("search").measured or run_of("sail").measured:
+    FIGURES["docs/figures/search-and-sail.svg"] = without_spark
 if run_of("scale").measured:
     FIGURES["docs/figures/scale.svg"] = growth
