@@ -59,7 +59,7 @@ def write(names: Sequence[str], measured: Measured, facts: dict[str, Any], *, wh
     `facts`: what else the files say about the run. `whole`: whether its figures are fit to be recorded.
     """
     complete = {name: group for name, group in GROUPS.items() if whole and set(group.figures) <= set(names)}
-    files = {name: (group.figures, measured.as_json(group.parts)) for name, group in complete.items()}
+    files = {name: (list(group.figures), measured.as_json(group.parts)) for name, group in complete.items()}
     if others := [name for name in names if not any(name in group.figures for group in complete.values())]:
         recorded = {part for group in complete.values() for part in group.parts}
         files[PARTIAL] = others, measured.as_json(part for part in ALL_PARTS if part not in recorded)

@@ -126,7 +126,8 @@ def _measure_group(
         running: dict[str, tuple[ReaderProcess | JavaTool, dict[str, Any]]] = {}
         for name in names:
             request = _request(name, topic, bootstrap, scratch)
-            reader = stack.enter_context(_start(name, rivals))
+            reader = _start(name, rivals)
+            stack.enter_context(reader)
             progress(f"{topic.codec}: checking what {name} reads")
             _check(name, topic, request["rows"], reader.ask({**request, "verify": True}))
             running[name] = reader, request

@@ -14,8 +14,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.consumer.readers import JOIN, PENSTOCK, ReaderProcess, SteadyProducer, ask, start_joining
+from benchmarks.consumer.readers import JOIN, PENSTOCK, SteadyProducer, ask, start_joining
 from benchmarks.measurement import Measurement
+from benchmarks.processes import ReaderProcess
 from benchmarks.run import BenchmarkRun
 from benchmarks.speed import WrongRead
 

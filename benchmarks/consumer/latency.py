@@ -45,7 +45,7 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
     rounds = bench.rounds + bench.sized(MORE_ROUNDS, 0)
     with ExitStack() as stack:
         stack.enter_context(SteadyProducer(bench, topic, PARTITIONS, PER_SECOND))
-        readers = {side: stack.enter_context(start(side, bench)) for side in sides}
+        readers = {side: start(side, bench, stack) for side in sides}
         for side, reader in readers.items():
             bench.progress(f"{LATENCY}: warming {side} for {first_warm_up} s")
             ask(reader, bench, "latency", topic, reset="latest", warm_up=0, seconds=first_warm_up)

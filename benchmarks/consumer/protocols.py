@@ -27,7 +27,7 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
     measured = {case: Measurement(PROTOCOLS, case, PENSTOCK, "M rows/s") for case in CASES}
     rounds = bench.rounds + bench.sized(MORE_ROUNDS, 0)
     with ExitStack() as stack:
-        readers = {case: stack.enter_context(start(PENSTOCK, bench)) for case in CASES}
+        readers = {case: start(PENSTOCK, bench, stack) for case in CASES}
 
         def read(case: str) -> dict[str, float]:
             answer = ask(readers[case], bench, "batches", topic.name, rows=topic.rows, protocol=case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,15 @@ _PULSE_SECONDS = 30.0
 Reader = ReaderProcess | JavaTool
 
 
-def start(name: str, bench: BenchmarkRun) -> Reader:
-    """Start a process that answers requests; confluent-kafka runs the same program with and without tuning."""
+def start(name: str, bench: BenchmarkRun, stack: ExitStack) -> Reader:
+    """Start a process that answers requests until the stack is closed."""
+    reader = _reader(name, bench)
+    stack.enter_context(reader)
+    return reader
+
+
+def _reader(name: str, bench: BenchmarkRun) -> Reader:
+    """confluent-kafka runs the same program with and without tuning."""
     kafka, rivals = bench.rivals.distribution, bench.rivals
     match name:
         case "penstock":

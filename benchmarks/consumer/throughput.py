@@ -102,7 +102,7 @@ def _measure(bench: BenchmarkRun, figure: str, entries: Sequence[Entry], topic: 
     with ExitStack() as stack:
         readers: dict[Entry, Reader] = {}
         for entry in entries:
-            readers[entry] = stack.enter_context(start(entry.side, bench))
+            readers[entry] = start(entry.side, bench, stack)
             for warm_up in range(entry.warm_ups):
                 bench.progress(f"{figure}: warming {entry.side}, {warm_up + 1} of {entry.warm_ups}")
                 _read(readers[entry], bench, figure, entry, topic)

@@ -79,7 +79,8 @@ def protobuf_descriptors(fields: Sequence[Field] = FIELDS) -> bytes:
     for number, field in enumerate(fields, 1):
         type_: Any = PROTOBUF_TYPES[field.kind]
         message.field.add(name=field.name, number=number, type=type_, label="LABEL_OPTIONAL")
-    return files.SerializeToString()
+    descriptors: bytes = files.SerializeToString()
+    return descriptors
 
 
 def protobuf_values(events: Iterable[Event], descriptors: bytes) -> list[bytes]:

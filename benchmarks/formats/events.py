@@ -34,7 +34,7 @@ class Field:
 
     def amount(self, event: Event) -> int:
         """The amount that an event adds to the sum."""
-        value = event.get(self.name)
+        value: Any = event.get(self.name)
         if value is None:
             return 0
         match self.kind:
@@ -43,7 +43,8 @@ class Field:
             case "STRING":
                 return len(value)
             case "DOUBLE":
-                return round(value * 100)
+                cents: int = round(value * 100)
+                return cents
 
 
 FIELDS: tuple[Field, ...] = (

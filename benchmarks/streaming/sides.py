@@ -98,8 +98,8 @@ class Stream(ReaderProcess):
     ) -> dict[str, Any]:
         """Count the views of each campaign. `from_json`: the schema by which Spark decodes values; None if the source
         does. `views`: Spark's filter; None if the source filters."""
-        request = {"options": {"startingOffsets": "earliest", **options}, "from_json": from_json, "views": views}
-        return self._request("count-views", ads=ads, verify=verify, **request)
+        options = {"startingOffsets": "earliest", **options}
+        return self._request("count-views", options=options, from_json=from_json, views=views, ads=ads, verify=verify)
 
     def _request(self, what: str, timeout: float = REQUEST_SECONDS, **details: Any) -> dict[str, Any]:
         request = {"do": what, "bootstrap": self._bench.kafka.bootstrap_servers, **details}
