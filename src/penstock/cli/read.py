@@ -22,7 +22,7 @@ from penstock.cli.typed_records import TypedRecordView, typed_view
 from penstock.config.option import warn_of_ignored
 from penstock.config.source import SourceOptions, parse_options
 from penstock.errors import OptionError
-from penstock.formats.plan import TypedPlan, raw_source
+from penstock.formats.plan import CHEAPEST, TypedPlan, raw_source
 from penstock.model.offset_spec import GroupOffsets
 from penstock.progress import can_move
 from penstock.sampling.typed_source import typed_source
@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     view, columns = _view(arguments, options)
     reader = TopicReader(options, arguments.topic, arguments.partition, columns)
     batches = reader.batches(start, until, arguments.follow, arguments.limit)
-    if arguments.limit == 0 and options.where is not None:
+    if _only_counts(arguments, options.where):
         for _ in batches:  # none: it counts
             pass
     elif arguments.output is None:
@@ -157,9 +157,13 @@ def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that contradict each other."""
     if arguments.follow and arguments.until:
         raise OptionError("--until", arguments.until, "contradicts --follow", "Use one of the two")
-    if arguments.limit == 0 and arguments.where is not None and (arguments.output or arguments.csv):
+    if _only_counts(arguments, arguments.where) and (arguments.output or arguments.csv):
         name, file = ("--csv", None) if arguments.csv else ("--output", str(arguments.output))
         raise OptionError(name, file, "contradicts --limit 0, which only counts", "Leave out one of the two")
+
+
+def _only_counts(arguments: argparse.Namespace, where: str | None) -> bool:
+    return arguments.limit == 0 and where is not None
 
 
 def _print(
@@ -202,12 +206,14 @@ def _view(
             source = typed_source(options)
         where = source.parse_where(options.where)
         typed = typed_view(arguments.topic, source, keys=arguments.keys, headers=arguments.headers, where=where)
-        return typed, typed.plan
+        counts = _only_counts(arguments, options.where)
+        return typed, source.select([CHEAPEST], where=where) if counts else typed.plan
     view = RecordView(arguments.topic, arguments.keys, arguments.headers, arguments.key_format, arguments.value_format)
     if options.where is None:
         return view, view.columns
     source = raw_source()
-    return view, source.select(view.columns, where=source.parse_where(options.where))
+    columns = [CHEAPEST] if _only_counts(arguments, options.where) else view.columns
+    return view, source.select(columns, where=source.parse_where(options.where))
 
 
 def _formats(arguments: argparse.Namespace, options: dict[str, str]) -> dict[str, str]:

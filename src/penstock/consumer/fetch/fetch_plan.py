@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.consumer.fetch.cursor import Cursor
 from penstock.wire.api.fetch import FetchPosition
@@ -19,6 +20,10 @@ class HeldCursor:
     epoch: int
 
 
+Requested: TypeAlias = tuple[FetchPosition, HeldCursor, int]
+"""A position, the cursor that it is for, and the cursor's version when it was asked for."""
+
+
 class FetchPlan:
     """The contents of one fetch request, and the cursors that it is for."""
 
@@ -26,7 +31,7 @@ class FetchPlan:
         self.positions: list[FetchPosition] = []
         self.stream_full = False
         """Whether a full stream has left out cursors."""
-        self._requested: list[tuple[FetchPosition, HeldCursor, int]] = []
+        self._requested: list[Requested] = []
 
     def add(self, position: FetchPosition, held: HeldCursor, version: int) -> None:
         self.positions.append(position)
@@ -40,5 +45,6 @@ class FetchPlan:
             if cursor.version == version and cursor not in refused and held_now.get(cursor) is held:
                 cursor.answered_at = now
 
-    def by_key(self, session: FetchSession) -> dict[Key, tuple[FetchPosition, HeldCursor, int]]:
+    def by_key(self, session: FetchSession) -> dict[Key, Requested]:
+        """What the request that the session has sent last asks for, as its response names it."""
         return {session.key(each[0]): each for each in self._requested}

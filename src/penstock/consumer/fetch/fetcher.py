@@ -14,18 +14,19 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from penstock._kernel import scan
 from penstock.consumer.fetch.cursor import Cursor
-from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor
+from penstock.consumer.fetch.fetch_plan import FetchPlan, HeldCursor, Requested
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.fetch.queue import SMALL_CHUNK
 from penstock.errors import BrokerError, CorruptBatch, PenstockError, ProtocolError
 from penstock.masking import get_logger
 from penstock.wire.api.error_codes import CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, RetriableError, check
 from penstock.wire.api.fetch import FetchedPartition, FetchPosition, FetchResponse
+from penstock.wire.api.fetch_client import Key
 from penstock.wire.api.fetch_session import FetchSession
 from penstock.wire.api.metadata import Broker
 from penstock.wire.client_config import ClientConfig
@@ -197,12 +198,16 @@ class Fetcher:
                     break
                 asked = time.monotonic()
                 session.ask(wanted.positions, 0.0 if wanted.stream_full else self._config.fetch_max_wait)
+                by_key = wanted.by_key(session)  # now: after the answer, a reader may wait for its records
                 response = session.answer(buffer)
+                seconds = time.monotonic() - asked
                 with self._lock:
                     self._requesting = False
-                self._owner.fetched(time.monotonic() - asked, 0.0 if response is None else response.throttle)
+                received = False
                 if response is not None:
-                    received = self._distribute(response, wanted, session, Lease(buffer, self._give_back))
+                    received = self._distribute(response, wanted, by_key, session, Lease(buffer, self._give_back))
+                self._owner.fetched(seconds, 0.0 if response is None else response.throttle)
+                if response is not None:
                     if response.throttle > 0:
                         self._wait_out(response.throttle)
                     elif wanted.stream_full and not received:
@@ -260,11 +265,17 @@ class Fetcher:
         if len(buffer) <= MAX_BUFFER_KEPT_BYTES:
             self._buffers.append(buffer)
 
-    def _distribute(self, response: FetchResponse, wanted: FetchPlan, session: FetchSession, lease: Lease) -> bool:
+    def _distribute(
+        self,
+        response: FetchResponse,
+        wanted: FetchPlan,
+        by_key: Mapping[Key, Requested],
+        session: FetchSession,
+        lease: Lease,
+    ) -> bool:
         """Put the partitions of a response on their streams' queues. Returns whether it had records."""
         received = wakes = False
         refused: set[Cursor] = set()
-        by_key = wanted.by_key(session)
         for fetched in response.partitions:
             asked = by_key.get((fetched.topic, fetched.partition))
             if asked is None:

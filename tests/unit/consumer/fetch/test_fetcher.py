@@ -57,7 +57,8 @@ class Fetching:
         if self.lost is not None:
             assert self.fetcher.remove_if_held(self.held(self.lost)), "it had it"
         lease = Lease(buffer, lambda _: setattr(self, "given_back", self.given_back + 1))
-        self.fetcher._distribute(FetchResponse(throttle, 0, partitions), wanted, SESSION, lease)
+        response = FetchResponse(throttle, 0, partitions)
+        self.fetcher._distribute(response, wanted, wanted.by_key(SESSION), SESSION, lease)
 
 
 def test_H4_a_small_unread_chunk_does_not_keep_a_large_response_in_memory():
