@@ -21,12 +21,12 @@ IDLE_SECONDS = 5.0
 
 
 class Group:
-    """The newest assignment that each member has carried out. A connector's leader sends all of them the whole one."""
+    """The partitions that each member has taken in its newest assignment."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
         self._changed = threading.Condition()
-        self._assigned: dict[str, frozenset[tuple[int, str]]] = {}
+        self._assigned: dict[str, frozenset[int]] = {}
 
     def listener(self, member: str) -> Listener:
         return Listener(self, member)
@@ -35,22 +35,21 @@ class Group:
         with self._changed:
             self._assigned.clear()
 
-    def assigned(self, member: str, owners: frozenset[tuple[int, str]]) -> None:
+    def assigned(self, member: str, partitions: frozenset[int]) -> None:
         with self._changed:
-            self._assigned[member] = owners
+            self._assigned[member] = partitions
             self._changed.notify_all()
 
     def await_assignment(self, members: int) -> None:
-        """Until all members have carried out the same assignment, in which each has partitions and none is left."""
+        """Until each member has partitions, and each partition has one member."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_settled(members), DEADLINE):
                 raise TimeoutError(f"{len(self._assigned)} of {members} members have partitions")
 
     def _is_settled(self, members: int) -> bool:
-        if len(self._assigned) < members or len(set(self._assigned.values())) != 1:
-            return False
-        owners = next(iter(self._assigned.values()))
-        return len(owners) == self._partitions and len({thread for _, thread in owners}) == members
+        taken = self._assigned.values()
+        once = len(frozenset[int]().union(*taken)) == sum(map(len, taken)) == self._partitions
+        return once and sum(map(bool, taken)) == members
 
 
 class Listener:
@@ -62,8 +61,12 @@ class Listener:
         pass
 
     def assigned(self, consumer_id: str, assignment: Mapping[str, Mapping[int, str]]) -> None:
-        owners = frozenset(pair for topic in assignment.values() for pair in topic.items())
-        self._group.assigned(self._member, owners)
+        # With a leader that sends the whole assignment, the others' threads are in it too.
+        mine = (partition for topic in assignment.values() for partition, thread in topic.items() if self._owns(thread))
+        self._group.assigned(self._member, frozenset(mine))
+
+    def _owns(self, thread: str) -> bool:
+        return thread.startswith(f"{self._member}-")
 
 
 class Watch:
