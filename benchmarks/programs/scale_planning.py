@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ from penstock.config.source import parse_options
 from penstock.spark.admission_stream import AdmissionStreamReader
 from penstock.spark.batch import BatchReader
 from penstock.spark.schema import raw_schema, wanted_columns
+
+os.environ["PYTHON_WORKER_FACTORY_SECRET"] = ""  # as in a process of Spark's: the planner freezes its heap there
 
 CLUSTER = Path(__file__).with_name("simulated_cluster.py")
 FEW = 4
