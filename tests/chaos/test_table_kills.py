@@ -17,11 +17,12 @@ import pytest
 from confluent_kafka import Producer
 
 from chaos.processes import Program
-from fixtures.consumer import QUICK, WAIT, eventually
+from fixtures.consumer import WAIT, eventually, quick
 from fixtures.lake import DeltaLake, IcebergLake
 from fixtures.produce import Rec, rdkafka, send
 from penstock import Streamer
 from support import lake_program
+from support.group_configs import set_session
 
 PROGRAM = Path(lake_program.__file__)
 KILLS = int(os.environ.get("PENSTOCK_TABLE_KILLS", "24"))
@@ -31,16 +32,27 @@ PARTITIONS = 4
 MEMBERS = 2
 
 
+SESSION_MS = 6000
+"""Short, so that the group moves the partitions of a killed member before it is back."""
+
+PROTOCOLS = {
+    "classic": {"session.timeout.ms": SESSION_MS, "partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
 @pytest.mark.timeout(900)
-def test_I5_killed_streamers_store_each_record_once(topic, kafka, lake, tmp_path):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_I5_killed_streamers_store_each_record_once(topic, kafka, lake, tmp_path, protocol):
     """Two members of one group write to one table. One after the other is killed, and started again; each kill hits the
     other one with a rebalance. Half of the kills come while the table is maintained."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")  # noqa: T201
     chance, name = random.Random(seed), topic(PARTITIONS)
-    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"g-{uuid.uuid4().hex[:8]}", **QUICK}
-    # The session ends soon, so that the group moves the partitions of a killed member before it is back.
-    config |= {"session.timeout.ms": 6000, "partition.assignment.strategy": "cooperative-sticky"}
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"g-{uuid.uuid4().hex[:8]}"}
+    config |= quick(PROTOCOLS[protocol]) | PROTOCOLS[protocol]
+    if protocol == "consumer":
+        set_session(kafka, config["group.id"], SESSION_MS)
     produced, stop = [0], threading.Event()
 
     def keep_producing():

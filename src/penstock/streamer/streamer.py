@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
@@ -26,6 +26,7 @@ from penstock.model.topic_partition import Offsets, TopicPartition
 from penstock.streamer.config import StreamerSettings, streamer_config, topic_filter
 from penstock.streamer.counters import StreamerMetrics, summed
 from penstock.streamer.dead_letters import LetterWriter
+from penstock.streamer.other_members import OtherMembers
 from penstock.streamer.run import Revocation, Run
 from penstock.streamer.sinks.sink import Sink, Writer
 from penstock.streamer.sinks.table import TableWriter
@@ -77,8 +78,9 @@ class Streamer:
         - `dead_letter`: the destination of messages that fail: the name of a topic, a DeadLetterTopic, or a function
           that gets a list.
         - `start`: where to begin when the whole group starts.
-        - `until_end`: stop at the end that the topic has when the Streamer starts. `limit`: stop after this number of
-          records.
+        - `until_end`: stop at the end that the topic has when the Streamer starts. Partitions of other members count,
+          too: the Streamer waits until they are committed up to there, or are its own.
+        - `limit`: stop after this number of records.
         - `flush_rows`, `flush_bytes`, `flush_interval` (seconds): the limits at which a thread writes the rows that it
           holds, and commits. Default: the sink's limits.
         - `retry_timeout` (seconds): the pause after an error of the sink or the stream. Default: 5.
@@ -94,6 +96,7 @@ class Streamer:
         self._connector: ConsumerConnector | None = None
         self._table: TableOffsets | None = None
         self._at_table: TableStart | None = None
+        self._others: OtherMembers | None = None
         self._workers: list[Worker] = []
         self._threads: list[threading.Thread] = []
         self._working = 0
@@ -112,6 +115,9 @@ class Streamer:
                 raise RuntimeError("this Streamer was started before. Create another one")
             ends = self._ends() if self._config.until_end else None
             self._run = Run(self._wake_all, ends, self._config.limit)
+            if ends is not None:
+                consumer = self._config.consumer
+                self._others = OtherMembers(consumer.client, consumer.group, ends)
         opened: list[Writer | LetterWriter] = []
         try:
             if self._config.stores_offsets:
@@ -129,7 +135,9 @@ class Streamer:
         for number, (stream, (writer, letters)) in enumerate(zip(streams, writers, strict=True)):
             name = f"penstock-streamer-{self.topic}-{number}"
             worker = Worker(
-                name, stream, connector, self._config, self._run, writer, letters, self._table, self._check_log
+                *(name, stream, connector, self._config, self._run, writer, letters, self._table),
+                check_log=self._check_log,
+                others_have_ended=self._others_have_ended,
             )
             self._workers.append(worker)
         self._working = len(self._workers)
@@ -233,6 +241,10 @@ class Streamer:
         """Any worker."""
         if self._at_table is not None:
             self._at_table.check_log(tp, offset)
+
+    def _others_have_ended(self, mine: Collection[TopicPartition]) -> bool:
+        """Any worker."""
+        return self._others is None or self._others.have_ended(mine)
 
     def _open(self, thread: str, opened: list[Writer | LetterWriter]) -> tuple[Writer, LetterWriter | None]:
         config = self._config

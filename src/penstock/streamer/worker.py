@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -90,9 +90,11 @@ class Worker:
         letters: LetterWriter | None,
         table: TableOffsets | None = None,
         check_log: Callable[[TopicPartition, int], None] = lambda tp, offset: None,
+        others_have_ended: Callable[[Collection[TopicPartition]], bool] = lambda mine: True,
     ) -> None:
         """`table`: the offsets of a sink that stores them. `check_log` is called when records come again: it raises if
-        they are those of another log."""
+        they are those of another log. `others_have_ended`: whether all partitions but the given ones are read to their
+        ends."""
         self.name = name
         self._stream = stream
         self._consumer = consumer
@@ -104,6 +106,7 @@ class Worker:
         )
         self._table = table
         self._check_log = check_log
+        self._others_have_ended = others_have_ended
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._taking: TopicPartition | None = None
         """The partition of the batch in progress: the consumer's position is ahead of the extracted records there."""
@@ -340,13 +343,17 @@ class Worker:
                 self._delivery.backlog.reached(tp, position, now)
 
     def _stop_at_the_end(self) -> None:
-        """Stop the run if all assigned partitions have been read to their ends."""
+        """Stop the run if all partitions have been read to their ends: the assigned ones here, others elsewhere."""
         ends, expected = self._run.ends, self._run.expected
         if ends is None or expected is None:
             return
         positions = self._consumer.position()
-        if all(positions.get(tp, -1) >= ends.get(tp, 0) for tp in expected):
+        if not all(positions.get(tp, -1) >= ends.get(tp, 0) for tp in expected):
+            return
+        if self._others_have_ended(expected):
             self._run.stop()
+        elif self._delivery.backlog.since is not None:
+            self._delivery.deliver()  # other members may wait for these commits
 
     # revoked partitions
 

@@ -20,10 +20,19 @@ from confluent_kafka import Consumer, Producer
 
 from chaos.processes import Program
 from fixtures.cluster import cluster_of
-from fixtures.consumer import QUICK, WAIT, eventually
+from fixtures.consumer import QUICK, WAIT, eventually, quick
 from fixtures.postgres import PostgresServer
 from fixtures.produce import Rec, rdkafka, send
-from penstock import AdbcSink, DeadLetterTopic, ParquetSink, RowsRefused, Streamer, TopicPartition, UnknownTopic
+from penstock import (
+    AdbcSink,
+    ConsumerConnector,
+    DeadLetterTopic,
+    ParquetSink,
+    RowsRefused,
+    Streamer,
+    TopicPartition,
+    UnknownTopic,
+)
 from penstock._kernel import COLUMNS
 from penstock.wire.cluster import Cluster
 from support import streamer_program
@@ -333,6 +342,45 @@ def test_nothing_is_missing_when_members_come_and_go(topic, kafka, config, assig
     if not refused:
         assert max(found.values()) == 1, "what was written before it left does not come again"
     left.nothing()
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param({}, id="classic", marks=pytest.mark.extended),
+        pytest.param({"group.protocol": "consumer"}, id="consumer"),
+    ],
+)
+def test_I4_until_the_end_waits_for_the_partitions_of_another_member(topic, produce, config, protocol):
+    """A member that reads and commits nothing has half of them. When it leaves, they are read here."""
+    name = topic(4)
+    produce(name, numbered(400, 4))
+    config = {key: config[key] for key in ("bootstrap.servers", "group.id")} | quick(protocol) | protocol
+    rows = []
+    with ConsumerConnector(config | {"enable.auto.commit": False}) as other:
+        other.create_message_streams({name: 1})
+        eventually(lambda: len(other.assignment()) == 4, "it has all partitions")
+        with Streamer(name, 1, sink=rows.append, config=config, until_end=True) as streamer:
+            eventually(lambda: sum(map(len, rows)) == 200, "its own half")
+            assert not streamer.wait(2.0)
+            other.shutdown()
+            assert streamer.wait(WAIT)
+    assert Counter(pa.concat_tables(rows).column("value").to_pylist()) == {b"%d" % n: 1 for n in range(400)}
+
+
+def test_I4_two_members_until_the_end_wait_for_each_other_and_end(topic, produce, config):
+    """Each holds back what it commits for longer than the test waits."""
+    name = topic(4)
+    produce(name, numbered(400, 4))
+    rows = []
+
+    def streamer():
+        return Streamer(name, 1, sink=rows.append, config=config, until_end=True, flush_interval=2 * WAIT)
+
+    with streamer() as one, streamer() as two:
+        assert one.wait(WAIT)
+        assert two.wait(WAIT)
+    assert Counter(pa.concat_tables(rows).column("value").to_pylist()) == {b"%d" % n: 1 for n in range(400)}
 
 
 def test_a_sink_of_ones_own_that_refuses_rows(topic, produce, config):

@@ -17,6 +17,7 @@ from penstock import (
     SinkError,
     Streamer,
 )
+from penstock.streamer.other_members import OtherMembers
 
 # --- I1 -------------------------------------------------------------------------------------------------------------
 
@@ -346,12 +347,28 @@ def test_until_the_end_does_not_end_in_the_middle_of_a_rebalance(fake_connector,
 def test_until_the_end_is_that_of_our_own_partitions_also_if_another_member_has_our_name(fake_connector, monkeypatch):
     """A config that several programs share may hold a consumer.id."""
     monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
+    monkeypatch.setattr(OtherMembers, "have_ended", lambda self, mine: mine == {P0})
     sink = ListSink()
     with running(fake_connector, sink, until_end=True, partitions=[]) as streamer:
         fake_connector.given = frozenset([P0])
         fake_connector.listener.assigned("fake", {"t": {0: "fake-0", 1: "fake-0"}})
         fake_connector.owners[P0], fake_connector.positions[P0] = "fake-0", 0
         fake_connector.put(0, [b"a"])
+        assert streamer.wait(SECONDS)
+    assert sink.rows == [b"a"]
+
+
+def test_I4_until_the_end_waits_for_other_members_with_everything_committed(fake_connector, monkeypatch):
+    """Another member may wait for the commits of this one."""
+    monkeypatch.setattr(Streamer, "_ends", lambda self: {P0: 1, P1: 1})
+    ended = threading.Event()
+    monkeypatch.setattr(OtherMembers, "have_ended", lambda self, mine: ended.is_set())
+    sink = ListSink()
+    with running(fake_connector, sink, until_end=True, partitions=[0], flush_interval=SECONDS) as streamer:
+        fake_connector.put(0, [b"a"])
+        assert until(lambda: fake_connector.committed == {P0: 1}, SECONDS)
+        assert not streamer.wait(0.2)
+        ended.set()
         assert streamer.wait(SECONDS)
     assert sink.rows == [b"a"]
 
