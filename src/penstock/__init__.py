@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
+    AcknowledgementRefused,
     AuthenticationFailed,
     AuthorizationFailed,
     BrokerError,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from penstock.arrow.writing import Writer, write_batches
     from penstock.consumer.connector import ConsumerConnector
     from penstock.consumer.event_time.batch import EventBatch
+    from penstock.consumer.share.share_records import ShareBatch, ShareMessage
+    from penstock.consumer.share.share_stream import ShareStream
     from penstock.consumer.stream.async_stream import AsyncStream
     from penstock.consumer.stream.stream import Stream
     from penstock.consumer.subscription import AllowTopics, DenyTopics
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AcknowledgementRefused",
     "AdbcSink",
     "AllowTopics",
     "AsyncStream",
@@ -129,6 +133,9 @@ __all__ = [
     "RowsRefused",
     "SchemaNotFound",
     "SchemaRefused",
+    "ShareBatch",
+    "ShareMessage",
+    "ShareStream",
     "SinkError",
     "Stream",
     "Streamer",
@@ -170,6 +177,9 @@ _MODULES = {
     "ParquetSink": "penstock.streamer.sinks.parquet",
     "PartitionEventTime": "penstock.eventtime.tracker",
     "PartitionResult": "penstock.arrow.write_result",
+    "ShareBatch": "penstock.consumer.share.share_records",
+    "ShareMessage": "penstock.consumer.share.share_records",
+    "ShareStream": "penstock.consumer.share.share_stream",
     "Stream": "penstock.consumer.stream.stream",
     "Streamer": "penstock.streamer.streamer",
     "TopicPartition": "penstock.model.topic_partition",

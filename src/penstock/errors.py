@@ -12,6 +12,7 @@
     │   ├── TopicRecreated        a topic was deleted and created again while a producer wrote to it
     │   ├── TransactionLost       another producer took the transactional id, or the broker ended the transaction
     │   ├── CommitRefused         the group assigned the partitions to others, or removed this member
+    │   ├── AcknowledgementRefused  a record of a share group cannot be acknowledged (any more)
     │   └── ProtocolError         the broker's response is invalid
     ├── CorruptBatch              the bytes of a record batch are damaged
     ├── RecordTooLarge            a record does not fit into a fetch response
@@ -198,6 +199,19 @@ class CommitRefused(BrokerError):
             "session.timeout.ms, or commit in revoked of a rebalance listener"
         )
         super().__init__(f"group {group!r} refused a commit of this consumer: {reason}. {hint}")
+
+
+class AcknowledgementRefused(BrokerError):
+    """A record of a share group cannot be acknowledged: it is acknowledged already, or its lock is lost."""
+
+    def __init__(self, topic: str, partition: int, reason: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.reason = reason
+        super().__init__(
+            f"{topic}-{partition}: nothing was acknowledged: {reason}. The group delivers records again whose "
+            "acknowledgement has not arrived"
+        )
 
 
 class ProtocolError(BrokerError):

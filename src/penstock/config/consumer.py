@@ -19,6 +19,7 @@ from penstock.config.parsers import flag, milliseconds, number, one_of, reset_ru
 from penstock.config.security import SECURITY_REFUSED
 from penstock.errors import OptionError, did_you_mean
 from penstock.model.offset_spec import Reset
+from penstock.wire.api.share_fetch import BATCH_OPTIMIZED, RECORD_LIMIT
 from penstock.wire.client_config import ClientConfig
 
 COOPERATIVE = "cooperative-sticky"
@@ -66,12 +67,19 @@ class ConsumerConfig:
     refresh_leader_backoff: float
     metadata_max_age: float
     exclude_internal: bool
+    share_explicit: bool
+    """Whether records of a share group are acknowledged only by calls."""
+    share_acquire_mode: int
+    max_poll_records: int
+    """The records that one fetch of a share group acquires for one stream."""
     formats: FormatOptions
     """The typed columns of `Stream.batches`: options of the Spark source, with the same names."""
     shown: Shown = field(default=(), compare=False)
     """The given settings, for the log."""
     ignored: Ignored = field(default=(), compare=False)
     """Settings that have no effect: a ConsumerConnector warns of them."""
+    share_only: Ignored = field(default=(), compare=False)
+    """Settings that only share streams use: other streams warn of them."""
 
     @property
     def cooperative(self) -> bool:
@@ -116,6 +124,15 @@ def _timeout(name: str, value: str) -> float | None:
 
 def _protocol(name: str, value: str) -> bool:
     return one_of("classic", "consumer")(name, value.strip().lower()) == "consumer"
+
+
+def _acknowledgement_mode(name: str, value: str) -> bool:
+    return one_of("implicit", "explicit")(name, value) == "explicit"
+
+
+def _acquire_mode(name: str, value: str) -> int:
+    modes = {"batch_optimized": BATCH_OPTIMIZED, "record_limit": RECORD_LIMIT}
+    return modes[one_of(*modes)(name, value)]
 
 
 def _user_data(name: str, value: str) -> bool | None:
@@ -299,6 +316,31 @@ _OWN = (
         "With `false` a member counts as one stream, and `start` has no effect.",
         "user_data",
     ),
+    Option(
+        "share.acknowledgement.mode",
+        _acknowledgement_mode,
+        "implicit",
+        "Who acknowledges the records of a share group. `implicit`: asking a stream for more accepts what it has "
+        "handed out before. `explicit`: only calls of `accept`, `release` and `reject` acknowledge.",
+        "share_explicit",
+    ),
+    Option(
+        "share.acquire.mode",
+        _acquire_mode,
+        "batch_optimized",
+        "How a fetch of a share group respects `max.poll.records`. `batch_optimized`: it acquires whole record "
+        "batches, and may exceed the limit. `record_limit`: it never exceeds the limit, and costs the broker more. "
+        "That needs Kafka 4.2.",
+        "share_acquire_mode",
+    ),
+    Option(
+        "max.poll.records",
+        number(1, 2**31 - 1),
+        "500",
+        "The number of records that a fetch of a share group acquires for each stream that waits. Their locks run from "
+        "then on. Other streams ignore it.",
+        "max_poll_records",
+    ),
 )
 
 _CHANGED: dict[str, dict[str, Any]] = {
@@ -374,7 +416,6 @@ _OLD_NO_EFFECT = {
 
 _NO_EFFECT = {
     **{bare_name(name): _bare(reason) for name, reason in KAFKA_NO_EFFECT.items()},
-    "max.poll.records": "there is no poll",
     **{
         f"zookeeper.{name}.ms": "there is no ZooKeeper"
         for name in ("connection.timeout", "session.timeout", "sync.time")
@@ -440,7 +481,37 @@ def _parsed(values: OptionValues, needs_group: bool) -> ConsumerConfig:
     if "group.id" not in values.given:
         own["auto_commit"] = False
         ignored = (*ignored, *_without_group(values))
-    return ConsumerConfig(client=_client(values), formats=formats, shown=values.shown, ignored=ignored, **own)
+    share_only = tuple(
+        (values.written.get(name, name), "only share streams use it") for name in _SHARE_ONLY if name in values.given
+    )
+    return ConsumerConfig(
+        client=_client(values), formats=formats, shown=values.shown, ignored=ignored, share_only=share_only, **own
+    )
+
+
+_SHARE_ONLY = ("share.acknowledgement.mode", "share.acquire.mode", "max.poll.records")
+
+_MEMBERS = "Every record goes to one member, whichever has room"
+_SHARE_REFUSED = {
+    "auto.offset.reset": "Set share.auto.offset.reset of the group: kafka-configs.sh --entity-type groups",
+    "enable.auto.commit": "Acknowledgements take the place of commits: set share.acknowledgement.mode",
+    "isolation.level": "Set share.isolation.level of the group: kafka-configs.sh --entity-type groups",
+    "group.instance.id": "A share group has no static members",
+    "partition.assignment.strategy": _MEMBERS,
+    "group.remote.assignor": _MEMBERS,
+    "group.protocol": "A share group has a protocol of its own",
+    "session.timeout.ms": "The brokers' group.share.session.timeout.ms decides",
+    "heartbeat.interval.ms": "The brokers' group.share.heartbeat.interval.ms decides",
+}
+"""Settings that a share group does not have, each with the alternative. Java's share consumer refuses the same ones."""
+
+
+def check_share_settings(config: ConsumerConfig) -> None:
+    """Raises OptionError for a given setting that a share group does not have."""
+    for name, _ in config.shown:
+        hint = _SHARE_REFUSED.get(_TABLE.declared_name(name))
+        if hint is not None:
+            raise OptionError(name, None, "is not a setting of share groups", hint)
 
 
 _GROUP_SETTINGS = (

@@ -23,7 +23,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from penstock.config.consumer import ConsumerConfig, missing_group, parse_config
+from penstock.config.consumer import ConsumerConfig, check_share_settings, missing_group, parse_config
 from penstock.config.in_force import options_text, versions
 from penstock.config.option import warn_of_ignored
 from penstock.consumer.assigned_partitions import AssignedPartitions
@@ -39,6 +39,8 @@ from penstock.consumer.manual_assignment import ManualAssignment, PartitionStart
 from penstock.consumer.offsets import Offsets
 from penstock.consumer.partition_metrics import partition_metrics
 from penstock.consumer.rebalancer import RebalanceListener, Rebalancer
+from penstock.consumer.share.share_group import ShareGroup
+from penstock.consumer.share.share_stream import ShareStream
 from penstock.consumer.shutdown import Shutdown
 from penstock.consumer.start import Start, StartingOffsets, check_topics, checked_start
 from penstock.consumer.stream.records import Decode
@@ -99,6 +101,8 @@ class ConsumerConnector:
         self._counters = ConsumerCounters()
         self._streams: list[tuple[str, Stream]] = []
         """The streams with their topics; a stream of a filter has the topic ""."""
+        self._share: ShareGroup | None = None
+        """The membership and the streams of a share group, instead of the others."""
         self._membership: GroupMembership | None = None
         self._unregister: list[Callable[[], None]] = []
         self._tracker: SharedTracker | None = None
@@ -224,6 +228,37 @@ class ConsumerConnector:
         )
         return streams
 
+    def create_share_streams(
+        self,
+        topics: Mapping[str, int],
+        key_decoder: Decode | None = None,
+        value_decoder: Decode | None = None,
+    ) -> dict[str, list[ShareStream]]:
+        """Create the given number of streams per topic, and join the share group (KIP-932). Once per connector.
+
+        Any number of streams and members can read the same partition. Each record goes to one of them, and comes again
+        if it is not accepted (docs/share-groups.md). Needs Kafka 4.1.
+        """
+        if not hasattr(topics, "items"):
+            raise OptionError("topics", topics, "is not a mapping", 'Give the streams per topic, as {"words": 4}')
+        self._check_group()
+        check_share_settings(self.config)
+        if not isinstance(self._start, GroupOffsets):
+            hint = "Set share.auto.offset.reset of the group: earliest, latest or by_duration:PT1H"
+            raise OptionError("start", None, "is not supported with share streams", hint)
+        if self._tracker is not None:
+            hint = "Records of a share group come in any order, and again: they have no watermark"
+            raise OptionError("watermarks", None, "are not supported with share streams", hint)
+        subscription = NamedTopics(dict(topics))
+        make = self._factory.share_maker(TopicNames(tuple(subscription.streams)), key_decoder, value_decoder)
+        streams = {topic: [make(number) for number in range(count)] for topic, count in subscription.streams.items()}
+        with self._lock:
+            self._begins(subscription)
+            self._share = ShareGroup(self.config, subscription, streams, self._counters)
+            atexit.register(self.shutdown)
+            self._share.start()
+        return streams
+
     def _check_group(self) -> None:
         if not self.config.group:
             raise missing_group()
@@ -242,16 +277,10 @@ class ConsumerConnector:
         membership: Callable[[], GroupMembership],
     ) -> None:
         """`wanted`: what is read, for the log."""
+        warn_of_ignored(self.config.share_only, "setting")
         with self._lock:
-            if self._shutdown.begun:
-                raise RuntimeError("this connector is shut down")
-            if self._membership is not None:
-                raise MessageStreamsExist(self.consumer_id)
+            self._begins(wanted)
             self._streams = streams
-            log.info(
-                "consumer %s starts: %s; streams: %s; settings: %s",
-                *(self.consumer_id, versions(), wanted, options_text(self.config.shown)),
-            )
             for _, stream in streams:
                 stream.transactional_offsets = self._transactional_offsets(stream.reader)
                 stream.reader.queue.wait_reason = partial(self._wait_reason, stream.thread_id)
@@ -263,6 +292,17 @@ class ConsumerConnector:
             if self._event_time_thread is not None:
                 self._event_time_thread.start()
             self._membership.start()
+
+    def _begins(self, wanted: object) -> None:
+        """With the lock held."""
+        if self._shutdown.begun:
+            raise RuntimeError("this connector is shut down")
+        if self._membership is not None or self._share is not None:
+            raise MessageStreamsExist(self.consumer_id)
+        log.info(
+            "consumer %s starts: %s; streams: %s; settings: %s",
+            *(self.consumer_id, versions(), wanted, options_text(self.config.shown)),
+        )
 
     def _offset_reader(self) -> GroupMember:
         """Called when partitions are assigned, so there is a membership."""
@@ -292,6 +332,8 @@ class ConsumerConnector:
 
     def assignment(self) -> dict[TopicPartition, str]:
         """The partitions that this consumer reads now, and the thread ids of their streams."""
+        if self._share is not None:  # each of them is read by all streams of its topic
+            return dict.fromkeys(self._share.membership.assignment(), self.consumer_id)
         return {cursor.tp: cursor.reader.thread_id for cursor in self._assigned.in_order()}
 
     def assigned(self) -> frozenset[TopicPartition]:
@@ -310,6 +352,7 @@ class ConsumerConnector:
         """
         if not self.config.group:
             raise needs_group("commit_offsets")
+        self._refuse_in_share_group("commit_offsets", "Acknowledge records, and call commit() of the stream")
         if self._stopped.is_set() and not self._assigned.cursors:
             hint = "The shutdown has committed the positions, if auto-commit was on"
             raise CommitRefused(self.config.group, "this connector is shut down", hint)
@@ -318,10 +361,12 @@ class ConsumerConnector:
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Continue from other offsets. All partitions must be assigned to this consumer. In a listener's `assigned`,
         new partitions start there."""
+        self._refuse_in_share_group("seek", "Reset the group while it has no members: kafka-share-groups.sh")
         self._offsets.seek(offsets)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed, or revoked."""
+        self._refuse_in_share_group("pause", "Do not read the streams: nothing is acquired while their queues are full")
         self._offsets.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -339,7 +384,13 @@ class ConsumerConnector:
         """Call the listener when partitions are revoked, and before new ones are fetched. None removes it."""
         if listener is not None and not self.config.group:
             raise needs_group("a rebalance listener")
+        if listener is not None:
+            self._refuse_in_share_group("set_rebalance_listener", "Its members have no partitions of their own")
         self._rebalancer.set_listener(listener)
+
+    def _refuse_in_share_group(self, call: str, hint: str) -> None:
+        if self._share is not None:
+            raise RuntimeError(f"{call} is not for share streams: a share group has no positions. {hint}")
 
     # --- event time ---------------------------------------------------------------------------------------------------
 
@@ -374,13 +425,15 @@ class ConsumerConnector:
 
     def metrics(self) -> ConsumerMetrics:
         """All metrics (H16), as of now."""
-        membership, tracker = self._membership, self._tracker
+        share, tracker = self._share, self._tracker
+        membership = self._membership if share is None else share.membership
+        queues = [(topic, stream.thread_id, stream.reader.queue.size) for topic, stream in self._streams]
         status = None if tracker is None else tracker.status()
         return self._counters.snapshot(
             self.config.group,
             self.consumer_id,
             partition_metrics(self._assigned.in_order(), status),
-            [StreamQueue(topic, stream.thread_id, stream.reader.queue.size) for topic, stream in self._streams],
+            [StreamQueue(*each) for each in (queues if share is None else share.queues())],
             open_connections=POOL.open_count(self.config.client),
             requests=membership.counters.snapshot() if membership else NO_GROUP,
             rebalances=membership.rebalances if membership else 0,
@@ -418,6 +471,8 @@ class ConsumerConnector:
         with self._lock:  # not in the middle of `_begin`
             self._stopped.set()
             self._rebalancer.stop()
+        if self._share is not None:
+            self._share.close(share(0.9))
         for _, stream in self._streams:
             stream.close()
         self._cluster.abort()

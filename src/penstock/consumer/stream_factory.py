@@ -11,6 +11,8 @@ from penstock.consumer.event_time.records import EventTimeRecords
 from penstock.consumer.event_time.shared_tracker import SharedTracker
 from penstock.consumer.fetch.queue import ChunkQueue
 from penstock.consumer.group.assignors import thread_id
+from penstock.consumer.share.share_group import StreamSettings, make_share_stream
+from penstock.consumer.share.share_stream import ShareStream
 from penstock.consumer.stream.chunk_reader import ChunkReader
 from penstock.consumer.stream.decoders import DecoderCache
 from penstock.consumer.stream.prepared import TypedPreparer
@@ -46,9 +48,7 @@ class StreamFactory:
         self, topics: Subscription, key_decoder: Decode | None, value_decoder: Decode | None
     ) -> Callable[[int], Stream]:
         """A function that builds the stream with a given number. Resolves the formats of these topics."""
-        for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
-            if decoder is not None and not callable(decoder):
-                raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
+        _check_decoders(key_decoder, value_decoder)
         config, counters, typed = self._config, self._counters, self._typed_source(topics)
         return lambda number: make_stream(
             thread_id(self._consumer_id, number),
@@ -66,6 +66,16 @@ class StreamFactory:
             on_converted=counters.typed,
         )
 
+    def share_maker(
+        self, topics: Subscription, key_decoder: Decode | None, value_decoder: Decode | None
+    ) -> Callable[[int], ShareStream]:
+        """The same for the streams of a share group."""
+        _check_decoders(key_decoder, value_decoder)
+        settings = StreamSettings(
+            self._config, self._consumer_id, self._counters, key_decoder, value_decoder, self._typed_source(topics)
+        )
+        return lambda number: make_share_stream(settings, number)
+
     def _typed_source(self, topics: Subscription) -> TypedSource | None:
         """The formats of the config. Asks a schema registry, or samples records, if they require it."""
         if not self._config.formats.typed:
@@ -75,6 +85,12 @@ class StreamFactory:
         formats = replace(self._config.formats, dead_letter_transactional=False)  # dead letters are written per batch
         options = default_options(self._config.client, topics, formats)
         return typed_source(replace(options, include_headers=True))
+
+
+def _check_decoders(key_decoder: Decode | None, value_decoder: Decode | None) -> None:
+    for name, decoder in (("key_decoder", key_decoder), ("value_decoder", value_decoder)):
+        if decoder is not None and not callable(decoder):
+            raise OptionError(name, decoder, "must be a function of bytes", f"Example: {name}=json.loads")
 
 
 def make_stream(

@@ -262,7 +262,6 @@ def test_secrets_show_nowhere():
 
 def test_F5_a_connector_warns_once_of_what_means_nothing_here(caplog):
     idle = {
-        "max.poll.records": 500,
         "check.crcs": True,
         "zookeeper.session.timeout.ms": 400,
         "offsets.storage": "kafka",

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 
+from penstock.consumer.stream.batch_view import BatchView
 from penstock.eventtime.times import EventTimes
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class EventBatch:
+class EventBatch(BatchView):
     """Records of one partition, and the event-time watermarks after them.
 
     It supports Arrow's PyCapsule interface: `pyarrow.record_batch(batch)`, polars and others accept it as a record
     batch. Attributes that it does not define are those of its RecordBatch: `batch.slice(0, 10)` is a plain RecordBatch.
     """
 
-    __slots__ = ("_partition_watermark", "_times", "_watermark", "late", "records")
+    __slots__ = ("_partition_watermark", "_times", "_watermark", "late")
 
     def __init__(
         self,
@@ -31,8 +30,7 @@ class EventBatch:
         late: int = 0,
     ) -> None:
         """Watermarks are milliseconds since the epoch."""
-        self.records = records
-        """The records, with the selected columns."""
+        super().__init__(records)
         self._times = times
         self._watermark = watermark
         self._partition_watermark = partition_watermark
@@ -53,51 +51,6 @@ class EventBatch:
     def event_times(self) -> pa.TimestampArray:
         """The event time of each record; null for a record without one."""
         return self._times.milliseconds().cast(pa.timestamp("ms", tz="UTC"))
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.records.num_rows)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.records.schema
-
-    @property
-    def columns(self) -> list[pa.Array]:
-        return list(self.records.columns)
-
-    def column(self, name: str | int) -> pa.Array:
-        return self.records.column(name)
-
-    def select(self, columns: Sequence[str | int]) -> pa.RecordBatch:
-        return self.records.select(list(columns))
-
-    def to_pandas(self, **options: Any) -> Any:
-        return self.records.to_pandas(**options)
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        return list(self.records.to_pylist())
-
-    def to_pydict(self) -> dict[str, list[Any]]:
-        return dict(self.records.to_pydict())
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "records":  # not set yet: an object that is being copied
-            raise AttributeError(name)
-        return getattr(self.records, name)
-
-    def __getitem__(self, name: str | int) -> pa.Array:
-        return self.records.column(name)
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        capsules: tuple[object, object] = self.records.__arrow_c_array__(requested_schema)
-        return capsules
-
-    def __arrow_c_schema__(self) -> object:
-        return self.records.schema.__arrow_c_schema__()
 
     def __repr__(self) -> str:
         return f"EventBatch({self.num_rows} rows of {self.schema.names}, watermark={self.watermark})"

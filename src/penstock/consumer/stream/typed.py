@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock._kernel import Batch
 from penstock.consumer.fetch.chunk import Chunk
-from penstock.consumer.fetch.cursor import Cursor
 from penstock.consumer.stream.chunk_reader import ChunkReader
+from penstock.consumer.stream.decoders import ReadPartition
 from penstock.dead_letters.letter import fault_letters
 from penstock.dead_letters.letter_writer import TopicWriter
 from penstock.formats.plan import TypedPlan, TypedSource
@@ -63,13 +63,13 @@ class TypedBatches:
         self._on_converted = on_converted
         self.columns = (*plan.fetched, *(() if "offset" in plan.fetched else ("offset",)))
         """Kafka's columns to decode. Offsets say where to continue if a batch is handed out in parts."""
-        self._partitions: dict[Cursor, TypedColumns] = {}
+        self._partitions: dict[ReadPartition, TypedColumns] = {}
         self.ended_at: int | None = None
         """The offset of the record at which the user's deserializer ended the stream (F4)."""
         self.next_offset: int | None = None
         """Where the rest of the last batch begins, if only its first part was converted."""
 
-    def convert(self, cursor: Cursor, batch: Batch) -> pa.RecordBatch:
+    def convert(self, cursor: ReadPartition, batch: Batch) -> pa.RecordBatch:
         """The typed rows of a batch, maybe none. Raises MalformedRecord, and errors of the schema registry.
 
         If all rows would take too much memory, returns the first part: then `next_offset` says where the rest begins.
