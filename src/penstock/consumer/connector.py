@@ -254,7 +254,7 @@ class ConsumerConnector:
         streams = {topic: [make(number) for number in range(count)] for topic, count in subscription.streams.items()}
         with self._lock:
             self._begins(subscription)
-            self._share = ShareGroup(self.config, subscription, streams, self._counters)
+            self._share = ShareGroup(self.config, streams, self._counters)
             atexit.register(self.shutdown)
             self._share.start()
         return streams
@@ -333,7 +333,7 @@ class ConsumerConnector:
     def assignment(self) -> dict[TopicPartition, str]:
         """The partitions that this consumer reads now, and the thread ids of their streams."""
         if self._share is not None:  # each of them is read by all streams of its topic
-            return dict.fromkeys(self._share.membership.assignment(), self.consumer_id)
+            return dict.fromkeys(self._share.assignment(), self.consumer_id)
         return {cursor.tp: cursor.reader.thread_id for cursor in self._assigned.in_order()}
 
     def assigned(self) -> frozenset[TopicPartition]:
@@ -426,7 +426,7 @@ class ConsumerConnector:
     def metrics(self) -> ConsumerMetrics:
         """All metrics (H16), as of now."""
         share, tracker = self._share, self._tracker
-        membership = self._membership if share is None else share.membership
+        membership = self._membership
         queues = [(topic, stream.thread_id, stream.reader.queue.size) for topic, stream in self._streams]
         status = None if tracker is None else tracker.status()
         return self._counters.snapshot(
@@ -435,8 +435,8 @@ class ConsumerConnector:
             partition_metrics(self._assigned.in_order(), status),
             [StreamQueue(*each) for each in (queues if share is None else share.queues())],
             open_connections=POOL.open_count(self.config.client),
-            requests=membership.counters.snapshot() if membership else NO_GROUP,
-            rebalances=membership.rebalances if membership else 0,
+            requests=joined.counters.snapshot() if (joined := membership or share) else NO_GROUP,
+            rebalances=joined.rebalances if joined else 0,
             rebalance_seconds=membership.rebalance_seconds if membership else 0.0,
             last_rebalance_seconds=membership.last_rebalance_seconds if membership else None,
             watermark=None if status is None else status.combined,

@@ -37,7 +37,6 @@ from penstock.wire.api.share_fetch import (
     KNOWS_RECORD_LIMIT,
     RECORD_LIMIT,
     SHARE_FETCH,
-    AcquiredRange,
     SharedRecords,
     ShareFetchResponse,
     read_share_fetch_response,
@@ -73,16 +72,6 @@ REFUSED_HINT = (
 Sent = dict[SharedPartition, list[tuple[ShareChunk, list[AckBatch]]]]
 
 
-class ChunkRouter(Protocol):
-    """Knows the streams. Any thread may call every method."""
-
-    def room(self, topic: str) -> int:
-        """How many streams of a topic take more chunks."""
-
-    def put(self, chunk: ShareChunk) -> bool:
-        """Put a chunk on the queue of a stream; False after a shutdown."""
-
-
 class ShareFetcherOwner(Protocol):
     """Handles the events of a share fetcher: `ShareLeaders`. The fetcher's thread calls every method."""
 
@@ -111,7 +100,6 @@ class ShareFetcher:
         member_id: str,
         max_records: int,
         acquire_mode: int,
-        router: ChunkRouter,
         owner: ShareFetcherOwner,
     ) -> None:
         self.broker = broker
@@ -122,7 +110,6 @@ class ShareFetcher:
         self._member_id = member_id
         self._max_records = max_records
         self._acquire_mode = acquire_mode
-        self._router = router
         self._owner = owner
         self._lock = threading.Lock()
         self._partitions: dict[SharedPartition, SharePartition] = {}
@@ -265,7 +252,7 @@ class ShareFetcher:
         chunks = self._unfinished()
         with self._lock:
             partitions = dict(self._partitions)
-        wanted = {key: each for key, each in partitions.items() if self._router.room(each.tp.topic)}
+        wanted = {key: each for key, each in partitions.items() if each.reader.has_room}
         unsent = [chunk for chunk in chunks if chunk.unsent_since is not None]
         if session.is_open and unsent and self._is_due(unsent, wanted):
             self._flushes = False
@@ -398,7 +385,6 @@ class ShareFetcher:
         is_busy: bool,
     ) -> None:
         sent, config = self._take(chunks), self._config
-        streams = sum(self._router.room(topic) for topic in {each.tp.topic for each in wanted.values()})
         change = session.fetch(wanted)
         max_wait = min(config.fetch_max_wait, BUSY_WAIT_SECONDS if is_busy else MAX_WAIT_SECONDS)
         request = share_fetch_request(
@@ -409,7 +395,7 @@ class ShareFetcher:
             max_wait=max_wait,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
-            max_records=min(self._max_records * max(1, streams), 2**31 - 1),
+            max_records=self._max_records,
             batch_size=self._max_records,
             acquire_mode=self._acquire_mode,
             added=change.added,
@@ -450,16 +436,13 @@ class ShareFetcher:
                 if fetched.error_code and partition is not None:
                     self._handle_error(partition, fetched)
                 continue
-            for ranges in split(fetched.acquired, self._max_records):
-                # Each chunk has a view of its own, so that one can be released before the others.
-                chunk = ShareChunk(partition, fetched.records[:], ranges, lease, deadline, self)
-                with self._lock:
-                    self._chunks[chunk] = None
-                if not self._router.put(chunk):
-                    with self._lock:  # closing the session releases its records
-                        del self._chunks[chunk]
-                    chunk.release_bytes()
-            fetched.records.release()
+            chunk = ShareChunk(partition, fetched.records, fetched.acquired, lease, deadline, self)
+            with self._lock:
+                self._chunks[chunk] = None
+            if not partition.reader.put(chunk):
+                with self._lock:  # closing the session releases its records
+                    del self._chunks[chunk]
+                chunk.release_bytes()
         lease.release()
 
     def _handle_error(self, partition: SharePartition, fetched: SharedRecords) -> None:
@@ -510,20 +493,6 @@ class ShareFetcher:
             alone = [chunk for chunk in alone if chunk.unsent_since is not None]
         epoch = session.close()
         self._send_acknowledgements(connection, session, sent, epoch, self._config.request_timeout)
-
-
-def split(ranges: Iterable[AcquiredRange], max_records: int) -> list[list[AcquiredRange]]:
-    """Acquired ranges in parts of about `max_records` offsets: several streams can read the parts of one partition."""
-    parts: list[list[AcquiredRange]] = []
-    count = 0
-    for each in ranges:
-        size = each.last - each.first + 1
-        if not parts or count + size > max_records:
-            parts.append([])
-            count = 0
-        parts[-1].append(each)
-        count += size
-    return parts
 
 
 def _refusal(chunk: ShareChunk, code: int) -> BrokerError:

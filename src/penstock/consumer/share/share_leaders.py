@@ -37,14 +37,14 @@ class ShareLeaders:
         self,
         config: ClientConfig,
         group: str,
-        new_fetcher: Callable[[Broker, ShareLeaders], ShareFetcher],
+        new_fetcher: Callable[[Broker, str, ShareLeaders], ShareFetcher],
         *,
         backoff: float,
         on_error: Callable[[BaseException], None],
         on_fetched: Callable[[float, float], None],
         on_retry: Callable[[], None],
     ) -> None:
-        """`on_error` gets errors that are not retriable."""
+        """`new_fetcher` makes the fetcher of a member at a broker. `on_error` gets errors that are not retriable."""
         self._new_fetcher = new_fetcher
         self._backoff = backoff
         self.failed = on_error
@@ -54,7 +54,7 @@ class ShareLeaders:
         self._stopped = threading.Event()
         self._pending: dict[SharePartition, float] = {}
         """Partitions to look up, each not before a time."""
-        self._fetchers: dict[tuple[str, int], ShareFetcher] = {}
+        self._fetchers: dict[tuple[str, int, str], ShareFetcher] = {}
         self._ending: list[ShareFetcher] = []
         lookups = replace(config, api_timeout=min(config.api_timeout, LOOKUP_SECONDS))
         self._cluster = Cluster(lookups, self._stopped.wait, on_retry)
@@ -149,7 +149,7 @@ class ShareLeaders:
 
     def _resolve(self, due: Collection[SharePartition]) -> None:
         metadata, _ = self._cluster.listing(sorted({each.tp.topic for each in due}))
-        by_broker: dict[Broker, list[SharePartition]] = defaultdict(list)
+        by_fetcher: dict[tuple[Broker, str], list[SharePartition]] = defaultdict(list)
         without: list[SharePartition] = []
         for each in due:
             leader, topic = metadata.leader(each.tp), metadata.topics.get(each.tp.topic)
@@ -157,15 +157,15 @@ class ShareLeaders:
             if leader is None or topic is None or topic.topic_id != each.key.topic_id:
                 without.append(each)
             else:
-                by_broker[leader.broker].append(each)
+                by_fetcher[leader.broker, each.member_id].append(each)
         self._postpone(without, self._backoff)
         with self._changed:
             if self._stopped.is_set():
                 return
-            for broker, partitions in by_broker.items():
+            for (broker, member_id), partitions in by_fetcher.items():
                 led = [each for each in partitions if self._pending.pop(each, None) is not None]
                 if led:
-                    self._pass_to_fetcher(broker, led)
+                    self._pass_to_fetcher(broker, member_id, led)
             self._ending = [fetcher for fetcher in self._ending if fetcher.alive]
 
     def _postpone(self, partitions: Collection[SharePartition], seconds: float) -> None:
@@ -173,13 +173,14 @@ class ShareLeaders:
         with self._changed:
             self._pending.update({each: until for each in partitions if each in self._pending})
 
-    def _pass_to_fetcher(self, broker: Broker, partitions: list[SharePartition]) -> None:
+    def _pass_to_fetcher(self, broker: Broker, member_id: str, partitions: list[SharePartition]) -> None:
         """With the lock held."""
-        fetcher = self._fetchers.get(broker.address)
+        key = (*broker.address, member_id)
+        fetcher = self._fetchers.get(key)
         if fetcher is not None and fetcher.add(partitions):
             return
         if fetcher is not None:
             self._ending.append(fetcher)
-        fetcher = self._fetchers[broker.address] = self._new_fetcher(broker, self)
+        fetcher = self._fetchers[key] = self._new_fetcher(broker, member_id, self)
         fetcher.add(partitions)
         fetcher.start()

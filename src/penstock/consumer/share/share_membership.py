@@ -15,14 +15,14 @@ import base64
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from penstock.config.consumer import ConsumerConfig
 from penstock.consumer.group.coordinator import Coordinator
 from penstock.consumer.group.membership_thread import MembershipThread, run_to_the_end
 from penstock.consumer.group.topic_watch import CHECK_SECONDS, MISSING_TOPIC_SECONDS, TopicWatch
-from penstock.consumer.share.share_partition import SharePartition
-from penstock.consumer.subscription import StreamSubscription
+from penstock.consumer.share.share_partition import ShareChunkReader, SharePartition
+from penstock.consumer.subscription import NamedTopics
 from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable
 from penstock.masking import get_logger
@@ -58,26 +58,28 @@ class ShareMembership:
     def __init__(
         self,
         config: ConsumerConfig,
-        subscription: StreamSubscription,
+        readers: Mapping[str, ShareChunkReader],
+        counters: GroupCounters,
         *,
         on_assigned: Callable[[Collection[SharePartition], Collection[SharePartition]], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_assigned` gets the partitions that are new, and those that were taken away."""
+        """`readers`: the stream of each topic that the member reads. `on_assigned` gets the partitions that are new, and
+        those that were taken away."""
         self._config = config
-        self._subscription = subscription
+        self._readers = readers
         self._on_assigned = on_assigned
         self._on_failed = on_failed
         self._changed = threading.Condition()
         self._life = MembershipThread(config.group, self._changed)
         self._closing = self._life.closing
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        self.counters = GroupCounters()
+        self.counters = counters
         self._coordinator = Coordinator(config.client, config.group, self._closing.wait, self.counters.retried)
         self._leave_coordinator = Coordinator(
             config.client, config.group, self._life.given_up.wait, self.counters.retried
         )
-        self._topics = TopicWatch(config, subscription, self._coordinator)
+        self._topics = TopicWatch(config, NamedTopics(dict.fromkeys(readers, 1)), self._coordinator)
         # For the thread only:
         self._epoch = JOINING
         self._was_sent = False
@@ -221,7 +223,7 @@ class ShareMembership:
         """Fetch the partitions of the assignment. Topics whose names no broker knows yet follow a little later."""
         self._look_up_at = float("inf")
         if any(topic not in self._names for topic in self._target):
-            names = self._subscription.names or tuple(self._topics.threads)
+            names = tuple(self._readers)
             try:
                 self._names |= self._coordinator.listing(names, {}, CHECK_SECONDS).names
             except BrokerUnavailable as error:
@@ -231,11 +233,15 @@ class ShareMembership:
         target = {
             SharedPartition(topic, number): TopicPartition(self._names[topic], number)
             for topic, numbers in self._target.items()
-            if topic in self._names
+            if self._names.get(topic) in self._readers
             for number in numbers
         }
         gone = [each for key, each in self._assigned.items() if key not in target]
-        new = [SharePartition(tp, key) for key, tp in sorted(target.items()) if key not in self._assigned]
+        new = [
+            SharePartition(tp, key, self.member_id, self._readers[tp.topic])
+            for key, tp in sorted(target.items())
+            if key not in self._assigned
+        ]
         if gone or new:
             kept = {key: each for key, each in self._assigned.items() if key in target}
             self._assigned = kept | {each.key: each for each in new}
@@ -248,8 +254,8 @@ class ShareMembership:
 
     def _find_missing(self) -> None:
         """Find out whether the topics exist, for the message of a ConsumerTimeout."""
-        names = self._subscription.names or ()
-        if self._assigned or not names:
+        names = tuple(self._readers)
+        if self._assigned:
             return
         try:
             found = self._coordinator.listing(names, {}, CHECK_SECONDS).partitions

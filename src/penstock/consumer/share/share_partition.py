@@ -1,20 +1,38 @@
-"""A partition that is assigned to this member of a share group."""
+"""A partition that is assigned to a member of a share group."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.share_acknowledge import SharedPartition
+
+if TYPE_CHECKING:
+    from penstock.consumer.share.share_chunk import ShareChunk
+
+
+class ShareChunkReader(Protocol):
+    """The stream that gets the records. Any thread may call every method."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether records may be acquired for the stream."""
+
+    def put(self, chunk: ShareChunk) -> bool:
+        """Put a chunk on the queue of the stream; False after a shutdown."""
 
 
 class SharePartition:
     """From its assignment until it is taken away. Other members may have the same partition at the same time."""
 
-    __slots__ = ("key", "revoked", "tp")
+    __slots__ = ("key", "member_id", "reader", "revoked", "tp")
 
-    def __init__(self, tp: TopicPartition, key: SharedPartition) -> None:
+    def __init__(self, tp: TopicPartition, key: SharedPartition, member_id: str, reader: ShareChunkReader) -> None:
         self.tp = tp
         self.key = key
         """The partition as share sessions name it: a recreated topic has another id."""
+        self.member_id = member_id
+        self.reader = reader
         self.revoked = False
 
     def __repr__(self) -> str:

@@ -24,10 +24,8 @@ class ShareQueue:
         self._errors: deque[BaseException] = deque()
         self._failure: BaseException | None = None
         self.closed = False
-        self.waiting = False
-        """Whether the stream's thread waits for a chunk."""
         self.on_room: Callable[[], None] = lambda: None
-        """Wakes the fetchers. Set by the router."""
+        """Wakes the fetchers. Set by the connector."""
         self.wait_reason: Callable[[], str] = str
         """Why no message comes, for ConsumerTimeout. Takes no lock. Set by the connector."""
 
@@ -81,9 +79,7 @@ class ShareQueue:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise ConsumerTimeout(self.thread_id, timeout or 0.0, self.wait_reason() if timeout else "")
-                self.waiting = True
                 self.changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
-                self.waiting = False
             return None
 
     def close(self) -> list[ShareChunk]:

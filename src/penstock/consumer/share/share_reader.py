@@ -269,6 +269,16 @@ class ShareReader:
             chunk.acquired.settle(chunk.acquired.first, handed, AcknowledgeType.ACCEPT)
         chunk.note_unsent()
 
+    # --- fetchers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        return self.queue.has_room
+
+    def put(self, chunk: ShareChunk) -> bool:
+        chunk.results = self
+        return self.queue.put(chunk)
+
     # --- acknowledging: any thread ------------------------------------------------------------------------------------
 
     @staticmethod
