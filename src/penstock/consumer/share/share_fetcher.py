@@ -52,7 +52,11 @@ FLUSH_SECONDS = 1.0
 """Acknowledgements wait at most this long for a fetch that carries them."""
 
 BUSY_WAIT_SECONDS = 0.1
-"""How long a fetch waits at the broker while records are in the user's hands: their acknowledgements follow it."""
+"""While records are in the user's hands, so long a fetch waits at the broker, or this thread between two fetches.
+
+Do not simplify to one long wait at the broker: a group has a limit of locks per partition. Once they are taken, nothing
+can be acquired before an acknowledgement, which cannot be sent while a fetch waits. So a fetch without acknowledgements
+does not wait there. One that carries some may: the broker answers it when they have freed locks."""
 
 MAX_WAIT_SECONDS = 1.0
 """How long a fetch waits at most, so that a commit need not wait longer."""
@@ -118,6 +122,8 @@ class ShareFetcher:
         self._wake = threading.Event()
         self._flushes = False
         """Whether a commit waits."""
+        self._is_starved = False
+        """Whether the last fetch found nothing, and did not wait: records in the user's hands may hold all locks."""
         self._ending = self._aborted = self._closed = False
         self._connection: Connection | None = None
         self._buffers: deque[bytearray] = deque(maxlen=MAX_BUFFERS_KEPT)
@@ -172,6 +178,8 @@ class ShareFetcher:
 
     def abort(self) -> None:
         """End now: the time for closing is over."""
+        self._is_starved = False
+        """Whether the last fetch found nothing, and did not wait: records in the user's hands may hold all locks."""
         self._ending = self._aborted = True
         with self._lock:
             if self._connection is not None:
@@ -237,7 +245,7 @@ class ShareFetcher:
                     break  # the login has expired: another connection needs another session
                 self._wake.clear()
                 if not self._step(connection, session):
-                    self._wake.wait(self._seconds_to_flush())
+                    self._wake.wait(self._seconds_to_wait())
             self._close_session(connection, session)
             if not self._ending and connection.session_over:
                 raise ConnectionLost(f"{connection.address}: the login has expired")
@@ -263,7 +271,13 @@ class ShareFetcher:
         if not wanted:
             return False
         carried = [chunk for chunk in unsent if chunk.partition.key in wanted] if session.is_open else []
-        self._fetch(connection, session, wanted, carried, is_busy=len(carried) < len(chunks))
+        max_wait = min(self._config.fetch_max_wait, MAX_WAIT_SECONDS)
+        self._is_starved = False
+        if chunks:
+            max_wait = min(max_wait, BUSY_WAIT_SECONDS) if carried else 0.0
+        if not self._fetch(connection, session, wanted, carried, max_wait) and not max_wait:
+            self._is_starved = True
+            return False
         return True
 
     def _unfinished(self) -> list[ShareChunk]:
@@ -283,10 +297,12 @@ class ShareFetcher:
             for chunk in unsent
         )
 
-    def _seconds_to_flush(self) -> float | None:
-        """The time until acknowledgements must be sent; None if none wait."""
+    def _seconds_to_wait(self) -> float | None:
+        """The time until a request must be sent without news; None if there is none to send."""
         with self._lock:
             times = [chunk.unsent_since for chunk in self._chunks if chunk.unsent_since is not None]
+        if self._is_starved:
+            return BUSY_WAIT_SECONDS
         return max(0.0, min(times) + FLUSH_SECONDS - time.monotonic()) if times else None
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
@@ -381,12 +397,11 @@ class ShareFetcher:
         session: ShareSession,
         wanted: Mapping[SharedPartition, SharePartition],
         chunks: Iterable[ShareChunk],
-        *,
-        is_busy: bool,
-    ) -> None:
+        max_wait: float,
+    ) -> bool:
+        """Returns whether records were acquired."""
         sent, config = self._take(chunks), self._config
         change = session.fetch(wanted)
-        max_wait = min(config.fetch_max_wait, BUSY_WAIT_SECONDS if is_busy else MAX_WAIT_SECONDS)
         request = share_fetch_request(
             connection.version(SHARE_FETCH),
             self._group,
@@ -412,11 +427,12 @@ class ShareFetcher:
             self._refuse(sent, error)
             raise
         if not self._note_session(session, response.error_code, "fetching", sent):
-            return
+            return True
         self._owner.fetched(time.monotonic() - asked, response.throttle)
         self._note_answers(sent, {each.key: each.acknowledge_error_code for each in response.partitions})
-        self._distribute(response, wanted, buffer, asked)
+        acquired = self._distribute(response, wanted, buffer, asked)
         self._wait_out(response.throttle)
+        return acquired
 
     def _distribute(
         self,
@@ -424,8 +440,9 @@ class ShareFetcher:
         wanted: Mapping[SharedPartition, SharePartition],
         buffer: bytearray,
         asked: float,
-    ) -> None:
-        """Put the acquired records on the streams' queues."""
+    ) -> bool:
+        """Put the acquired records on the streams' queues. Returns whether there are any."""
+        acquired = False
         lease = Lease(buffer, self._give_back)
         # The locks begin between the request and the response: the earliest time is safe.
         deadline = asked + response.lock_seconds
@@ -436,6 +453,7 @@ class ShareFetcher:
                 if fetched.error_code and partition is not None:
                     self._handle_error(partition, fetched)
                 continue
+            acquired = True
             chunk = ShareChunk(partition, fetched.records, fetched.acquired, lease, deadline, self)
             with self._lock:
                 self._chunks[chunk] = None
@@ -444,6 +462,7 @@ class ShareFetcher:
                     del self._chunks[chunk]
                 chunk.release_bytes()
         lease.release()
+        return acquired
 
     def _handle_error(self, partition: SharePartition, fetched: SharedRecords) -> None:
         """The other partitions continue."""

@@ -64,7 +64,7 @@ class ShareMembership:
         on_assigned: Callable[[Collection[SharePartition], Collection[SharePartition]], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`readers`: the stream of each topic that the member reads. `on_assigned` gets the partitions that are new, and
+        """`readers`: the stream of each topic that the member reads. `on_assigned` gets the new partitions, and
         those that were taken away."""
         self._config = config
         self._readers = readers
