@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.cli import table
-from penstock.cli.groups import event_time_report
+from penstock.cli.groups import event_time_report, share_report
 from penstock.cli.groups.event_time import add_event_time_arguments, ask_event_time, strategy_of
 from penstock.cli.groups.lookup import EXIT_CODES, colour_of_lag, end_offsets, existing_group, group_admin
 from penstock.cli.output import counted, json_text, number_or_dash, say
 from penstock.cli.verb import add_verb
+from penstock.errors import OptionError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin
+from penstock.wire.api.share_group_admin import SHARE
 
 EPILOG = f"""\
 examples:
@@ -23,6 +25,9 @@ examples:
 
 COMMITTED is the next offset that the group reads, END the offset of the next record to be written, LAG the difference
 (compaction and transactions leave gaps, so there may be fewer records). A - means unknown or missing.
+
+Of a share group, START is the offset before which all records are processed, LAG the number of records that are not,
+and MEMBERS how many members fetch the partition. The brokers count START and LAG.
 
 With --event-time: WATERMARK is the event-time watermark of the committed records of a partition, by their timestamps.
 BEHIND NEWEST is the distance to the partition's newest record, BEHIND NOW the distance to the present, AHEAD the
@@ -66,7 +71,11 @@ def standings(
 
 def run(arguments: argparse.Namespace) -> int:
     strategy, admin, group = strategy_of(arguments), group_admin(arguments), arguments.group
-    described = existing_group(admin, group)
+    described = admin.describe(group) or admin.describe_share(group) or existing_group(admin, group)
+    if described.kind == SHARE:
+        if strategy is not None:
+            raise OptionError("--event-time", None, "cannot be used with a share group, which has no positions")
+        return share_report.run(described, admin, as_json=arguments.json)
     committed = {tp: commit.offset for tp, commit in admin.all_commits(group).items()}
     read = {tp for member in described.members for tp in member.partitions}
     ends = end_offsets(admin, {*committed, *read})

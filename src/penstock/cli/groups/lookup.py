@@ -12,14 +12,15 @@ from penstock.config.source import parse_options
 from penstock.errors import BrokerError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin
+from penstock.wire.api.share_group_admin import SHARE, ShareGroupAdmin
 
 EXIT_CODES = "exit codes: 0 done, 1 failed (no broker, no such group, a group in use), 2 wrong usage, 130 Ctrl-C\n"
 
 MEMBERS_SHOWN = 5
 
 
-def group_admin(arguments: argparse.Namespace) -> GroupAdmin:
-    return GroupAdmin(parse_options(connection_options(arguments) | {"subscribePattern": ".*"}).client)
+def group_admin(arguments: argparse.Namespace) -> ShareGroupAdmin:
+    return ShareGroupAdmin(parse_options(connection_options(arguments) | {"subscribePattern": ".*"}).client)
 
 
 def colour_of_lag(column: str, row: Mapping[str, str]) -> Colour:
@@ -44,7 +45,10 @@ def existing_group(admin: GroupAdmin, group: str) -> DescribedGroup:
         return described
     others = {listed.group: listed.kind for listed in admin.groups()}
     if group in others:
-        raise BrokerError(f"group {group!r} is a {others[group]} group. Only classic and consumer groups are supported")
+        tool = ". kafka-share-groups.sh resets and deletes it" if others[group] == SHARE else ""
+        raise BrokerError(
+            f"group {group!r} is a {others[group]} group. Only classic and consumer groups are supported{tool}"
+        )
     close = difflib.get_close_matches(group, others, n=3)
     hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "`penstock groups list` shows all groups"
     raise BrokerError(f"group {group!r} does not exist. {hint}")
