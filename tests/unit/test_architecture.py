@@ -55,6 +55,7 @@ PURE_MODULES = (
     ),
     "cli/newest_first",
     *("consumer/subscription", "consumer/group/assignors", "consumer/group/user_data"),
+    *("consumer/share/acquired_records", "consumer/share/share_session"),
 )
 
 

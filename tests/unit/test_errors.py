@@ -21,6 +21,7 @@ EXAMPLES = [
     errors.UnknownTopic("t", 3, "has 2"),
     errors.TimeLookupTimeout([("t", 3, 1000, 5, 9)], 60.0, "default.api.timeout.ms"),
     errors.CommitRefused("g", "it is rebalancing"),
+    errors.AcknowledgementRefused("t", 0, "its lock has ended"),
     errors.ProtocolError("what"),
     errors.CorruptBatch("t", 3, 42, 100, "CRC is wrong"),
     errors.RecordTooLarge("t", 3, 42, 1000),

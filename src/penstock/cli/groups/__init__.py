@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli.connection import add_connection_arguments
-from penstock.cli.groups import delete, describe, list_groups, reset
+from penstock.cli.groups import configure, delete, describe, list_groups, reset
 from penstock.cli.groups.event_time import add_event_time_arguments
 from penstock.cli.groups.lookup import EXIT_CODES
 
 DESCRIPTION = """\
-Show the consumer groups of a cluster, their members and their lag. Reset the offsets of a group, or delete it: both are
-a dry run unless --execute is given.
+Show the consumer groups of a cluster, their members and their lag. Reset the offsets of a group, change
+its settings, or delete it: these are a dry run unless --execute is given.
 """
 EPILOG = f"""\
 examples:
@@ -39,5 +39,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return list_groups.run(arguments)
 
     parser.set_defaults(run=run_without_verb, json=False)
-    for verb in (list_groups, describe, reset, delete):
+    for verb in (list_groups, describe, reset, configure, delete):
         verb.add_parser(verbs)

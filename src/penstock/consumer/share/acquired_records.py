@@ -1,4 +1,4 @@
-"""The records that one fetch has acquired from one partition, and what becomes of each (S2, S3). Pure: no I/O.
+"""The records that one fetch has acquired from one partition, and what becomes of each (Q2, Q3). Pure: no I/O.
 
     acquired ──handed out──> in the user's hands ──accept, release, reject──> acknowledged ──taken──> sent
         │                                                                         ^
@@ -14,8 +14,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.wire.api.share_acknowledge import AckBatch, AcknowledgeType
-from penstock.wire.api.share_fetch import AcquiredRange
+from penstock.model.acknowledgement import AckBatch, AcknowledgeType, AcquiredRange
 
 OPEN, OTHER, SENT, LOST = 0xF0, 0xF1, 0xF2, 0xF3
 """States beside those of AcknowledgeType: acquired, not acquired, acknowledged and sent, lock lost."""
@@ -147,12 +146,11 @@ class AcquiredRecords:
                 settled[at] = states[at]
         self._states[part] = settled
 
-    def lose(self, begin: int | None = None) -> None:
-        """The locks are gone, from an offset on: nothing of this can be acknowledged any more."""
-        part = self._part(self.first if begin is None else begin, self.last + 1)
+    def lose(self, begin: int | None = None, end: int | None = None) -> None:
+        """The locks of the offsets of [begin, end) are gone: they cannot be acknowledged any more."""
+        part = self._part(self.first if begin is None else begin, self.last + 1 if end is None else end)
         self._states[part] = self._states[part].translate(_LOSE)
-        if begin is None:
-            self._renewals.clear()
+        self._renewals = [each for each in self._renewals if OPEN in self._states[each]]
 
     def _part(self, begin: int, end: int) -> slice:
         size = len(self._states)

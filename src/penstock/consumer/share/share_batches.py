@@ -28,12 +28,15 @@ class ShareBatches:
         self._count_at = -1 if columns is None else _place(columns)
         """Where the column of delivery counts goes; -1: at the end. None: it is not selected."""
         self._typed: TypedBatches | None = None
-        self._drops_offset = False
+        self._offset, self._drops_offset = "offset", False
         if typed is not None or where is not None:
             formats = typed or plain
-            names = [column.name for column in formats.source.layout.columns] if given is None else given
-            self._drops_offset = "offset" not in names
-            self._typed = formats.batches([*names, "offset"] if self._drops_offset else names, where)
+            known = formats.source.layout.columns
+            names = [column.name for column in known] if given is None else given
+            # Flattened values may have a field of this name, and the offset has another name then.
+            self._offset = next(column.name for column in known if column.source == "offset")
+            self._drops_offset = self._offset not in names
+            self._typed = formats.batches([*names, self._offset] if self._drops_offset else names, where)
             self.columns: tuple[str, ...] = self._typed.columns
         else:
             names = checked_columns(given, include_headers=True) if given != [] else []
@@ -49,11 +52,11 @@ class ShareBatches:
         """The rows of a piece, maybe none, and their offsets. The last value says where the rest begins, if only the
         first part was converted. Raises MalformedRecord, and errors of the schema registry."""
         if self._typed is None:
-            return piece.records, piece.records.column("offset"), None
+            return piece.records, piece.records.column(self._offset), None
         rows = self._typed.convert(partition, piece.native)
         if self._typed.ended_at is not None:
-            return rows, rows.column("offset"), self._typed.ended_at + 1
-        return rows, rows.column("offset"), self._typed.next_offset
+            return rows, rows.column(self._offset), self._typed.ended_at + 1
+        return rows, rows.column(self._offset), self._typed.next_offset
 
     def finished(self, rows: pa.RecordBatch, counts: Sequence[int] | None, count: int) -> pa.RecordBatch:
         """The rows with the selected columns. `counts`: the delivery count of each row, if they differ."""

@@ -18,11 +18,10 @@ from penstock._kernel import Batch
 from penstock.consumer.fetch.lease import Lease
 from penstock.consumer.share.acquired_records import AcquiredRecords
 from penstock.consumer.share.share_partition import SharePartition
+from penstock.model.acknowledgement import AckBatch, AcknowledgeType, AcquiredRange
 from penstock.reader.chunk_decoder import ChunkDecoder
 from penstock.reader.leftover import find_batch
 from penstock.wire.api.fetch import FetchedPartition
-from penstock.wire.api.share_acknowledge import AckBatch, AcknowledgeType
-from penstock.wire.api.share_fetch import AcquiredRange
 
 NO_LIMIT = 2**63 - 1
 

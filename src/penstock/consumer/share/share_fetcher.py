@@ -1,4 +1,4 @@
-"""A share fetcher: one thread that acquires records from one broker, and sends it acknowledgements (S4).
+"""A share fetcher: one thread that acquires records from one broker, and sends it acknowledgements (Q4).
 
 Its loop: which partitions have streams with room -> one fetch for all of them, with the acknowledgements that wait ->
 put the acquired records on the streams' queues -> again. Without room, or if a commit waits, acknowledgements go out
@@ -22,14 +22,12 @@ from penstock.consumer.share.share_partition import SharePartition
 from penstock.consumer.share.share_session import ShareSession
 from penstock.errors import BrokerError, PenstockError, ProtocolError
 from penstock.masking import get_logger
+from penstock.model.acknowledgement import AckBatch, AcknowledgeType, AcquiredRange, SharedPartition
 from penstock.wire.api.error_codes import CODES, RetriableError, check, codes, error_name
 from penstock.wire.api.metadata import Broker
 from penstock.wire.api.share_acknowledge import (
     KNOWS_RENEWALS,
     SHARE_ACKNOWLEDGE,
-    AckBatch,
-    AcknowledgeType,
-    SharedPartition,
     acknowledge_answer,
     acknowledge_request,
 )
@@ -454,6 +452,7 @@ class ShareFetcher:
                     self._handle_error(partition, fetched)
                 continue
             acquired = True
+            self._supersede(partition, fetched.acquired)
             chunk = ShareChunk(partition, fetched.records, fetched.acquired, lease, deadline, self)
             with self._lock:
                 self._chunks[chunk] = None
@@ -463,6 +462,17 @@ class ShareFetcher:
                 chunk.release_bytes()
         lease.release()
         return acquired
+
+    def _supersede(self, partition: SharePartition, acquired: Iterable[AcquiredRange]) -> None:
+        """These records are acquired again: the locks of their earlier deliveries to this member have ended. The broker
+        would take a late acknowledgement of those for one of the new delivery."""
+        with self._lock:
+            earlier = [chunk for chunk in self._chunks if chunk.partition.key == partition.key]
+        for chunk in earlier:
+            for first, last, _ in acquired:
+                if first <= chunk.acquired.last and chunk.acquired.first <= last:
+                    with chunk.lock:
+                        chunk.acquired.lose(first, last + 1)
 
     def _handle_error(self, partition: SharePartition, fetched: SharedRecords) -> None:
         """The other partitions continue."""
@@ -495,7 +505,7 @@ class ShareFetcher:
 
     def _close_session(self, connection: Connection, session: ShareSession) -> None:
         """Send the last acknowledgements with the end of the session. The broker then releases what this session has
-        acquired and not acknowledged, and does not count its delivery."""
+        acquired and not acknowledged."""
         if not session.is_open or self._aborted:
             return
         chunks = self._unfinished()

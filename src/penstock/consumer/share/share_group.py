@@ -1,4 +1,4 @@
-"""A connector's part in a share group: its members, their fetchers and its streams, put together (S1)."""
+"""A connector's part in a share group: its members, their fetchers and its streams, put together (Q1)."""
 
 from __future__ import annotations
 

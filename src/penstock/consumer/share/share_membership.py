@@ -1,4 +1,4 @@
-"""Membership in a share group (S1): one thread that sends heartbeats and carries out assignments.
+"""Membership in a share group (Q1): one thread that sends heartbeats and carries out assignments.
 
 The coordinator assigns partitions to fetch, and several members may have the same ones. So there is nothing to revoke
 in order, and nothing to wait for: unlike in other groups, a rebalance stops no stream. What was acquired of a partition
@@ -27,9 +27,9 @@ from penstock.consumer.wait_reason import MembershipStatus
 from penstock.errors import BrokerUnavailable
 from penstock.masking import get_logger
 from penstock.metrics.group_counters import GroupCounters
+from penstock.model.acknowledgement import SharedPartition
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import MembershipLost, Rebalancing
-from penstock.wire.api.share_acknowledge import SharedPartition
 from penstock.wire.api.share_group_heartbeat import (
     JOINING,
     LEAVING,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from penstock.model.acknowledgement import SharedPartition
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.share_acknowledge import SharedPartition
-
-if TYPE_CHECKING:
-    from penstock.consumer.share.share_chunk import ShareChunk
 
 
 class ShareChunkReader(Protocol):
@@ -18,8 +15,8 @@ class ShareChunkReader(Protocol):
     def has_room(self) -> bool:
         """Whether records may be acquired for the stream."""
 
-    def put(self, chunk: ShareChunk) -> bool:
-        """Put a chunk on the queue of the stream; False after a shutdown."""
+    def put(self, chunk: Any) -> bool:
+        """Put a ShareChunk on the queue of the stream; False after a shutdown."""
 
 
 class SharePartition:

@@ -1,4 +1,4 @@
-"""The reading side of a share stream: hands out acquired records, and acknowledges them (S2, S3).
+"""The reading side of a share stream: hands out acquired records, and acknowledges them (Q2, Q3).
 
 In implicit mode asking for more accepts what was handed out before and is not acknowledged. It happens when the next
 batch is asked for, or for messages at most FLUSH_SECONDS later, and at the end of a chunk.
@@ -22,9 +22,9 @@ from penstock.consumer.stream.decoders import DecoderCache
 from penstock.consumer.stream.records import MESSAGE_COLUMNS, Decode
 from penstock.errors import AcknowledgementRefused, BrokerError, BrokerUnavailable, ConsumerTimeout, CorruptBatch
 from penstock.masking import get_logger
+from penstock.model.acknowledgement import AcknowledgeType
 from penstock.model.topic_partition import TopicPartition
 from penstock.reader.range_reader import CORRUPT_TRIES
-from penstock.wire.api.share_acknowledge import AcknowledgeType
 
 log = get_logger(__name__)
 

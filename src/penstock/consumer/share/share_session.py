@@ -14,7 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from penstock.wire.api.share_acknowledge import FINAL_EPOCH, FIRST_EPOCH, SharedPartition
+from penstock.model.acknowledgement import SharedPartition
+
+FIRST_EPOCH, FINAL_EPOCH = 0, -1
+"""Epochs that open and close a session."""
 
 LAST_EPOCH = 2**31 - 1
 

@@ -1,4 +1,4 @@
-"""A share stream: what a thread of the user reads and acknowledges (S2)."""
+"""A share stream: what a thread of the user reads and acknowledges (Q2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.consumer.share.share_batches import ShareBatches
 from penstock.consumer.share.share_reader import CommitResults, ShareReader
 from penstock.consumer.share.share_records import Rows, ShareBatch, ShareMessage
 from penstock.consumer.stream.typed import TypedFormats
-from penstock.wire.api.share_acknowledge import AcknowledgeType
+from penstock.model.acknowledgement import AcknowledgeType
 
 
 class ShareStream:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from penstock.model.acknowledgement import AckBatch, SharedPartition
 from penstock.wire.api.message import (
     Api,
     EncodedRequest,
@@ -24,37 +24,8 @@ from penstock.wire.api.message import (
     topic_id,
 )
 
-FIRST_EPOCH, FINAL_EPOCH = 0, -1
-"""Epochs of a share session that open and close it."""
-
 KNOWS_RENEWALS = 2
 """From this version of ShareFetch and ShareAcknowledge on a lock can be renewed (KIP-1222): Kafka 4.2."""
-
-
-class AcknowledgeType(IntEnum):
-    """What a member says about an acquired record."""
-
-    GAP = 0
-    """There is no record at this offset."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-
-
-class AckBatch(NamedTuple):
-    """Acknowledgements of consecutive offsets: one type for all of them, or one for each."""
-
-    first: int
-    last: int
-    types: Sequence[int]
-
-
-class SharedPartition(NamedTuple):
-    """How share sessions name a partition."""
-
-    topic_id: uuid.UUID
-    partition: int
 
 
 Acknowledgements: TypeAlias = Mapping[SharedPartition, Sequence[AckBatch]]

@@ -1,4 +1,4 @@
-"""Share groups as an operator sees them (KIP-932): members, and how far each partition is processed."""
+"""Share groups as an operator sees them (KIP-932): members, settings, and how far each partition is processed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition
+from penstock.wire.api.alter_configs import ask_alter_group
 from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, check
 from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin, GroupMember
 from penstock.wire.api.message import (
@@ -111,7 +112,7 @@ class ShareOffset:
 
 
 class ShareGroupAdmin(GroupAdmin):
-    """A client that describes share groups, too."""
+    """A client that describes share groups, too, and changes settings of groups."""
 
     def describe_share(self, group: str) -> DescribedGroup | None:
         """State and members of a share group; None if there is no such group."""
@@ -133,6 +134,15 @@ class ShareGroupAdmin(GroupAdmin):
             return share_offsets(connection.call(request, timeout), group)
 
         return self._coordinated(group, f"asking for the offsets of share group {group!r}", ask)
+
+    def configure(self, group: str, settings: Mapping[str, str | None], *, validate_only: bool) -> None:
+        """Change settings of a group, which need not exist yet. None removes a setting: the brokers' default counts."""
+        attempts = self._brokers.attempts(f"changing settings of group {group!r}")
+
+        def ask(connection: Connection, timeout: float) -> None:
+            ask_alter_group(connection, group, settings, timeout, validate_only=validate_only)
+
+        self._brokers.retry(attempts, lambda: self._brokers.ask_any(attempts, ask))
 
 
 def share_group(response: Any, group: str) -> DescribedGroup | None:

@@ -67,7 +67,14 @@ RENAMED = {
 }
 """Names of kafka-python that are not Kafka's."""
 
-UNKNOWN_TO_THEM = {"INVALID_REGULAR_EXPRESSION", "REBOOTSTRAP_REQUIRED"}
+UNKNOWN_TO_THEM = {
+    "INVALID_REGULAR_EXPRESSION",
+    "REBOOTSTRAP_REQUIRED",
+    "STREAMS_INVALID_TOPOLOGY",
+    "STREAMS_INVALID_TOPOLOGY_EPOCH",
+    "STREAMS_TOPOLOGY_FENCED",
+    "SHARE_SESSION_LIMIT_REACHED",
+}
 
 
 @pytest.mark.parametrize("code", [code for code, name in enumerate(NAMES) if name not in UNKNOWN_TO_THEM])
@@ -79,3 +86,4 @@ def test_names_and_retriable_codes_are_those_of_kafka_python(code):
 
 def test_the_codes_that_kafka_python_does_not_know_are_kafkas():
     assert NAMES[128:130] == ["INVALID_REGULAR_EXPRESSION", "REBOOTSTRAP_REQUIRED"]  # Errors.java of Kafka 4.0
+    assert NAMES[133] == "SHARE_SESSION_LIMIT_REACHED"  # of Kafka 4.1
