@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks import environments, memory, recording, report, sail, search, speed, streamer
-from benchmarks.consumer import joining, latency, protocols, readers, throughput
+from benchmarks.consumer import joining, latency, protocols, readers, share, throughput
 from benchmarks.event_time import catch_up as event_time_catch_up
 from benchmarks.event_time import figures as event_time
 from benchmarks.event_time import planning, replay
@@ -312,6 +312,8 @@ def measure_consumers(names: list[str], bench: BenchmarkRun) -> list[Measurement
         measured += protocols.measure(bench)
     if readers.JOIN in names:
         measured += joining.measure(bench)
+    if readers.SHARE in names:
+        measured += share.measure(bench)
     return measured
 
 

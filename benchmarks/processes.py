@@ -133,6 +133,10 @@ class ReaderProcess(Process):
 
     def ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
         self.write_line(json.dumps(request))
+        return self.answer(seconds)
+
+    def answer(self, seconds: float) -> dict[str, Any]:
+        """The answer to the request that was written last."""
         while (line := self.read_line(seconds)) is not None:
             if line.startswith(PREFIX):
                 answer: dict[str, Any] = json.loads(line.removeprefix(PREFIX))

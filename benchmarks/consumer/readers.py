@@ -20,8 +20,9 @@ PROCESSOR = "consumer-cpu"
 LATENCY = "consumer-latency"
 PROTOCOLS = "consumer-protocols"
 JOIN = "consumer-join"
+SHARE = "consumer-share"
 BESIDE_OTHERS = (BATCHES, MESSAGES, LATENCY)
-FIGURES = (*BESIDE_OTHERS, PROTOCOLS, JOIN)
+FIGURES = (*BESIDE_OTHERS, PROTOCOLS, JOIN, SHARE)
 """The figures that `--only` accepts."""
 
 PENSTOCK = "penstock"

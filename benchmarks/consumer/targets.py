@@ -21,7 +21,9 @@ from benchmarks.consumer.readers import (
     PENSTOCK,
     PROCESSOR,
     PROTOCOLS,
+    SHARE,
 )
+from benchmarks.consumer.share import DEFAULTS, TUNED
 from benchmarks.consumer.throughput import CODEC
 from benchmarks.figure import Figure
 from benchmarks.measurement import Measurement
@@ -59,6 +61,14 @@ READING = (
     Target(
         "a group, Arrow batches, 4 streams: group.protocol=consumer / classic",
         PROTOCOLS, (PENSTOCK, CONSUMER), (PENSTOCK, CLASSIC), at_least=0.97,
+    ),
+    Target(
+        "share group, 4 streams, batches acknowledged: Penstock / Java's KafkaShareConsumer, warm, defaults",
+        SHARE, (PENSTOCK, DEFAULTS), (JAVA_WARM, DEFAULTS), at_least=2.0,
+    ),
+    Target(
+        "the same / both with max.poll.records=2000",
+        SHARE, (PENSTOCK, TUNED), (JAVA_WARM, TUNED), at_least=2.0,
     ),
 )  # fmt: skip
 
