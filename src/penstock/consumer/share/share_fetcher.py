@@ -49,12 +49,16 @@ log = get_logger(__name__)
 FLUSH_SECONDS = 1.0
 """Acknowledgements wait at most this long for a fetch that carries them."""
 
-BUSY_WAIT_SECONDS = 0.1
-"""While records are in the user's hands, so long a fetch waits at the broker, or this thread between two fetches.
+BUSY_WAIT_SECONDS = 0.02
+"""How long a fetch with acknowledgements waits at the broker while records are in the user's hands.
 
-Do not simplify to one long wait at the broker: a group has a limit of locks per partition. Once they are taken, nothing
-can be acquired before an acknowledgement, which cannot be sent while a fetch waits. So a fetch without acknowledgements
-does not wait there. One that carries some may: the broker answers it when they have freed locks."""
+Do not simplify to one long wait: a group has a limit of locks per partition. Once they are taken, nothing can be
+acquired before an acknowledgement, which cannot be sent while a fetch waits. So a fetch without acknowledgements does
+not wait there. One that carries some may: the broker answers it when they have freed locks."""
+
+STARVED_SECONDS = 0.1
+"""After a fetch without acknowledgements has found nothing while records are in the user's hands, the next one comes
+after this time, or with acknowledgements."""
 
 MAX_WAIT_SECONDS = 1.0
 """How long a fetch waits at most, so that a commit need not wait longer."""
@@ -120,8 +124,9 @@ class ShareFetcher:
         self._wake = threading.Event()
         self._flushes = False
         """Whether a commit waits."""
-        self._is_starved = False
-        """Whether the last fetch found nothing, and did not wait: records in the user's hands may hold all locks."""
+        self._starved_at, self._starved_until = 0, 0.0
+        """So many records were held when a fetch that did not wait found nothing. While as many are, the next one
+        without acknowledgements comes after this time: the held records may have all locks."""
         self._ending = self._aborted = self._closed = False
         self._connection: Connection | None = None
         self._buffers: deque[bytearray] = deque(maxlen=MAX_BUFFERS_KEPT)
@@ -176,8 +181,6 @@ class ShareFetcher:
 
     def abort(self) -> None:
         """End now: the time for closing is over."""
-        self._is_starved = False
-        """Whether the last fetch found nothing, and did not wait: records in the user's hands may hold all locks."""
         self._ending = self._aborted = True
         with self._lock:
             if self._connection is not None:
@@ -270,12 +273,13 @@ class ShareFetcher:
             return False
         carried = [chunk for chunk in unsent if chunk.partition.key in wanted] if session.is_open else []
         max_wait = min(self._config.fetch_max_wait, MAX_WAIT_SECONDS)
-        self._is_starved = False
+        held = sum(chunk.acquired.last - chunk.acquired.first + 1 for chunk in chunks)
         if chunks:
             max_wait = min(max_wait, BUSY_WAIT_SECONDS) if carried else 0.0
-        if not self._fetch(connection, session, wanted, carried, max_wait) and not max_wait:
-            self._is_starved = True
+        if chunks and not carried and self._starved_at <= held and time.monotonic() < self._starved_until:
             return False
+        if not self._fetch(connection, session, wanted, carried, max_wait) and not max_wait:
+            self._starved_at, self._starved_until = held, time.monotonic() + STARVED_SECONDS
         return True
 
     def _unfinished(self) -> list[ShareChunk]:
@@ -299,8 +303,8 @@ class ShareFetcher:
         """The time until a request must be sent without news; None if there is none to send."""
         with self._lock:
             times = [chunk.unsent_since for chunk in self._chunks if chunk.unsent_since is not None]
-        if self._is_starved:
-            return BUSY_WAIT_SECONDS
+        if self._starved_until > time.monotonic():
+            return STARVED_SECONDS
         return max(0.0, min(times) + FLUSH_SECONDS - time.monotonic()) if times else None
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
