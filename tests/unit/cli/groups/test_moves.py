@@ -202,7 +202,7 @@ def test_the_broker_may_stand_before_or_after_the_verb(arguments, monkeypatch):
         def groups(self):
             return []
 
-    monkeypatch.setattr(lookup, "GroupAdmin", Admin)
+    monkeypatch.setattr(lookup, "ShareGroupAdmin", Admin)
     assert cli.main(["groups", *arguments]) == 0
     assert seen == [("a:1", "x", "r" if "client.rack=r" in arguments else "")]
 
