@@ -118,6 +118,8 @@ def parse_arguments() -> argparse.Namespace:
         arguments.only = [
             figure for name in arguments.only for figure in (GROUPS[name].figures if name in GROUPS else (name,))
         ]
+        if arguments.update and 0 < len(set(arguments.only) & set(READERS)) < len(READERS):
+            parser.error(f"--update takes all readers together: --only {recording.READS}")
     return arguments
 
 
@@ -190,7 +192,8 @@ def measure(
     match group:
         case "reads":
             measured.speed = measure_speed(arguments, names, bench)
-            measured.memory = measure_memory(arguments, bench) if recording.MEMORY in names else []
+        case "memory":
+            measured.memory = measure_memory(arguments, bench)
         case "consumer":
             measured.consumers = measure_consumers(names, bench)
         case "formats":

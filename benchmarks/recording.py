@@ -17,11 +17,13 @@ from benchmarks.scale import figures as scale
 from benchmarks.speed import READERS
 from benchmarks.streaming.measurement import FIGURES as STREAM_FIGURES
 from benchmarks.writing import figures as writing
-from penstock.errors import PenstockError
 
 RESULTS = Path(__file__).parent / "results"
 MEMORY = "memory"
 READS = "reads"
+EARLIER = "earlier"
+"""In a file: the runs in which some of its figures were measured, if not in its own."""
+
 PARTIAL = "partial"
 """The file of figures that are not a whole group. git ignores it."""
 
@@ -37,7 +39,8 @@ class Group:
 
 
 GROUPS = {
-    READS: Group((*READERS, MEMORY), ("speed", "memory")),
+    READS: Group(READERS, ("speed",)),
+    MEMORY: Group((MEMORY,), ("memory",)),
     "consumer": Group(readers.FIGURES, ("consumers",)),
     "formats": Group(formats.FIGURES, ("formats",)),
     "event-time": Group(event_time.FIGURES, ("event_time",)),
@@ -75,15 +78,27 @@ def update(names: Sequence[str], measured: Measured, facts: dict[str, Any]) -> l
         parts = measured.as_json(group.parts)
         path = RESULTS / f"{name}.json"
         before = json.loads(path.read_text("utf-8")) if path.exists() else None
+        described = facts
         if before is not None:
-            if before["machine"] != facts["machine"]:
-                raise PenstockError(f"{path.name} was recorded on another machine: measure the whole group")
             new |= set(before["setting"]["contestants"])
-            facts = {**facts, "versions": {**before["versions"], **facts["versions"]}}
+            versions = {**before["versions"], **facts["versions"]}
+            described = {**facts, "versions": versions, EARLIER: _earlier_runs(before, names)}
             for part, found in parts.items():
                 parts[part] = [*_kept(before.get(part, []), found, names), *found]
-        paths.append(_write(name, [figure for figure in group.figures if figure in new], parts, facts))
+        paths.append(_write(name, [figure for figure in group.figures if figure in new], parts, described))
     return paths
+
+
+def _earlier_runs(before: dict[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The runs in which the figures were measured that a file keeps. All sides of a figure are of one run."""
+    runs = before.get(EARLIER, [])
+    older = {figure for run in runs for figure in run["figures"]}
+    facts = {name: before[name] for name in ("date", "machine", "load_before")}
+    rounds = before["setting"].get("stream_rounds", before["setting"]["rounds"])
+    last = [figure for figure in before["setting"]["contestants"] if figure not in older]
+    every = [{**facts, "rounds": rounds, "figures": last}, *runs]
+    kept = [{**run, "figures": [figure for figure in run["figures"] if figure not in names]} for run in every]
+    return [run for run in kept if run["figures"]]
 
 
 def _kept(before: Iterable[dict[str, Any]], found: Iterable[dict[str, Any]], names: Sequence[str]) -> Iterable[Any]:

@@ -226,8 +226,8 @@ def test_a_test_is_named_after_the_module_it_tests(path):
     name = below.stem.removeprefix("test_")
     if folder.as_posix() == "kernel":
         modules = {each.stem for each in KERNEL.rglob("*.rs")}
-    elif folder.as_posix() == "tools":
-        modules = {each.stem for each in (ROOT / "tools").rglob("*.py")}
+    elif folder.as_posix() in ("tools", "benchmarks"):
+        modules = {each.stem for each in (ROOT / folder).rglob("*.py")}
     else:
         package = SOURCE / "penstock" / folder
         assert package.is_dir(), f"there is no package {folder}"

@@ -161,16 +161,13 @@ def machine() -> str:
     runs = list(all_runs())
     described = runs[0].data["machine"]
     versions = {name: version for run in reversed(runs) for name, version in run.data["versions"].items()}
-    rows = [
-        (
-            f"`benchmarks/results/{run.file}.json`",
-            run.date,
-            run.data["machine"]["cpu"],
-            str(run.setting.get("stream_rounds", run.setting["rounds"])),
-            str(run.data["load_before"]),
-        )
-        for run in runs
-    ]
+    rows = []
+    for run in runs:
+        name, rounds = f"`benchmarks/results/{run.file}.json`", run.setting.get("stream_rounds", run.setting["rounds"])
+        rows.append((name, *_when_and_where(run.data), str(rounds), str(run.data["load_before"])))
+        for earlier in run.data.get("earlier", []):
+            figures = f"of it {', '.join(f'`{figure}`' for figure in earlier['figures'])}"
+            rows.append((figures, *_when_and_where(earlier), str(earlier["rounds"]), str(earlier["load_before"])))
     return "\n\n".join(
         (
             f"{described['cores']} cores, {described['memory_gb']:.0f} GB of memory, "
@@ -179,6 +176,10 @@ def machine() -> str:
             "Versions: " + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
         )
     )
+
+
+def _when_and_where(facts: Mapping[str, Any]) -> tuple[str, str]:
+    return str(facts["date"])[:10], str(facts["machine"]["cpu"])
 
 
 def spark_batch() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 FILES = {
     "speed": "reads",
-    "memory": "reads",
+    "memory": "memory",
     "streams": "streams",
     "stream_memory": "streams",
     "consumers": "consumer",
