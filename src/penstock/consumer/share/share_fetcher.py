@@ -269,6 +269,8 @@ class ShareFetcher:
             return True
         if not session.is_open and unsent:
             wanted = wanted or partitions  # acknowledgements need an open session
+            if not wanted:
+                self._give_up(unsent)
         if not wanted:
             return False
         carried = [chunk for chunk in unsent if chunk.partition.key in wanted] if session.is_open else []
@@ -276,7 +278,8 @@ class ShareFetcher:
         held = sum(chunk.acquired.last - chunk.acquired.first + 1 for chunk in chunks)
         if chunks:
             max_wait = min(max_wait, BUSY_WAIT_SECONDS) if carried else 0.0
-        if chunks and not carried and self._starved_at <= held and time.monotonic() < self._starved_until:
+        is_starved = chunks and self._starved_at <= held and time.monotonic() < self._starved_until
+        if is_starved and not any(map(self._is_ready, carried)):
             return False
         if not self._fetch(connection, session, wanted, carried, max_wait) and not max_wait:
             self._starved_at, self._starved_until = held, time.monotonic() + STARVED_SECONDS
@@ -292,12 +295,13 @@ class ShareFetcher:
         """Whether acknowledgements go out without a fetch."""
         if self._flushes or any(chunk.acquired.has_renewals for chunk in unsent):
             return True
-        now = time.monotonic()
-        return any(
-            chunk.partition.key not in wanted
-            and (chunk.acquired.are_acknowledged or now >= (chunk.unsent_since or now) + FLUSH_SECONDS)
-            for chunk in unsent
-        )
+        return any(chunk.partition.key not in wanted and self._is_ready(chunk) for chunk in unsent)
+
+    @staticmethod
+    def _is_ready(chunk: ShareChunk) -> bool:
+        """Whether the acknowledgements of a chunk should not wait for more of them."""
+        since = chunk.unsent_since
+        return chunk.acquired.are_acknowledged or (since is not None and time.monotonic() >= since + FLUSH_SECONDS)
 
     def _seconds_to_wait(self) -> float | None:
         """The time until a request must be sent without news; None if there is none to send."""
@@ -306,6 +310,15 @@ class ShareFetcher:
         if self._starved_until > time.monotonic():
             return STARVED_SECONDS
         return max(0.0, min(times) + FLUSH_SECONDS - time.monotonic()) if times else None
+
+    @staticmethod
+    def _give_up(chunks: Iterable[ShareChunk]) -> None:
+        """The session has ended, and no partition is left to open another one with."""
+        for chunk in chunks:
+            with chunk.lock:
+                chunk.lose(
+                    BrokerError(f"acknowledgements of {chunk.partition.tp} are lost: the share session has ended")
+                )
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 

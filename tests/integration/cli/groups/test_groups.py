@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from fixtures.cluster import await_nodes, cluster_of, elect_preferred
 from fixtures.consumer import eventually
 from fixtures.produce import Rec
+from fixtures.share import taken
 from penstock import cli
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_admin import GroupAdmin
@@ -329,3 +330,40 @@ def test_E2_a_member_that_has_committed_nothing_has_no_watermark(penstock, kafka
     assert code == 0
     assert "Event time: no watermark yet: no committed record has a timestamp in" in out
     assert "and 1 more" in out
+
+
+def test_a_share_group_is_configured_listed_and_described(penstock, share, clicks):
+    code, out, _ = penstock("configure", share.group, "share.delivery.count.limit=3", "share.isolation.level=")
+    assert code == 0
+    assert "share.delivery.count.limit: 3\nshare.isolation.level: the default of the brokers\nDry run" in out
+    assert penstock("configure", share.group, "share.delivery.count.limit=3", "--execute")[0] == 0
+    stream = share.stream(clicks, client_id="reader")
+    taken(stream, 30)
+    stream.commit()
+    _, out, _ = penstock("list")
+    assert [share.group, "share", "Stable", "share", "-"] in rows(out)
+    code, out, _ = penstock("describe", share.group)
+    assert code == 0
+    assert f"Group {share.group} (share): Stable, assignor simple, 1 member" in out
+    assert [(row[1], row[3], row[4]) for row in rows(out) if row[:1] == [clicks]] == [
+        (f"{partition}", "0", "1") for partition in range(3)
+    ]
+    assert "Total: lag 0 over 3 partitions" in out
+    _, out, _ = penstock("describe", share.group, "--json")
+    seen = json.loads(out)
+    assert (seen["kind"], seen["lag"], len(seen["partitions"])) == ("share", 0, 3)
+    assert [member["client_id"] for member in seen["members"]] == ["reader"]
+
+
+def test_what_share_groups_cannot_do_is_said(penstock, share, clicks):
+    share.stream(clicks)
+    eventually(lambda: [share.group, "share"] in [row[:2] for row in rows(penstock("list")[1])], "the group")
+    code, _, err = penstock("delete", share.group)
+    assert (code, "kafka-share-groups.sh" in err) == (1, True)
+    code, _, err = penstock("describe", share.group, "--event-time")
+    assert (code, "has no positions" in err) == (2, True)
+    code, _, err = penstock("configure", share.group, "share.no.such=1")
+    assert code == 1
+    assert "share.no.such" in err
+    code, _, err = penstock("configure", share.group, "share.isolation.level")
+    assert (code, "is not a setting" in err) == (2, True)
