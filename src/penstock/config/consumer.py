@@ -71,7 +71,7 @@ class ConsumerConfig:
     """Whether records of a share group are acknowledged only by calls."""
     share_acquire_mode: int
     max_poll_records: int
-    """The records that one fetch of a share group acquires for one stream."""
+    """The records that one fetch of a share group acquires for each free place in the queue of a stream."""
     formats: FormatOptions
     """The typed columns of `Stream.batches`: options of the Spark source, with the same names."""
     shown: Shown = field(default=(), compare=False)
@@ -337,8 +337,8 @@ _OWN = (
         "max.poll.records",
         number(1, 2**31 - 1),
         "500",
-        "The number of records that a fetch of a share group acquires for each stream that waits. Their locks run from "
-        "then on. Other streams ignore it.",
+        "The number of records that a fetch of a share group acquires for each free place in the queue of a stream "
+        "(`queued.max.message.chunks`). Their locks run from then on. Other streams ignore it.",
         "max_poll_records",
     ),
 )

@@ -12,8 +12,8 @@ class ShareChunkReader(Protocol):
     """The stream that gets the records. Any thread may call every method."""
 
     @property
-    def has_room(self) -> bool:
-        """Whether records may be acquired for the stream."""
+    def room(self) -> int:
+        """How many chunks may be acquired for the stream."""
 
     def put(self, chunk: Any) -> bool:
         """Put a ShareChunk on the queue of the stream; False after a shutdown."""

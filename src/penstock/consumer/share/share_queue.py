@@ -34,9 +34,9 @@ class ShareQueue:
         return len(self._chunks)
 
     @property
-    def has_room(self) -> bool:
-        """Whether fetchers may acquire records for this stream. Locks run while a chunk waits."""
-        return len(self._chunks) < self._bound and not self.closed
+    def room(self) -> int:
+        """How many chunks may be acquired for this stream. Locks run while a chunk waits, so the queue is short."""
+        return 0 if self.closed else max(0, self._bound - len(self._chunks))
 
     def put(self, chunk: ShareChunk) -> bool:
         """False if the stream is closed: the chunk was not handed out."""

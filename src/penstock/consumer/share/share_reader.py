@@ -272,8 +272,8 @@ class ShareReader:
     # --- fetchers -----------------------------------------------------------------------------------------------------
 
     @property
-    def has_room(self) -> bool:
-        return self.queue.has_room
+    def room(self) -> int:
+        return self.queue.room
 
     def put(self, chunk: ShareChunk) -> bool:
         chunk.results = self

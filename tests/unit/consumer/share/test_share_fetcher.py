@@ -27,7 +27,7 @@ class Results:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.has_room = True
+        self.room = 1
         self.errors: list[object] = []
 
     def answered(self, chunk, error):
