@@ -27,8 +27,8 @@ from urllib.parse import urlsplit
 from benchmarks.monitored_cluster import MonitoredCluster, monitored_cluster
 
 TOPICS, PARTITIONS, GROUPS = 1000, 10, 1000
-VIEWS = ("", "topics", "groups", "topic/t1", "group/g1") * 2
-"""What the ten browsers look at."""
+VIEWS = ("", "topics", "groups", "group/g1", "group/g2") * 2
+"""What the ten browsers look at. The first search of records loads pyarrow, so it comes last."""
 WIDE, UPDATES = 10_000, 10
 SETTLE_SECONDS, SECONDS = 15.0, 60.0
 INTERVAL = 5.0
@@ -77,6 +77,9 @@ def print_server(browser: Any) -> None:
         print(f"first paint: {statistics.median(paints):.0f} ms, at most {max(paints):.0f} ms (target: 1000 ms)")
         # The first of them waits for the first round of questions.
         print(f"first rows, with the start of a page: {statistics.median(rows):.0f} ms")
+        pages[0].goto(f"{url}#/topic/t1")
+        until(pages[0], "document.querySelector('.error')?.textContent")  # the simulated records have no checksum
+        print(f"server after a search of records: {resident_mb(pid):.0f} MB at most")
 
 
 def print_update(browser: Any) -> None:
@@ -87,28 +90,32 @@ def print_update(browser: Any) -> None:
         page = stack.enter_context(opened(browser, f"{url}#/groups"))
         until(page, f"document.querySelector('[role=grid]')?.ariaRowCount === '{WIDE + 1}'")
         changed = changed_groups(url)
-        taken = []
+        taken = {}
         for _ in range(UPDATES):
             number = page.evaluate(NUMBER)
             until(page, f"{NUMBER} > {number}")
-            taken.append(float(page.evaluate(UPDATE_MS)))
-        median, most = statistics.median(taken), max(taken)
-        rows = f"{WIDE:,} rows, of which {min(changed):,} to {max(changed):,} changed"
-        print(f"an update of {rows}: {median:.0f} ms of script, at most {most:.0f} ms (target: 100 ms)")
+            number, milliseconds = page.evaluate(f"[{NUMBER}, Number({UPDATE_MS})]")
+            taken[number] = milliseconds
+        whole = [each for number, each in taken.items() if changed.get(number) == WIDE]
+        others = [each for number, each in taken.items() if changed.get(number) != WIDE]
+        for rows, found in ((f"in which all {WIDE:,} rows change", whole), ("in which fewer rows change", others)):
+            if found:
+                text = f"{statistics.median(found):.0f} ms of script, at most {max(found):.0f} ms"
+                print(f"{len(found)} updates {rows}: {text} (target: 100 ms)")
 
 
-def changed_groups(url: str) -> list[int]:
-    """Filled by a thread: how many rows of groups each update changes, until the server ends."""
-    found: list[int] = []
+def changed_groups(url: str) -> dict[int, int]:
+    """Filled by a thread until the server ends: the number of an update -> how many rows of groups it changes."""
+    found: dict[int, int] = {}
 
     def read() -> None:
         connection = http.client.HTTPConnection(urlsplit(url).netloc)
         connection.request("GET", "/api/events")
         with connection.getresponse() as response:
             while line := response.readline():
-                groups = json.loads(line[6:]).get("groups") if line.startswith(b"data: ") else None
-                if isinstance(groups, dict):
-                    found.append(len(groups["set"]))
+                data = json.loads(line[6:]) if line.startswith(b"data: ") else {}
+                if "base" in data:
+                    found[data["head"]["number"]] = len(data["groups"]["set"])
 
     threading.Thread(target=read, daemon=True).start()
     return found

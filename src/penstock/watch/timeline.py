@@ -5,14 +5,23 @@ What happens and is undone between two snapshots is not seen.
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.monitor.snapshot import MonitoredGroup, Snapshot
 
-EVENTS, POINTS = 200, 240
-"""Kept for each group: at the usual interval, 20 minutes of lag. A thousand groups take less than 30 MB."""
+COMMITS, CHANGES, POINTS = 50, 100, 240
+"""Kept for each group: at the usual interval, 20 minutes of lag. Commits come with each round, and do not push out
+rebalances. A thousand groups that all commit take 25 MB."""
+
+
+class _Event(NamedTuple):
+    at: float
+    kind: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -25,8 +34,10 @@ class _Known:
     state: str = ""
     coordinator: int = -1
     measured_at: float = 0.0
-    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS))
-    points: deque[tuple[float, int | None, float | None]] = field(default_factory=lambda: deque(maxlen=POINTS))
+    commits: deque[_Event] = field(default_factory=lambda: deque(maxlen=COMMITS))
+    changes: deque[_Event] = field(default_factory=lambda: deque(maxlen=CHANGES))
+    points: array[float] = field(default_factory=lambda: array("d"))
+    """Time, records and seconds in turn; NaN is unknown."""
 
 
 class Timeline:
@@ -47,7 +58,8 @@ class Timeline:
             if known is None:
                 known = self._groups[group.name] = _Known()
             else:
-                known.events.extend(_changes(known, group, snapshot.taken_at))
+                for event in _changes(known, group, snapshot.taken_at):
+                    (known.commits if event.kind == "commit" else known.changes).append(event)
             _remember(known, group)
         for name in self._groups.keys() - {group.name for group in snapshot.groups}:
             del self._groups[name]
@@ -57,7 +69,13 @@ class Timeline:
         known = self._groups.get(group)
         if known is None:
             return {"since": self.since, "events": [], "points": []}
-        return {"since": self.since, "events": list(reversed(known.events)), "points": list(known.points)}
+        events = sorted([*known.changes, *known.commits], key=lambda event: event.at)
+        values = [None if math.isnan(value) else value for value in known.points]
+        return {
+            "since": self.since,
+            "events": [event._asdict() for event in reversed(events)],
+            "points": list(zip(values[::3], values[1::3], values[2::3], strict=True)),
+        }
 
 
 def _committed(group: MonitoredGroup) -> dict[tuple[str, int], int]:
@@ -74,15 +92,17 @@ def _remember(known: _Known, group: MonitoredGroup) -> None:
     known.committed = _committed(group)
     known.state, known.coordinator = group.state, group.coordinator
     if group.measured_at != known.measured_at:
-        known.points.append((group.measured_at, group.lag, group.seconds))
+        values = (group.measured_at, group.lag, group.seconds)
+        known.points.extend(math.nan if value is None else value for value in values)
+        del known.points[: -3 * POINTS]
         known.measured_at = group.measured_at
 
 
-def _changes(known: _Known, group: MonitoredGroup, at: float) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _changes(known: _Known, group: MonitoredGroup, at: float) -> list[_Event]:
+    found: list[_Event] = []
 
     def add(kind: str, text: str) -> None:
-        found.append({"at": at, "kind": kind, "text": text})
+        found.append(_Event(at, kind, text))
 
     members = {member.member_id: member.client_id for member in group.members}
     if joined := [name for member, name in members.items() if member not in known.members]:
