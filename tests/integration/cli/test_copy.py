@@ -52,12 +52,17 @@ def test_copy_keeps_partitions_if_asked_to(command, clicks, read_topic):
     ("arguments", "expected"),
     [
         (["--from", "8"], [24, 25, 26, 27, 28, 29]),
-        (["--from", "-1"], [27, 28, 29]),
-        (["--until", "1"], [0, 1, 2]),
-        (["--partition", "1", "--limit", "2"], [1, 4]),
-        (["--limit", "0"], []),
         (["--where", "headers['h'] IN ('7', '8', '11') AND key <> 'k8'"], [7, 11]),
-        (["--from", str(BASE + 27)], [27, 28, 29]),
+        *(
+            pytest.param(*each, marks=pytest.mark.extended)
+            for each in [
+                (["--from", "-1"], [27, 28, 29]),
+                (["--until", "1"], [0, 1, 2]),
+                (["--partition", "1", "--limit", "2"], [1, 4]),
+                (["--limit", "0"], []),
+                (["--from", str(BASE + 27)], [27, 28, 29]),
+            ]
+        ),
     ],
 )
 def test_copy_from_and_until(command, topic, clicks, read_topic, arguments, expected):

@@ -58,6 +58,7 @@ def test_nothing_is_committed_if_a_committed_offset_has_changed(resets, cluster,
     assert committed(cluster, group, name) == [10, 21]
 
 
+@pytest.mark.extended
 def test_a_made_up_request_commits_nothing(resets, cluster, group, name):
     for move in (PlannedMove(name, 0, None, 51), PlannedMove(name, 7, None, 0), PlannedMove("nowhere", 0, None, 0)):
         with pytest.raises(PenstockError):
@@ -65,6 +66,7 @@ def test_a_made_up_request_commits_nothing(resets, cluster, group, name):
     assert committed(cluster, group, name) == [None, None]
 
 
+@pytest.mark.extended
 def test_a_group_with_members_is_refused_before_and_after_the_plan(resets, kafka, cluster, group, name):
     cluster.commit(group, {TopicPartition(name, 0): 10})
     moves = resets.plan(PlanRequest(group, "earliest"))

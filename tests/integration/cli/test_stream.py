@@ -110,7 +110,14 @@ def test_sqlite(stream, words, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("start", "count"), [("earliest", 100), ("-3", 6), ("45", 10), ("latest", 0), ("2025-01-31T12:00:00.090Z", 10)]
+    ("start", "count"),
+    [
+        ("-3", 6),
+        *(
+            pytest.param(*each, marks=pytest.mark.extended)
+            for each in [("earliest", 100), ("45", 10), ("latest", 0), ("2025-01-31T12:00:00.090Z", 10)]
+        ),
+    ],
 )
 def test_json_lines_from_where_one_likes(stream, words, start, count):
     code, out, err = stream(words, "--to", "stdout", "--until-end", "--from", start, "--columns", "value,offset")
@@ -120,6 +127,7 @@ def test_json_lines_from_where_one_likes(stream, words, start, count):
     assert all(line.keys() == {"topic", "offset", "value"} for line in lines)
 
 
+@pytest.mark.extended
 def test_quiet_prints_nothing(stream, words):
     assert stream(words, "--to", "parquet:data", "--until-end", "--quiet") == (0, "", "")
 
@@ -142,7 +150,9 @@ def test_what_cannot_work_is_an_error_of_one_line(stream, words, postgres):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), pytest.param(signal.SIGINT, 130, marks=pytest.mark.extended)]
+)
 def test_I4_a_signal_lets_it_write_and_commit_what_it_has(environment, words, produce, tmp_path, number, code):
     order = command(words, "--to", "parquet:data", "--group", f"{words}-{code}")
     with subprocess.Popen(
