@@ -106,8 +106,15 @@ class Group:
             return len(members) == count and all(members.values()) and given == list(range(self.partitions))
 
         eventually(
-            shared, lambda: f"{count} members that share {self.partitions} partitions; {self.members()}", seconds
+            shared, lambda: f"{count} members that share {self.partitions} partitions; {self._standing()}", seconds
         )
+
+    def _standing(self) -> str:
+        """The state of the group, and which member has what."""
+        if (found := self._describe()) is None:
+            return "no broker answers"
+        owned = {member.client_id: self.partitions_of(member.client_id) for member in found.members}
+        return f"{found.state.name}: {owned}"
 
     def _new_admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self._options["bootstrap.servers"]})

@@ -32,6 +32,10 @@ afterwards, and commits nothing then. So their next owner reads its last record 
 SESSION_MS = 6000
 """The shortest that brokers allow."""
 
+RDKAFKA_REVOKES_MS = 45_000
+"""The time that the coordinator gives librdkafka to revoke partitions; its shortest. Once, on a machine at load 14, its
+first heartbeat timed out, it then kept all partitions, and the others waited for the default of five minutes."""
+
 RDKAFKA = Path(__file__).with_name("rdkafka_member.py")
 JAVA_LINE = re.compile(r"^Partition:(\d+)\tOffset:(\d+)", re.MULTILINE)
 
@@ -104,6 +108,8 @@ class Clients:
     def join(self, kind: Callable[..., Process]) -> Process:
         name = f"{kind.__name__.lower()}-{len(self.all)}"
         settings = self._settings | self._assignor
+        if kind is Rdkafka and not self._assignor:
+            settings["max.poll.interval.ms"] = RDKAFKA_REVOKES_MS
         if kind is JavaMember and self._assignor:
             settings["partition.assignment.strategy"] = JAVA[ASSIGNOR]
         started = kind(self._kafka, self.group.name, self.group.topic, self._folder, name, **settings)

@@ -32,10 +32,10 @@ def connector(kafka):
 
 @pytest.fixture
 def name(topic, produce):
-    """Three partitions: 30 records of the last three hours in each."""
+    """Three partitions, each with ten records of now, of 10 and of 20 hours ago. Hours apart, as a run takes long."""
     name = topic(partitions=3)
     for partition in range(3):
-        for age in (2, 1, 0):
+        for age in (20, 10, 0):
             produce(name, records(10, partition, timestamp=NOW - age * HOUR))
     return name
 
@@ -55,7 +55,7 @@ def firsts(connector, streams, count):
 
 class TestStarts:
     def test_H2_each_partition_starts_where_the_user_says(self, connector, name):
-        starts = {tp(name, 0): 25, (name, 1): datetime.fromtimestamp((NOW - HOUR) / 1000, UTC), tp(name, 2): None}
+        starts = {tp(name, 0): 25, (name, 1): datetime.fromtimestamp((NOW - 10 * HOUR) / 1000, UTC), tp(name, 2): None}
         made = connector()
         assert firsts(made, made.create_assigned_streams(starts, 2), 55) == {0: 25, 1: 10, 2: 0}
 
@@ -64,8 +64,8 @@ class TestStarts:
         [
             ("earliest", "latest", 0),
             ("earliest-local", "none", 0),
-            (datetime.fromtimestamp((NOW - HOUR) / 1000, UTC), "latest", 10),
-            (None, "by_duration:PT90M", 10),
+            (datetime.fromtimestamp((NOW - 10 * HOUR) / 1000, UTC), "latest", 10),
+            (None, "by_duration:PT15H", 10),
             (None, "earliest", 0),
         ],
     )
@@ -87,7 +87,7 @@ class TestStarts:
         assert next(stream).offset == 0
 
     def test_a_time_that_no_record_has_is_the_end(self, connector, name):
-        made = connector(datetime.fromtimestamp((NOW + HOUR) / 1000, UTC))
+        made = connector(datetime.fromtimestamp((NOW + 10 * HOUR) / 1000, UTC))
         made.create_assigned_streams([tp(name)])
         eventually(lambda: made.position() == {tp(name): 30}, "the position")
 

@@ -1,9 +1,11 @@
 """Resets by duration (KIP-1106), and starts at the leader's own disk."""
 
+import time
+
 import pytest
 
 from fixtures.consumer import eventually
-from fixtures.stream import HOUR, NOW, records, tp
+from fixtures.stream import HOUR, records, tp
 from penstock import OptionError, read_batches
 from penstock.wire.api import list_offsets
 
@@ -11,10 +13,10 @@ from penstock.wire.api import list_offsets
 @pytest.fixture
 def hours(topic, produce):
     """Records of now and of the two hours before, ten of each; and a partition with older ones only."""
-    name = topic(partitions=2)
+    name, now = topic(partitions=2), int(time.time() * 1000)  # not the time of the import: a run may take an hour
     for age in (2, 1, 0):
-        produce(name, records(10, timestamp=NOW - age * HOUR))
-    produce(name, records(10, 1, timestamp=NOW - 9 * HOUR))
+        produce(name, records(10, timestamp=now - age * HOUR))
+    produce(name, records(10, 1, timestamp=now - 9 * HOUR))
     return name
 
 
