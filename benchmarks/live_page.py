@@ -42,7 +42,10 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("live_page: chromium is missing: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        sys.exit("live_page: Playwright is missing: make .venv/.browser")
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])

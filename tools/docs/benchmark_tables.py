@@ -98,6 +98,11 @@ GROUPS = {
     "cooperative-sticky": "`classic`, `cooperative-sticky`",
     "range": "`classic`, `range`",
 }
+SHARES: dict[Case, str] = {
+    ("consumer-share", "max.poll.records=500"): "default settings, M rows/s",
+    ("consumer-share", "max.poll.records=2000"): "`max.poll.records=2000`, M rows/s",
+}
+SHARE_SIDES = {"penstock": "Penstock", "java-warm": "Java's KafkaShareConsumer, warm JVM"}
 TABLES: dict[Case, str] = {
     ("streamer-delta", "Delta"): "into Delta Lake, M rows/s",
     ("streamer-delta", "Parquet"): "into Parquet files, M rows/s",
@@ -223,6 +228,10 @@ def group_protocols() -> str:
         ),
     ]
     return recorded_table(("", *GROUPS.values()), [row for row in rows if any(row[1:])])
+
+
+def share_groups() -> str:
+    return recorded_table(("", *SHARE_SIDES.values()), side_by_side(run_of("consumers"), SHARES, SHARE_SIDES))
 
 
 def streamer() -> str:

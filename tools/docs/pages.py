@@ -26,6 +26,7 @@ PARTS: dict[str, Mapping[str, Callable[[], str]]] = {
         "streams": benchmark_tables.streams,
         "consumer groups": benchmark_tables.consumer_groups,
         "group protocols": benchmark_tables.group_protocols,
+        "share groups": benchmark_tables.share_groups,
         "typed columns": benchmark_tables.formats,
         "columns and filters": benchmark_tables.columns_and_filters,
         "search": benchmark_tables.search,
