@@ -261,7 +261,7 @@ class ShareFetcher:
         chunks = self._unfinished()
         with self._lock:
             partitions = dict(self._partitions)
-        wanted = {key: each for key, each in partitions.items() if each.reader.room}
+        wanted = {key: each for key, each in partitions.items() if each.reader.wanted}
         unsent = [chunk for chunk in chunks if chunk.unsent_since is not None]
         if session.is_open and unsent and self._is_due(unsent, wanted):
             self._flushes = False
@@ -417,9 +417,9 @@ class ShareFetcher:
         """Returns whether records were acquired."""
         sent, config = self._take(chunks), self._config
         change = session.fetch(wanted)
-        # Enough to fill the queue: the answer waits until the broker has stored the acknowledgements.
-        rooms = [each.reader.room for each in wanted.values()]
-        room = 1 if self._acquire_mode == RECORD_LIMIT else max(1, *rooms)
+        limit = self._max_records
+        if self._acquire_mode != RECORD_LIMIT:
+            limit = max(limit, *(each.reader.wanted for each in wanted.values()))
         request = share_fetch_request(
             connection.version(SHARE_FETCH),
             self._group,
@@ -428,7 +428,7 @@ class ShareFetcher:
             max_wait=max_wait,
             min_bytes=config.fetch_min_bytes,
             max_bytes=config.fetch_max_bytes,
-            max_records=min(self._max_records * room, 2**31 - 1),
+            max_records=limit,
             batch_size=self._max_records,
             acquire_mode=self._acquire_mode,
             added=change.added,

@@ -44,7 +44,7 @@ def make_share_stream(settings: StreamSettings, number: int) -> ShareStream:
     config, counters = settings.config, settings.counters
     # The broker decides which transactions a group reads (share.isolation.level), and acquires no others.
     client = replace(config.client, read_committed=False)
-    queue = ShareQueue(thread_id(settings.consumer_id, number), config.queued_chunks)
+    queue = ShareQueue(thread_id(settings.consumer_id, number), config.queued_chunks, config.max_poll_records)
 
     def answered(is_accepted: bool) -> None:
         (counters.committed if is_accepted else counters.commit_failed)()

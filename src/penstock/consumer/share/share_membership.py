@@ -48,6 +48,11 @@ ANSWER_SECONDS = 10.0
 """The time-out of a heartbeat: a lost answer must not cost the session, which is 45 s by default
 (group.share.session.timeout.ms)."""
 
+FIRST_SECONDS = 0.1
+"""After a join, heartbeats come after this time, and after twice as much each time, until partitions are assigned. The
+coordinator prepares the partitions of a new group after it has answered the first heartbeat, so the assignment comes
+with the second one. At the broker's interval that is five seconds later."""
+
 LOG_AFTER, LOG_INTERVAL = 1.0, 60.0
 """Failures that last longer than LOG_AFTER are logged, and again after LOG_INTERVAL (H17)."""
 
@@ -88,6 +93,8 @@ class ShareMembership:
         self._subscribed: tuple[str, ...] | None = None
         """The topics that the coordinator is known to have."""
         self._target: SharedById = {}
+        self._beats = 0
+        """Heartbeats since the last join."""
         self._names: dict[uuid.UUID, str] = {}
         self._assigned: dict[SharedPartition, SharePartition] = {}
         self._due = 0.0
@@ -211,9 +218,11 @@ class ShareMembership:
         if self._epoch == JOINING:
             log.info("share group %r: joined as %s, epoch %d", config.group, self.member_id, answer.epoch)
         self._epoch, self._subscribed = answer.epoch, wanted
-        self._due = time.monotonic() + answer.interval
         if answer.assigned is not None:
             self._target = answer.assigned
+        self._due = time.monotonic() + seconds_to_next(answer.interval, self._beats, bool(self._target))
+        self._beats += 1
+        if answer.assigned is not None:
             self._carry_out()
         if self.state != "stable":
             self.state = "stable"
@@ -281,6 +290,7 @@ class ShareMembership:
         """Join again under the same id. Sessions and locks do not depend on the membership: they continue."""
         log.warning("share group %r: membership lost: %s", self._config.group, error)
         self._epoch, self._subscribed, self._due, self.state = JOINING, None, 0.0, "joining"
+        self._beats = 0
 
     def _leave(self) -> None:
         if self._was_sent and self._epoch != JOINING:
@@ -290,3 +300,8 @@ class ShareMembership:
                 lambda connection, seconds: ask_share_heartbeat(connection, self._config.group, heartbeat, seconds),
                 self._config.client.request_timeout,
             )
+
+
+def seconds_to_next(interval: float, beats: int, is_assigned: bool) -> float:
+    """The time from a heartbeat to the next one. `beats`: the number of heartbeats before since the join."""
+    return interval if is_assigned else min(interval, FIRST_SECONDS * 2 ** min(beats, 16))

@@ -12,8 +12,8 @@ class ShareChunkReader(Protocol):
     """The stream that gets the records. Any thread may call every method."""
 
     @property
-    def room(self) -> int:
-        """How many chunks may be acquired for the stream."""
+    def wanted(self) -> int:
+        """How many records to acquire for the stream now; 0 if it has no room."""
 
     def put(self, chunk: Any) -> bool:
         """Put a ShareChunk on the queue of the stream; False after a shutdown."""

@@ -10,13 +10,31 @@ from collections.abc import Callable
 from penstock.consumer.share.share_chunk import ShareChunk
 from penstock.errors import ConsumerTimeout
 
+AHEAD_SECONDS = 0.05
+"""A fetch acquires as many records as its stream has read in this time, if those are more than `max.poll.records`.
+
+The broker answers a fetch when it has stored the acknowledgements that came with it, and each fetch costs it about as
+much, however many records it acquires. Measured with four streams that sum up lengths, on two cores: 0.8 to 1.1 M
+rows/s with 500 records per free place, 2.0 to 2.8 when fetches grow. Locks last 30 seconds by default, so a fast stream
+does not lose them."""
+
+MOST_RECORDS = 2**31 - 1
+"""The largest limit that a request can carry."""
+
 
 class ShareQueue:
     """Every method may be called by any thread. Its lock guards the state of the stream's chunks, too."""
 
-    def __init__(self, thread_id: str, bound: int) -> None:
+    def __init__(self, thread_id: str, bound: int, max_records: int) -> None:
+        """`bound`: how many chunks wait at most. `max_records`: how many records a chunk should have, unless the stream
+        is fast."""
         self.thread_id = thread_id
         self._bound = bound
+        self._max_records = max_records
+        self._taken: tuple[float, int] | None = None
+        """When the last chunk was taken, and how many records it has."""
+        self._paces: deque[float] = deque(maxlen=2)
+        """Records per second of the last chunks that the stream has read."""
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         """Notified of chunks, errors, answers and the end."""
@@ -34,9 +52,14 @@ class ShareQueue:
         return len(self._chunks)
 
     @property
-    def room(self) -> int:
-        """How many chunks may be acquired for this stream. Locks run while a chunk waits, so the queue is short."""
-        return 0 if self.closed else max(0, self._bound - len(self._chunks))
+    def wanted(self) -> int:
+        """How many records to acquire for this stream now. Locks run while a chunk waits, so the queue is short."""
+        room = 0 if self.closed else self._bound - len(self._chunks)
+        if room <= 0:
+            return 0
+        with self.lock:
+            pace = min(self._paces) if len(self._paces) == self._paces.maxlen else 0.0
+        return min(max(self._max_records * room, int(pace * AHEAD_SECONDS)), MOST_RECORDS)
 
     def put(self, chunk: ShareChunk) -> bool:
         """False if the stream is closed: the chunk was not handed out."""
@@ -64,6 +87,7 @@ class ShareQueue:
         """Wait for the next chunk whose locks still hold; None after a shutdown. Raises queued errors, and
         ConsumerTimeout."""
         with self.lock:
+            self._note_pace()
             while not self.closed:
                 if self._failure is not None:
                     raise self._failure.with_traceback(None)
@@ -73,6 +97,7 @@ class ShareQueue:
                     chunk = self._chunks.popleft()
                     self.on_room()
                     if not chunk.is_over:
+                        self._taken = time.monotonic(), chunk.acquired.last - chunk.acquired.first + 1
                         return chunk
                     chunk.drop()
                     continue
@@ -81,6 +106,13 @@ class ShareQueue:
                     raise ConsumerTimeout(self.thread_id, timeout or 0.0, self.wait_reason() if timeout else "")
                 self.changed.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
             return None
+
+    def _note_pace(self) -> None:
+        """The stream has read the chunk that it has taken last."""
+        if self._taken is not None:
+            at, records = self._taken
+            self._paces.append(records / max(time.monotonic() - at, 1e-6))
+            self._taken = None
 
     def close(self) -> list[ShareChunk]:
         """Hand out nothing more. Returns the chunks that were not read."""

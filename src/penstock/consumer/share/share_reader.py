@@ -272,8 +272,8 @@ class ShareReader:
     # --- fetchers -----------------------------------------------------------------------------------------------------
 
     @property
-    def room(self) -> int:
-        return self.queue.room
+    def wanted(self) -> int:
+        return self.queue.wanted
 
     def put(self, chunk: ShareChunk) -> bool:
         chunk.results = self

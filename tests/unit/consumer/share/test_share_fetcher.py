@@ -27,7 +27,7 @@ class Results:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.room = 1
+        self.wanted = 10
         self.errors: list[object] = []
 
     def answered(self, chunk, error):
