@@ -23,15 +23,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from penstock.wire.api.consumer_group_heartbeat import (
-    JOINING,
-    LEAVING,
-    LEAVING_FOR_A_RESTART,
-    HeartbeatAnswer,
-    MemberHeartbeat,
-    PartitionsById,
-)
+from penstock.wire.api.consumer_group_heartbeat import LEAVING_FOR_A_RESTART, MemberHeartbeat
 from penstock.wire.api.group_member import GroupMember
+from penstock.wire.api.heartbeat_answer import JOINING, LEAVING, HeartbeatAnswer, PartitionsById
 
 
 class State(Enum):

@@ -32,8 +32,9 @@ from penstock.errors import BrokerUnavailable, CommitRefused
 from penstock.masking import get_logger
 from penstock.metrics.group_counters import GroupCounters
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.consumer_group_heartbeat import PartitionsById, ask_group_heartbeat
+from penstock.wire.api.consumer_group_heartbeat import ask_group_heartbeat
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost
+from penstock.wire.api.heartbeat_answer import PartitionsById
 from penstock.wire.transport.retry import Interrupted
 
 log = get_logger(__name__)

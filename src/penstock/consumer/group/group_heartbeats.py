@@ -16,14 +16,9 @@ from penstock.consumer.group.coordinator import Coordinator
 from penstock.errors import BrokerError, BrokerUnavailable
 from penstock.masking import get_logger
 from penstock.metrics.group_counters import GroupCounters
-from penstock.wire.api.consumer_group_heartbeat import (
-    JOINING,
-    HeartbeatAnswer,
-    InstanceNotReleased,
-    MemberHeartbeat,
-    ask_group_heartbeat,
-)
+from penstock.wire.api.consumer_group_heartbeat import InstanceNotReleased, MemberHeartbeat, ask_group_heartbeat
 from penstock.wire.api.group_member import GroupMember, MembershipLost
+from penstock.wire.api.heartbeat_answer import JOINING, HeartbeatAnswer
 from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.retry import Interrupted

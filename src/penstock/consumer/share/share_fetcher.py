@@ -17,13 +17,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from penstock.consumer.fetch.lease import Lease
+from penstock.consumer.share.share_acknowledgements import ShareAcknowledgements
 from penstock.consumer.share.share_chunk import ShareChunk
 from penstock.consumer.share.share_partition import SharePartition
 from penstock.consumer.share.share_session import ShareSession
 from penstock.errors import BrokerError, PenstockError, ProtocolError
 from penstock.masking import get_logger
-from penstock.model.acknowledgement import AckBatch, AcknowledgeType, AcquiredRange, SharedPartition
-from penstock.wire.api.error_codes import CODES, RetriableError, check, codes, error_name
+from penstock.model.acknowledgement import AcknowledgeType, AcquiredRange, SharedPartition
+from penstock.wire.api.error_codes import RetriableError, check, codes, error_name
 from penstock.wire.api.metadata import Broker
 from penstock.wire.api.share_acknowledge import (
     KNOWS_RENEWALS,
@@ -67,15 +68,7 @@ FIRST_BUFFER_BYTES = 1 << 20
 MAX_BUFFERS_KEPT = 2
 MAX_BUFFER_KEPT_BYTES = 64 << 20
 
-INVALID_RECORD_STATE = CODES["INVALID_RECORD_STATE"]
 SESSION_ENDED = codes("SHARE_SESSION_NOT_FOUND", "INVALID_SHARE_SESSION_EPOCH", "SHARE_SESSION_LIMIT_REACHED")
-
-REFUSED_HINT = (
-    "the locks had ended before the acknowledgement arrived, so the broker delivers the records again. Process faster, "
-    "lower max.poll.records, renew locks, or raise the group's share.record.lock.duration.ms"
-)
-
-Sent = dict[SharedPartition, list[tuple[ShareChunk, list[AckBatch]]]]
 
 
 class ShareFetcherOwner(Protocol):
@@ -322,33 +315,15 @@ class ShareFetcher:
 
     # --- acknowledgements ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _take(chunks: Iterable[ShareChunk]) -> Sent:
-        """The acknowledgements to send now. The broker carries out those of a partition together or not at all, so a
-        chunk whose acknowledgements it has refused goes alone."""
-        sent: Sent = {}
-        for chunk in chunks:
-            key = chunk.partition.key
-            if key in sent and (chunk.alone or sent[key][0][0].alone):
-                continue
-            with chunk.lock:
-                if not chunk.lost and (batches := chunk.take()):
-                    sent.setdefault(key, []).append((chunk, batches))
-        return sent
-
-    @staticmethod
-    def _batches(sent: Sent) -> dict[SharedPartition, list[AckBatch]]:
-        return {key: sorted(batch for _, batches in each for batch in batches) for key, each in sent.items()}
-
     def _acknowledge(self, connection: Connection, session: ShareSession, chunks: Iterable[ShareChunk]) -> None:
-        sent = self._take(chunks)
+        sent = ShareAcknowledgements.take(chunks)
         if sent:
             self._send_acknowledgements(connection, session, sent, session.epoch, self._config.request_timeout)
 
     def _send_acknowledgements(
-        self, connection: Connection, session: ShareSession, sent: Sent, epoch: int, timeout: float
+        self, connection: Connection, session: ShareSession, sent: ShareAcknowledgements, epoch: int, timeout: float
     ) -> None:
-        batches = self._batches(sent)
+        batches = sent.batches()
         renews = any(AcknowledgeType.RENEW in each.types for listed in batches.values() for each in listed)
         request = acknowledge_request(
             connection.version(SHARE_ACKNOWLEDGE), self._group, self._member_id, epoch, batches, renews=renews
@@ -356,14 +331,14 @@ class ShareFetcher:
         try:
             answer = acknowledge_answer(connection.call(request, timeout))
         except BaseException as error:
-            self._refuse(sent, error)
+            sent.fail(error)
             raise
         if not self._note_session(session, answer.error_code, "acknowledging", sent):
             return
-        self._note_answers(sent, answer.errors)
+        sent.answered(answer.errors)
         self._wait_out(answer.throttle)
 
-    def _note_session(self, session: ShareSession, error_code: int, what: str, sent: Sent) -> bool:
+    def _note_session(self, session: ShareSession, error_code: int, what: str, sent: ShareAcknowledgements) -> bool:
         """Whether the broker has carried out a request. If it does not know the session, another one is opened, and
         acknowledgements are sent again. Raises the broker's other errors."""
         if error_code == 0:
@@ -374,35 +349,15 @@ class ShareFetcher:
         if error_code in SESSION_ENDED:
             log.info("%s: %s: opening another session", text, error_name(error_code))
             session.restart()
-            for chunk, batches in (each for listed in sent.values() for each in listed):
-                with chunk.lock:
-                    chunk.unanswered(batches)
+            sent.send_again()
             self._wake.wait(self._config.retry_backoff)
             return False
         try:
             check(error_code, text)
         except BaseException as error:
-            self._refuse(sent, error)
+            sent.fail(error)
             raise
         raise AssertionError("a code other than 0 is an error")
-
-    def _note_answers(self, sent: Sent, errors: Mapping[SharedPartition, int]) -> None:
-        for key, listed in sent.items():
-            code = errors.get(key, 0)
-            for chunk, batches in listed:
-                with chunk.lock:
-                    if code == 0:
-                        chunk.answered(None)
-                    elif code == INVALID_RECORD_STATE and len(listed) > 1:
-                        chunk.unanswered(batches, alone=True)
-                    else:
-                        chunk.answered(_refusal(chunk, code))
-
-    def _refuse(self, sent: Sent, error: BaseException) -> None:
-        """The broker has not answered, or refuses the request: it may have been carried out or not."""
-        for chunk, _ in (each for listed in sent.values() for each in listed):
-            with chunk.lock:
-                chunk.answered(BrokerError(f"acknowledgements of {chunk.partition.tp} may be lost: {error}"))
 
     # --- fetching -----------------------------------------------------------------------------------------------------
 
@@ -415,7 +370,7 @@ class ShareFetcher:
         max_wait: float,
     ) -> bool:
         """Returns whether records were acquired."""
-        sent, config = self._take(chunks), self._config
+        sent, config = ShareAcknowledgements.take(chunks), self._config
         change = session.fetch(wanted)
         limit = self._max_records
         if self._acquire_mode != RECORD_LIMIT:
@@ -433,7 +388,7 @@ class ShareFetcher:
             acquire_mode=self._acquire_mode,
             added=change.added,
             forgotten=change.forgotten,
-            acks=self._batches(sent),
+            acks=sent.batches(),
         )
         buffer = self._buffers.pop() if self._buffers else bytearray(FIRST_BUFFER_BYTES)
         asked = time.monotonic()
@@ -442,12 +397,12 @@ class ShareFetcher:
             frame = connection.receive_into(buffer, config.request_timeout + max_wait, allowed=max_wait)
             response = read_share_fetch_response(frame, correlation_id, connection.address)
         except BaseException as error:
-            self._refuse(sent, error)
+            sent.fail(error)
             raise
         if not self._note_session(session, response.error_code, "fetching", sent):
             return True
         self._owner.fetched(time.monotonic() - asked, response.throttle)
-        self._note_answers(sent, {each.key: each.acknowledge_error_code for each in response.partitions})
+        sent.answered({each.key: each.acknowledge_error_code for each in response.partitions})
         acquired = self._distribute(response, wanted, buffer, asked)
         self._wait_out(response.throttle)
         return acquired
@@ -534,16 +489,11 @@ class ShareFetcher:
                 with chunk.lock:
                     chunk.acquired.settle(chunk.acquired.first, chunk.acquired.last + 1, AcknowledgeType.RELEASE)
                     chunk.note_unsent()
-        sent = self._take(chunks)
+        sent = ShareAcknowledgements.take(chunks)
         alone: list[ShareChunk] = [chunk for chunk in chunks if chunk.unsent_since is not None]
         while alone:  # chunks that cannot share a request
             self._send_acknowledgements(connection, session, sent, session.epoch, self._config.request_timeout)
-            sent = self._take(alone)
+            sent = ShareAcknowledgements.take(alone)
             alone = [chunk for chunk in alone if chunk.unsent_since is not None]
         epoch = session.close()
         self._send_acknowledgements(connection, session, sent, epoch, self._config.request_timeout)
-
-
-def _refusal(chunk: ShareChunk, code: int) -> BrokerError:
-    hint = REFUSED_HINT if code == INVALID_RECORD_STATE else "the broker delivers the records again"
-    return BrokerError(f"acknowledgements of {chunk.partition.tp}: {error_name(code)}: {hint}")

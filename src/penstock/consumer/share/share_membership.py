@@ -30,14 +30,8 @@ from penstock.metrics.group_counters import GroupCounters
 from penstock.model.acknowledgement import SharedPartition
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.group_member import MembershipLost, Rebalancing
-from penstock.wire.api.share_group_heartbeat import (
-    JOINING,
-    LEAVING,
-    SharedById,
-    ShareHeartbeat,
-    ShareHeartbeatAnswer,
-    ask_share_heartbeat,
-)
+from penstock.wire.api.heartbeat_answer import JOINING, LEAVING, HeartbeatAnswer, PartitionsById
+from penstock.wire.api.share_group_heartbeat import ShareHeartbeat, ask_share_heartbeat
 from penstock.wire.brokers import RETRIABLE_ERRORS
 from penstock.wire.transport.connection import Connection
 from penstock.wire.transport.retry import Interrupted
@@ -92,7 +86,7 @@ class ShareMembership:
         """Whether the topics to subscribe to are known."""
         self._subscribed: tuple[str, ...] | None = None
         """The topics that the coordinator is known to have."""
-        self._target: SharedById = {}
+        self._target: PartitionsById = {}
         self._beats = 0
         """Heartbeats since the last join."""
         self._names: dict[uuid.UUID, str] = {}
@@ -202,7 +196,7 @@ class ShareMembership:
         timeout = min(config.client.request_timeout, ANSWER_SECONDS)
         attempts = self._coordinator.attempts(f"heartbeat in share group {config.group!r}", timeout)
 
-        def ask(connection: Connection) -> ShareHeartbeatAnswer:
+        def ask(connection: Connection) -> HeartbeatAnswer:
             began = time.monotonic()
             answer = ask_share_heartbeat(connection, config.group, heartbeat, attempts.remaining())
             self.counters.heartbeat(seconds := time.monotonic() - began)

@@ -6,41 +6,25 @@ the member's epoch and the partitions that it may have now.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from penstock.errors import BrokerError, ProtocolError
-from penstock.wire.api.error_codes import CODES, RetriableError, check, error_name
-from penstock.wire.api.group_member import MembershipLost, check_membership
-from penstock.wire.api.message import (
-    Api,
-    Structure,
-    array,
-    int16,
-    int32,
-    nullable_structure,
-    nullable_text,
-    numbers,
-    text,
-    texts,
-    topic_id,
+from penstock.errors import BrokerError
+from penstock.wire.api.error_codes import CODES, RetriableError
+from penstock.wire.api.heartbeat_answer import (
+    HEARTBEAT_RESPONSE,
+    PARTITIONS,
+    HeartbeatAnswer,
+    PartitionsById,
+    read_heartbeat_answer,
 )
+from penstock.wire.api.message import Api, Structure, array, int32, nullable_text, text, texts
 from penstock.wire.transport.connection import Connection
 
-JOINING = 0
-LEAVING = -1
 LEAVING_FOR_A_RESTART = -2
-"""Epochs that a member sends to join, to leave, and, as a static member, to leave and come back."""
+"""The epoch that a static member sends to leave and come back. JOINING and LEAVING are those of every heartbeat."""
 
 KNOWS_PATTERNS = 1
 """From this version on the coordinator takes a regular expression: Kafka 4.0."""
-
-MIN_INTERVAL = 0.05
-"""A coordinator that names a shorter interval, in seconds, is not followed."""
-
-_PARTITIONS = (topic_id("topic_id", since=0), numbers("partitions"))
 
 CONSUMER_GROUP_HEARTBEAT = Api(
     "ConsumerGroupHeartbeat",
@@ -58,21 +42,10 @@ CONSUMER_GROUP_HEARTBEAT = Api(
         texts("subscribed_topic_names"),
         nullable_text("subscribed_topic_regex", since=KNOWS_PATTERNS),
         nullable_text("server_assignor"),
-        array("topic_partitions", *_PARTITIONS),
+        array("topic_partitions", *PARTITIONS),
     ),
-    response_body=Structure(
-        int32("throttle_time_ms"),
-        int16("error_code"),
-        nullable_text("error_message"),
-        nullable_text("member_id"),
-        int32("member_epoch"),
-        int32("heartbeat_interval_ms"),
-        nullable_structure("assignment", array("topic_partitions", *_PARTITIONS)),
-    ),
+    response_body=HEARTBEAT_RESPONSE,
 )
-
-PartitionsById: TypeAlias = Mapping[uuid.UUID, frozenset[int]]
-"""Partition numbers by topic id."""
 
 HINTS = {
     CODES["UNSUPPORTED_ASSIGNOR"]: "set group.remote.assignor to an assignor that the brokers have "
@@ -106,17 +79,6 @@ class MemberHeartbeat:
     pattern: str | None = None
     assignor: str | None = None
     owned: PartitionsById | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
-    member_id: str | None
-    """The id that the coordinator has given to the member; None if it keeps its own."""
-    epoch: int
-    interval: float
-    """The time in seconds until the next heartbeat is due."""
-    assigned: PartitionsById | None
-    """The partitions that the member may have now. None: those of before."""
 
 
 class InstanceNotReleased(RetriableError):
@@ -153,33 +115,7 @@ def ask_group_heartbeat(
         else [{"topic_id": topic, "partitions": sorted(each)} for topic, each in sorted(owned.items())],
     )
     answer = connection.call(request, timeout)
-    _check(answer.error_code, answer.error_message, heartbeat.epoch, what)
-    if heartbeat.epoch >= JOINING >= answer.member_epoch:
-        raise ProtocolError(f"{what}: {connection.address} answered with epoch {answer.member_epoch}")
-    assigned = None if answer.assignment is None else _by_id(answer.assignment.topic_partitions)
-    interval = max(MIN_INTERVAL, answer.heartbeat_interval_ms / 1000)
-    return HeartbeatAnswer(answer.member_id, answer.member_epoch, interval, assigned)
-
-
-def _by_id(listed: Iterable[Any]) -> dict[uuid.UUID, frozenset[int]]:
-    found: dict[uuid.UUID, frozenset[int]] = {}
-    for each in listed:
-        if each.topic_id is not None:
-            found[each.topic_id] = found.get(each.topic_id, frozenset()) | frozenset(each.partitions)
-    return found
-
-
-def _check(error_code: int, message: str | None, epoch: int, what: str) -> None:
-    if error_code == 0:
-        return
-    check_membership(error_code, what)
-    said = f" ({message})" if message else ""
-    if error_code == CODES["UNRELEASED_INSTANCE_ID"]:
-        raise InstanceNotReleased(f"{what}: another member has the same group.instance.id{said}", error_code)
-    if error_code == CODES["GROUP_ID_NOT_FOUND"]:
-        if epoch > JOINING:
-            raise MembershipLost(f"{what}: the group does not exist any more{said}", forgotten=True)
-        raise BrokerError(f"{what}: {error_name(error_code)}{said}: {NOT_A_CONSUMER_GROUP}")
-    if error_code in HINTS:
-        raise BrokerError(f"{what}: {error_name(error_code)}{said}: {HINTS[error_code]}")
-    check(error_code, what + said)
+    if answer.error_code == CODES["UNRELEASED_INSTANCE_ID"]:
+        said = f" ({answer.error_message})" if answer.error_message else ""
+        raise InstanceNotReleased(f"{what}: another member has the same group.instance.id{said}", answer.error_code)
+    return read_heartbeat_answer(answer, heartbeat.epoch, what, other_kind=NOT_A_CONSUMER_GROUP, hints=HINTS)

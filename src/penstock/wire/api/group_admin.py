@@ -109,7 +109,7 @@ DELETE_GROUPS = Api(
     ),
 )
 
-_ASSIGNED = array("topic_partitions", topic_id("topic_id", since=0), text("topic_name"), numbers("partitions"))
+ASSIGNED = array("topic_partitions", topic_id("topic_id", since=0), text("topic_name"), numbers("partitions"))
 
 CONSUMER_GROUP_DESCRIBE = Api(
     "ConsumerGroupDescribe",
@@ -139,8 +139,8 @@ CONSUMER_GROUP_DESCRIBE = Api(
                 text("client_host"),
                 texts("subscribed_topic_names"),
                 nullable_text("subscribed_topic_regex"),
-                structure("assignment", _ASSIGNED),
-                structure("target_assignment", _ASSIGNED),
+                structure("assignment", ASSIGNED),
+                structure("target_assignment", ASSIGNED),
             ),
             int32("authorized_operations"),
         ),
@@ -270,7 +270,7 @@ def ask_groups(connection: Connection) -> Pending[list[ListedGroup]]:
 
 def ask_classic(connection: Connection, group: str, timeout: float) -> DescribedGroup | None:
     request = DESCRIBE_GROUPS.request(connection.version(DESCRIBE_GROUPS), groups=[group])
-    answer = _only(connection.call(request, timeout).groups)
+    answer = only(connection.call(request, timeout).groups)
     # Before version 6 a group that does not exist, or is of the other kind, counts as dead.
     if answer.error_code == NOT_FOUND or (answer.error_code == 0 and answer.group_state.lower() == DEAD):
         return None
@@ -315,20 +315,26 @@ def ask_consumer(connection: Connection, group: str, timeout: float) -> Describe
 
 def consumer_group(response: Any, group: str) -> DescribedGroup | None:
     """A group of KIP-848 from the response that describes it; None if it is of another kind, or does not exist."""
-    answer = _only(response.groups)
+    return assigned_group(response, group, CONSUMER)
+
+
+def assigned_group(response: Any, group: str, kind: str) -> DescribedGroup | None:
+    """A group whose partitions the coordinator assigns, from the response that describes it; None if it is of another
+    kind, or does not exist."""
+    answer = only(response.groups)
     if answer.error_code in (NOT_FOUND, UNSUPPORTED_VERSION):
         return None
-    check(answer.error_code, f"describing group {group!r}")
-    return _consumer_group(answer)
+    check(answer.error_code, f"describing {kind} group {group!r}")
+    return _assigned_group(answer, kind)
 
 
-def _consumer_group(answer: Any) -> DescribedGroup:
+def _assigned_group(answer: Any, kind: str) -> DescribedGroup:
     members = tuple(
         GroupMember(
             member.member_id,
             member.client_id,
             member.client_host.removeprefix("/"),
-            member.instance_id,
+            member.instance_id if kind == CONSUMER else None,
             tuple(
                 sorted(
                     TopicPartition(topic.topic_name, number)
@@ -339,7 +345,7 @@ def _consumer_group(answer: Any) -> DescribedGroup:
         )
         for member in answer.members
     )
-    return DescribedGroup(answer.group_id, "consumer", answer.group_state, answer.assignor_name, members)
+    return DescribedGroup(answer.group_id, kind, answer.group_state, answer.assignor_name, members)
 
 
 def ask_descriptions(
@@ -362,7 +368,7 @@ def ask_descriptions(
             if answer.error_code:
                 errors[answer.group_id] = error_name(answer.error_code)
             else:
-                found.append(_classic_group(answer) if is_classic else _consumer_group(answer))
+                found.append(_classic_group(answer) if is_classic else _assigned_group(answer, CONSUMER))
         return found, errors
 
     return read
@@ -370,7 +376,7 @@ def ask_descriptions(
 
 def ask_delete(connection: Connection, group: str, timeout: float) -> None:
     request = DELETE_GROUPS.request(connection.version(DELETE_GROUPS), groups_names=[group])
-    result = _only(connection.call(request, timeout).results)
+    result = only(connection.call(request, timeout).results)
     if result.error_code == NOT_EMPTY:
         raise BrokerError(f"group {group!r} has members. Stop its consumers first")
     if result.error_code == NOT_FOUND:
@@ -378,7 +384,7 @@ def ask_delete(connection: Connection, group: str, timeout: float) -> None:
     check(result.error_code, f"deleting group {group!r}")
 
 
-def _only(answers: Sequence[Any]) -> Any:
+def only(answers: Sequence[Any]) -> Any:
     if len(answers) != 1:
         raise ProtocolError(f"asked about one group, the response has {len(answers)}")
     return answers[0]

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import ProtocolError
 from penstock.model.topic_partition import TopicPartition
 from penstock.wire.api.alter_configs import ask_alter_group
-from penstock.wire.api.error_codes import CODES, UNSUPPORTED_VERSION, check
-from penstock.wire.api.group_admin import DescribedGroup, GroupAdmin, GroupMember
+from penstock.wire.api.error_codes import check
+from penstock.wire.api.group_admin import ASSIGNED, DescribedGroup, GroupAdmin, assigned_group, only
 from penstock.wire.api.message import (
     Api,
     Structure,
@@ -56,10 +55,7 @@ SHARE_GROUP_DESCRIBE = Api(
                 text("client_id"),
                 text("client_host"),
                 texts("subscribed_topic_names"),
-                structure(
-                    "assignment",
-                    array("topic_partitions", topic_id("topic_id", since=0), text("topic_name"), numbers("partitions")),
-                ),
+                structure("assignment", ASSIGNED),
             ),
             int32("authorized_operations"),
         ),
@@ -121,7 +117,7 @@ class ShareGroupAdmin(GroupAdmin):
             if not connection.speaks(SHARE_GROUP_DESCRIBE, SHARE_GROUP_DESCRIBE.lowest):
                 return None
             request = SHARE_GROUP_DESCRIBE.request(connection.version(SHARE_GROUP_DESCRIBE), group_ids=[group])
-            return share_group(connection.call(request, timeout), group)
+            return assigned_group(connection.call(request, timeout), group, SHARE)
 
         return self._coordinated(group, f"describing share group {group!r}", ask)
 
@@ -145,32 +141,8 @@ class ShareGroupAdmin(GroupAdmin):
         self._brokers.retry(attempts, lambda: self._brokers.ask_any(attempts, ask))
 
 
-def share_group(response: Any, group: str) -> DescribedGroup | None:
-    answer = _only(response.groups)
-    if answer.error_code in (CODES["GROUP_ID_NOT_FOUND"], UNSUPPORTED_VERSION):
-        return None
-    check(answer.error_code, f"describing share group {group!r}")
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            None,
-            tuple(
-                sorted(
-                    TopicPartition(topic.topic_name, number)
-                    for topic in member.assignment.topic_partitions
-                    for number in topic.partitions
-                )
-            ),
-        )
-        for member in answer.members
-    )
-    return DescribedGroup(answer.group_id, SHARE, answer.group_state, answer.assignor_name, members)
-
-
 def share_offsets(response: Any, group: str) -> dict[TopicPartition, ShareOffset]:
-    answer = _only(response.groups)
+    answer = only(response.groups)
     check(answer.error_code, f"asking for the offsets of share group {group!r}")
     found: dict[TopicPartition, ShareOffset] = {}
     for topic in answer.topics:
@@ -192,9 +164,3 @@ def share_standings(
             members[tp] = members.get(tp, 0) + 1
     unknown = ShareOffset(None, None)
     return {tp: (offsets.get(tp, unknown), members.get(tp, 0)) for tp in sorted({*offsets, *members})}
-
-
-def _only(answers: Any) -> Any:
-    if len(answers) != 1:
-        raise ProtocolError(f"asked about one group, the response has {len(answers)}")
-    return answers[0]

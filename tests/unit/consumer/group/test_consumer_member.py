@@ -8,8 +8,9 @@ import uuid
 import pytest
 
 from penstock.consumer.group.consumer_member import ConsumerMember, Interest, Revoke, State, Take
-from penstock.wire.api.consumer_group_heartbeat import HeartbeatAnswer, MemberHeartbeat
+from penstock.wire.api.consumer_group_heartbeat import MemberHeartbeat
 from penstock.wire.api.group_member import GroupMember
+from penstock.wire.api.heartbeat_answer import HeartbeatAnswer
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 WORDS = Interest(("words",))

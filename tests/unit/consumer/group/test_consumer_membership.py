@@ -15,8 +15,9 @@ from penstock.consumer.group.coordinator import Listing
 from penstock.consumer.subscription import AllowTopics, DenyTopics, FilteredTopics, NamedTopics
 from penstock.errors import AuthorizationFailed, BrokerError, CommitRefused
 from penstock.model.topic_partition import TopicPartition
-from penstock.wire.api.consumer_group_heartbeat import HeartbeatAnswer, InstanceNotReleased
+from penstock.wire.api.consumer_group_heartbeat import InstanceNotReleased
 from penstock.wire.api.group_member import FencedInstance, GroupMember, MembershipLost
+from penstock.wire.api.heartbeat_answer import HeartbeatAnswer
 from penstock.wire.transport.connection import ConnectionLost
 
 DEADLINE = 60.0

@@ -11,13 +11,13 @@ import pytest
 from penstock.errors import AuthorizationFailed, BrokerError, ProtocolError
 from penstock.wire.api.consumer_group_heartbeat import (
     CONSUMER_GROUP_HEARTBEAT,
-    HeartbeatAnswer,
     InstanceNotReleased,
     MemberHeartbeat,
     ask_group_heartbeat,
 )
 from penstock.wire.api.error_codes import CODES, RetriableError
 from penstock.wire.api.group_member import FencedInstance, MembershipLost
+from penstock.wire.api.heartbeat_answer import HeartbeatAnswer
 from penstock.wire.api.message import Api
 
 TOPIC = uuid.UUID(int=7)
