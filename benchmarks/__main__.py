@@ -280,7 +280,16 @@ def measure_speed(arguments: argparse.Namespace, names: list[str], bench: Benchm
             batch_size=arguments.batch_size,
             say=progress,
         )
-        results += speed.measure(topic, names, kafka.bootstrap_servers, rivals, bench.rounds, bench.scratch, progress)
+        results += speed.measure(
+            topic,
+            names,
+            kafka.bootstrap_servers,
+            rivals,
+            bench.rounds,
+            bench.scratch,
+            progress,
+            bench.warm_seconds,
+        )
         kafka.delete_topic(topic.name)  # frees the page cache for the next topic
     return sorted(results, key=lambda result: READERS.index(result.reader))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from benchmarks.measurement import WARM_SECONDS, warm
 from benchmarks.progress import Progress
 from benchmarks.speed import Rivals
 from penstock.testing import EmbeddedKafka
@@ -31,3 +32,12 @@ class BenchmarkRun:
 
     def sized(self, whole: int, quick: int) -> int:
         return quick if self.quick else whole
+
+    def warm(self, label: str, run: Callable[[], float]) -> None:
+        """Call `run`, which returns its seconds, until its side is warm. A quick run calls it once."""
+        self.progress(f"{label}: warming")
+        warm(run, self.warm_seconds)
+
+    @property
+    def warm_seconds(self) -> float:
+        return 0.0 if self.quick else WARM_SECONDS

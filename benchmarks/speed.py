@@ -11,11 +11,13 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.environments import Rival
+from benchmarks.measurement import warm
 from benchmarks.processes import JavaConsumer, JavaTool, ReaderProcess
 from benchmarks.progress import Progress
 from benchmarks.topics import Topic
@@ -103,13 +105,14 @@ def measure(
     rounds: int,
     scratch: Path,
     progress: Progress,
+    warm_seconds: float,
 ) -> list[Result]:
     """Run these readers on one topic, Spark readers and plain readers apart, so that no idle JVM runs beside them."""
     results: list[Result] = []
     for group in (SPARK, PLAIN):
         chosen = [name for name in group if name in names]
         if chosen:
-            results += _measure_group(topic, chosen, bootstrap, rivals, rounds, scratch, progress)
+            results += _measure_group(topic, chosen, bootstrap, rivals, rounds, scratch, progress, warm_seconds)
     return results
 
 
@@ -121,6 +124,7 @@ def _measure_group(
     rounds: int,
     scratch: Path,
     progress: Progress,
+    warm_seconds: float,
 ) -> list[Result]:
     with contextlib.ExitStack() as stack:
         running: dict[str, tuple[ReaderProcess | JavaTool, dict[str, Any]]] = {}
@@ -135,7 +139,7 @@ def _measure_group(
         for name, (reader, request) in running.items():
             if name not in WARM_AT_ONCE:
                 progress(f"{topic.codec}: warming {name}")
-                reader.ask(request)
+                warm(partial(_seconds, reader, request), warm_seconds)
         results = {name: Result(name, topic.codec, running[name][1]["rows"]) for name in names}
         for turn in range(rounds):
             for name, (reader, request) in running.items():
@@ -146,6 +150,11 @@ def _measure_group(
                 speed = request["rows"] / answer["seconds"] / 1e6
                 progress.note(f"{topic.codec}: {name}, run {turn + 1} of {rounds}: {speed:.2f} M rows/s")
         return list(results.values())
+
+
+def _seconds(reader: ReaderProcess | JavaTool, request: dict[str, Any]) -> float:
+    seconds: float = reader.ask(request)["seconds"]
+    return seconds
 
 
 def _start(name: str, rivals: Rivals) -> ReaderProcess | JavaTool:

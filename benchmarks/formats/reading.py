@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from benchmarks.formats.figures import FIGURES, FROM_AVRO, JVM, POISON, POISON_ROUNDS, VALUE, Entry, entries
@@ -22,10 +23,6 @@ from benchmarks.topics import KEY_BYTES
 
 REQUEST_SECONDS = 240.0
 """Timeout of a request: the slowest takes 20 s, and more on a busy machine."""
-
-WARM_SECONDS = 3.0
-"""Each side is warmed this long, in one run or more: after a single one of 1.5 s, the first timed run took 1.7 times as
-long as the next."""
 
 
 def measure(bench: BenchmarkRun, names: Sequence[str]) -> list[Measurement]:
@@ -52,10 +49,8 @@ def _measure(bench: BenchmarkRun, figure: str, topics: Topics) -> list[Measureme
             _check(running[entry.side], bench, label, entry, topic)
         # Apart from the checks: Spark ends Python workers that are idle for a minute, and a rival may take that long.
         for entry in taking_part:
-            bench.progress(f"{_label(figure, entry)}: warming")
-            warmed = 0.0
-            while warmed < (0.001 if bench.quick else WARM_SECONDS):
-                warmed += _read(running[entry.side], bench, entry, topics.get(entry.topic))["seconds"]
+            reader, topic = running[entry.side], topics.get(entry.topic)
+            bench.warm(_label(figure, entry), partial(_seconds, reader, bench, entry, topic))
         for turn in range(rounds):
             # The order alternates, so that a trend affects all sides equally.
             order = list(zip(taking_part, measured, strict=True))
@@ -85,6 +80,11 @@ def _start(figure: str, side: str, bench: BenchmarkRun) -> ReaderProcess:
 
 def _read(reader: ReaderProcess, bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> dict[str, Any]:
     return reader.ask({"do": "read", **_request(bench, entry, topic)}, REQUEST_SECONDS)
+
+
+def _seconds(reader: ReaderProcess, bench: BenchmarkRun, entry: Entry, topic: TypedTopic) -> float:
+    seconds: float = _read(reader, bench, entry, topic)["seconds"]
+    return seconds
 
 
 def _check(reader: ReaderProcess, bench: BenchmarkRun, label: str, entry: Entry, topic: TypedTopic) -> None:

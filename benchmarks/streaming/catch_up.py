@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchmarks.measurement import Measurement
 from benchmarks.run import BenchmarkRun
-from benchmarks.speed import WARM_UPS, WrongRead
+from benchmarks.speed import WrongRead
 from benchmarks.streaming.measurement import CATCH_UP
 from benchmarks.streaming.sides import FLINK, JVM, PENSTOCK, FlinkJob, Stream
 from benchmarks.topics import BATCH_SIZE, KEY_BYTES, Topic, load
@@ -56,11 +57,9 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
                 reader: Stream | FlinkJob = FlinkJob(bench) if entry.side == FLINK else Stream(entry.side, bench)
                 running[entry.side] = reader
                 stack.enter_context(reader)
-            for warm_up in range(WARM_UPS):
-                bench.progress(f"catching up: warming {entry.side}, {entry.case}, {warm_up + 1} of {WARM_UPS}")
-                answer = _catch_up(running[entry.side], entry, topic, verify=warm_up == 0)
-                if warm_up == 0:
-                    _check(entry, topic, answer)
+            bench.progress(f"catching up: {entry.side}, {entry.case}: checking the records it reads")
+            _check(entry, topic, _catch_up(running[entry.side], entry, topic, verify=True))
+            bench.warm(f"catching up: {entry.side}, {entry.case}", partial(_seconds, running[entry.side], entry, topic))
         for turn in range(bench.rounds):
             for entry in entries:
                 answer = _catch_up(running[entry.side], entry, topic, verify=False)
@@ -84,6 +83,11 @@ def _catch_up(reader: Stream | FlinkJob, entry: Entry, topic: Topic, *, verify: 
     if answer["rows"] != topic.rows:
         raise WrongRead(f"{reader.name} read {answer['rows']} of {topic.rows} records of {topic.name}")
     return answer
+
+
+def _seconds(reader: Stream | FlinkJob, entry: Entry, topic: Topic) -> float:
+    seconds: float = _catch_up(reader, entry, topic, verify=False)["seconds"]
+    return seconds
 
 
 def _check(entry: Entry, topic: Topic, answer: dict[str, Any]) -> None:

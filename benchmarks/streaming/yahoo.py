@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from benchmarks.formats.encodings import write_values
 from benchmarks.measurement import Measurement
 from benchmarks.run import BenchmarkRun
-from benchmarks.speed import SPARK_CORES, WARM_UPS, WrongRead
+from benchmarks.speed import SPARK_CORES, WrongRead
 from benchmarks.streaming.measurement import YAHOO
 from benchmarks.streaming.sides import JVM, PENSTOCK, Stream
 from benchmarks.topics import BATCH_SIZE, Topic, load
@@ -130,9 +131,9 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
         for entry in entries:
             if entry.side not in running:
                 running[entry.side] = stack.enter_context(Stream(entry.side, bench, SETTINGS))
-            for warm_up in range(WARM_UPS):
-                bench.progress(f"ads: warming {entry.side} {entry.case}: {warm_up + 1} of {WARM_UPS}")
-                _count(running[entry.side], entry, topic, data, verify=warm_up == 0)
+            bench.progress(f"ads: {entry.side} {entry.case}: checking its counts")
+            _count(running[entry.side], entry, topic, data, verify=True)
+            bench.warm(f"ads: {entry.side} {entry.case}", partial(_seconds, running[entry.side], entry, topic, data))
         for turn in range(bench.rounds):
             for entry in entries:
                 answer = _count(running[entry.side], entry, topic, data, verify=False)
@@ -143,6 +144,11 @@ def measure(bench: BenchmarkRun) -> list[Measurement]:
                 bench.progress.note(f"ads: {entry.side}{case}, run {turn + 1} of {bench.rounds}: {seconds:.2f} s")
     bench.kafka.delete_topic(topic.name)
     return list(measured.values())
+
+
+def _seconds(stream: Stream, entry: Entry, topic: Topic, data: Advertising) -> float:
+    seconds: float = _count(stream, entry, topic, data, verify=False)["seconds"]
+    return seconds
 
 
 def _count(stream: Stream, entry: Entry, topic: Topic, data: Advertising, *, verify: bool) -> dict[str, Any]:
