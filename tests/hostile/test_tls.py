@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import ipaddress
 import socket
 import ssl
@@ -19,6 +20,7 @@ from kafka.protocol.metadata import ApiVersionsResponse
 
 from fixtures.descriptors import no_descriptors
 from penstock.errors import AuthenticationFailed, BrokerError
+from penstock.wire.api.topic_admin import Admin
 from penstock.wire.transport.connection import Connection, ConnectionLost
 from penstock.wire.transport.security import Security
 from penstock.wire.transport.tls import Tls
@@ -166,3 +168,36 @@ def test_without_a_descriptor_for_the_certificates_the_connection_is_lost_not_re
         with no_descriptors(), pytest.raises(ConnectionLost, match="Too many open files"):
             Connection(*address, config, SECONDS)
         assert dialled.fileno() < 0, "it is closed"
+
+
+def test_an_admin_client_leaves_no_socket_of_a_failed_handshake_open(trusted):
+    """kafka-python does: each attempt leaves one behind, until the garbage is collected."""
+    ended = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(0.1)
+    clients: list[int] = []
+
+    def end_handshakes():
+        while not ended.is_set():
+            with contextlib.suppress(OSError):
+                client, (_, port) = listener.accept()
+                client.recv(4096)
+                client.close()
+                clients.append(port)
+
+    thread = threading.Thread(target=end_handshakes, name="test-tls", daemon=True)
+    thread.start()
+    gc.collect()
+    gc.disable()
+    try:
+        security = Security(protocol="SSL", tls=Tls(ca_pem=trusted.pem))
+        with pytest.raises(BrokerError):
+            Admin(f"127.0.0.1:{listener.getsockname()[1]}", security, seconds=1.0).describe()
+        assert len(clients) > 1, "it retries"
+        left = [each for each in gc.get_objects() if isinstance(each, ssl.SSLSocket) and each.fileno() >= 0]
+        assert left == []
+    finally:
+        gc.enable()
+        ended.set()
+        thread.join(SECONDS)
+        listener.close()

@@ -24,6 +24,7 @@ from penstock.errors import (
     UnknownTopic,
 )
 from penstock.wire.api.admin_login import login_settings
+from penstock.wire.api.admin_tls import Handshakes
 from penstock.wire.transport.security import Security
 
 OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
@@ -176,8 +177,9 @@ class Admin:
         allowed = self._seconds if seconds is None else seconds
         timeout_ms = max(1, int(allowed * 1000))
         settings: dict[str, Any] = {"security_protocol": self._security.protocol}
+        handshakes = Handshakes()
         if self._security.uses_tls:
-            settings["ssl_context"] = self._security.tls_context()
+            settings["ssl_context"] = handshakes.of(self._security.tls_context())
             settings["ssl_check_hostname"] = self._security.tls.check_hostname
         if self._security.uses_sasl:
             settings |= login_settings(self._security, allowed)
@@ -209,6 +211,7 @@ class Admin:
             for half_open in opened:
                 with contextlib.suppress(Exception):
                     half_open.close()
+            handshakes.close()
 
 
 def _translated(what: str, error: Any) -> BrokerError:
