@@ -6,7 +6,7 @@ import ssl
 
 
 class Handshakes:
-    """The handshakes of one client. A broker that starts may end several of them, a second apart or less."""
+    """The handshakes of one client, which retries: a broker that starts may end several of them."""
 
     def __init__(self) -> None:
         self._unfinished: set[ssl.SSLSocket] = set()
